@@ -57,7 +57,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         if world.rank == 0:
             F.scaled_dot_product_attention(*global_tensors, is_causal=True).backward(upstream)  # type: ignore[no-untyped-call]
 
-    def together(way: str, ranks: Sharers) -> None:
+    def run_together(way: str, ranks: Sharers) -> None:
         attention, _ = WAYS[way]  # type: ignore[index]
         attention(*local_tensors, ranks).backward(upstream[:, :, : length // world.size])
 
@@ -67,7 +67,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         group = Group(world.Dup(), Progress(waiting, background=overlap))
         ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=overlap)
         name = f"{way}, {'beside' if overlap else 'in turn'}"
-        calls[name] = (lambda way=way, ranks=ranks: together(way, ranks)), ranks  # type: ignore[misc]
+        calls[name] = (lambda way=way, ranks=ranks: run_together(way, ranks)), ranks  # type: ignore[misc]
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 1):
         for name, (call, ranks_of) in calls.items():

@@ -30,7 +30,7 @@ from hpcbench.console import columns
 CODECS = ["none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc:1"]
 
 
-def unsealed() -> AbstractContextManager[Any]:
+def remove_seals() -> AbstractContextManager[Any]:
     """Make frames without computing or checking a checksum."""
     return patch.multiple(
         frame,
@@ -61,7 +61,7 @@ def worker(nbytes: int, repeats: int) -> None:
         channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)
         times: dict[str, list[float]] = {"with": [], "without": []}
         for turn in range(repeats + 1):
-            for kind, context in (("with", nullcontext), ("without", unsealed))[:: 1 if turn % 2 else -1]:
+            for kind, context in (("with", nullcontext), ("without", remove_seals))[:: 1 if turn % 2 else -1]:
                 buf = x.copy()
                 with context():
                     world.Barrier()
@@ -76,11 +76,11 @@ def worker(nbytes: int, repeats: int) -> None:
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
     """Return the GB/s of a call, best of many."""
-    best = min(_seconds(call) for _ in range(50))
+    best = min(_time_call(call) for _ in range(50))
     return nbytes / best / 1e9
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _time_call(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

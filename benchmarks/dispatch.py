@@ -83,18 +83,20 @@ def work(asked: dict[str, Any]) -> None:
             source = np.random.default_rng(world.rank).standard_normal(sum(sends), dtype=np.float32)
             ways: dict[str, Callable[[np.ndarray], None]] = {}
 
-            def by_gloo(out: np.ndarray, source: Any = source, sends: Any = sends, receives: Any = receives) -> None:
+            def exchange_by_gloo(
+                out: np.ndarray, source: Any = source, sends: Any = sends, receives: Any = receives
+            ) -> None:
                 distributed.all_to_all_single(torch.from_numpy(out), torch.from_numpy(source), receives, sends)
 
-            ways[GLOO] = by_gloo
+            ways[GLOO] = exchange_by_gloo
             for name, carrier in channels.items():
 
-                def by_group(
+                def exchange_by_group(
                     out: np.ndarray, carrier: Any = carrier, source: Any = source, counts: Any = (sends, receives)
                 ) -> None:
                     group.all_to_all(source, out, counts, channel=carrier).wait()
 
-                ways[name] = by_group
+                ways[name] = exchange_by_group
             exact = np.empty(sum(receives), np.float32)
             times: dict[str, list[float]] = defaultdict(list)
             errors, wires = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)

@@ -79,18 +79,22 @@ def main() -> int:
     headings = ("", "Reduce_local, us", "x fp32", "Allreduce, us", "x fp32")
     table = make_table(*headings, left=("",), title=f"sums of {values} values, {options.ranks} ranks")
     for row in rows:
-        cells = [f(row, key) for key in ("local", "all") for f in (_microseconds, lambda r, k: _ratio(r, rows[0], k))]
+        cells = [
+            f(row, key)
+            for key in ("local", "all")
+            for f in (_format_microseconds, lambda r, k: _format_ratio(r, rows[0], k))
+        ]
         table.add_row(row["name"], *cells)
     show_table(table)
     print(f"fp16 messages of the baseline are summed by: {rows[0]['taken']}")
     return 0
 
 
-def _microseconds(row: dict[str, Any], key: str) -> str:
+def _format_microseconds(row: dict[str, Any], key: str) -> str:
     return f"{row[key] * 1e6:.0f}"
 
 
-def _ratio(row: dict[str, Any], reference: dict[str, Any], key: str) -> str:
+def _format_ratio(row: dict[str, Any], reference: dict[str, Any], key: str) -> str:
     return f"{row[key] / reference[key]:.2f}"
 
 

@@ -22,7 +22,7 @@ from throttled.words import shown
 
 from hpcbench.console import show_table
 from hpcbench.errors import UserError
-from hpcbench.report.findings import speeds
+from hpcbench.report.findings import compare_speeds
 from hpcbench.report.statistics import mean_interval, paired_difference
 from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.testing.hosts.rates import bits_per_second
@@ -100,9 +100,11 @@ def show(times_of_cases: Found, rate: str) -> None:
             for on, off in zip(times_of_cases[scheme, True], times_of_cases[scheme, False], strict=True)
         ]
 
-    for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
+    for scheme, finding in compare_speeds(
+        {scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01
+    ).items():
         exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))
-        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "not shown to differ"
+        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "inconclusive"
         basis = f"5 %, Holm over {len(schemes)} schemes, {finding.pairs} pair{'s' * (finding.pairs > 1)}"
         print(
             f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; {basis}); "

@@ -6,7 +6,7 @@ from itertools import accumulate
 from statistics import fmean
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 WINDOW = 0.05
 """Part of a run's steps whose losses are averaged, because the loss of one step depends mostly on its batch."""
@@ -24,10 +24,10 @@ class Curve:
         """Return the mean of the last `window` losses at that time; None if there are too few or one is not finite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
-        return fmean(last) if last and all(map(usable, last)) else None
+        return fmean(last) if last and all(map(is_usable, last)) else None
 
 
-def curve(log: RunLog | None) -> Curve | None:
+def read_curve(log: RunLog | None) -> Curve | None:
     """Return the training curve of a run; None if it was resumed or has gaps: the time of lost steps is unknown.
 
     A log may have one line for several steps.
@@ -43,10 +43,10 @@ def curve(log: RunLog | None) -> Curve | None:
         return None
     times = [each * time for time in accumulate(seconds)]
     # The sum is NaN or infinite if one of the times is.
-    return Curve(times, losses) if usable(times[-1]) else None
+    return Curve(times, losses) if is_usable(times[-1]) else None
 
 
-def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
+def find_losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
     """Return the losses of two runs when the faster run ended; None if a curve is missing or too short."""
     if mine is None or other is None:
         return None, None

@@ -11,7 +11,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class ExpertLayer:
+class LayerLoads:
     """Choices of tokens in one layer, over all ranks and counted steps."""
 
     number: int
@@ -29,7 +29,7 @@ class ExpertLayer:
 class ExpertLoads:
     """The layers of a run that have experts, at least one."""
 
-    layers: tuple[ExpertLayer, ...]
+    layers: tuple[LayerLoads, ...]
 
     @property
     def dropped_part(self) -> float:
@@ -47,18 +47,18 @@ class ExpertLoads:
         return sum(layer.tokens.count(0) for layer in self.layers)
 
 
-def experts(log: RunLog) -> ExpertLoads | None:
+def read_expert_loads(log: RunLog) -> ExpertLoads | None:
     """Return the tokens of the experts of a run, from its ``experts`` event; None if it is missing or invalid."""
     layers = []
     for row in log.read_event(events.Experts).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:
             return None
         tokens = tuple(row.tokens)
-        if not _sensible(tokens, row.dropped):
+        if not _is_valid(tokens, row.dropped):
             return None
-        layers.append(ExpertLayer(row.layer, tokens, row.dropped))
+        layers.append(LayerLoads(row.layer, tokens, row.dropped))
     return ExpertLoads(tuple(layers)) if layers else None
 
 
-def _sensible(tokens: Sequence[int], dropped: int) -> bool:
+def _is_valid(tokens: Sequence[int], dropped: int) -> bool:
     return all(0 <= count < _LARGEST for count in tokens) and 0 <= dropped <= sum(tokens) > 0

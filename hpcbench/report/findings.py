@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Literal, TypeVar
 
 from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
-from hpcbench.report.looks import compute_level_part, next_look
-from hpcbench.report.statistics import Interval, Mean, mean_of
+from hpcbench.report.looks import compute_level_part, find_next_look
+from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate
 
 AS_FAST = 0.03
 """Part of the speed within which two schemes are as fast as each other."""
@@ -91,7 +91,7 @@ class SpeedFinding(Interval):
 
     def turn(self) -> "SpeedFinding":
         """Return the same finding seen from the other scheme."""
-        ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
+        ends = [None if end is None else _invert(end) for end in (self.estimate, self.high, self.low)]
         p = self.equal, self.at_slower, None, self.at_margin, self.apart
         return SpeedFinding(ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, *p)
 
@@ -147,7 +147,7 @@ class SpeedTest:
     @classmethod
     def of(cls, values: Values, margin: float) -> "SpeedTest":
         """Take the ratios of pairs of positive, finite values; `margin` is a part of 1."""
-        return cls(mean_of([math.log(a) - math.log(b) for a, b in values]), margin)
+        return cls(estimate_mean([math.log(a) - math.log(b) for a, b in values]), margin)
 
     @property
     def question(self) -> Question | None:
@@ -156,14 +156,14 @@ class SpeedTest:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
         side = self.mean.p_two_sided()
-        largest_p = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
+        largest_p = max(side, *(_compute_p_of_bound(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
         part = compute_level_part(self.mean.count)
         return Question(side / part, largest_p / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
         """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
         mean, limit = self.mean, math.log1p(self.margin)
-        bare = *_parts(mean.interval().exp()), self.margin
+        bare = *_split_interval(exponentiate(mean.interval())), self.margin
         if mean.error is None:
             return SpeedFinding(*bare, None, None, None)
         part = compute_level_part(mean.count)
@@ -181,7 +181,9 @@ class SpeedTest:
         if finding(None).shown != NOT_SHOWN:
             return finding(None)
         near = math.log1p(AS_FAST) - abs(mean.estimate)
-        return finding(_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share)))
+        return finding(
+            _find_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share))
+        )
 
 
 @dataclass(frozen=True)
@@ -196,14 +198,14 @@ class LossTest:
     def of(cls, values: Values, margin: float) -> "LossTest":
         """Take the differences of pairs of finite values; `margin` is a difference of losses."""
         differences = [a - b for a, b in values]
-        return cls(mean_of(differences), margin, max(differences))
+        return cls(estimate_mean(differences), margin, max(differences))
 
     @property
     def question(self) -> Question | None:
         """The shares that decide it; None for a single pair."""
         if self.mean.error is None:
             return None
-        largest_p = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
+        largest_p = max(_compute_p_of_bound(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
             self.mean.count
         )
         return Question(largest_p, largest_p)
@@ -211,7 +213,7 @@ class LossTest:
     def finding(self, share: float) -> LossFinding:
         """Return the finding with a share of the level."""
         mean, margin = self.mean, self.margin
-        bare = *_parts(mean.interval()), margin
+        bare = *_split_interval(mean.interval()), margin
         if mean.error is None:
             return LossFinding(*bare, None, None, None, self.worst)
         level = compute_level_part(mean.count) * share
@@ -223,10 +225,10 @@ class LossTest:
 
         if finding(None).shown != NOT_SHOWN:
             return finding(None)
-        return finding(_enough(mean, (abs(margin - abs(mean.estimate)), share)))
+        return finding(_find_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 
 
-def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
+def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     """Compare speeds over a number of pairs that was fixed in advance, as one family (Holm), looked at once."""
     tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
     parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
@@ -240,29 +242,29 @@ def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     return {key: test.finding(shares[key].speed / parts[key] if key in shares else 0.0) for key, test in tests.items()}
 
 
-def margin_of(values: Values, part: float, *, of_both: bool = False) -> float:
+def compute_margin(values: Values, part: float, *, of_both: bool = False) -> float:
     """Return the margin of a loss: a part of the mean loss of the second scheme, or of both schemes."""
     return part * abs(fmean(value for pair in values for value in (pair if of_both else pair[1:])))
 
 
-def _excluded(mean: Mean, bound: float) -> float:
+def _compute_p_of_bound(mean: Mean, bound: float) -> float:
     """Return the one-sided p-value of a bound, on the side of it that the estimate is on."""
     return mean.p_two_sided(bound) / 2
 
 
-def _inverse(x: float) -> float:
+def _invert(x: float) -> float:
     return 1 / x if x else math.inf
 
 
-def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
+def _split_interval(interval: Interval) -> tuple[float, float | None, float | None, int]:
     return interval.estimate, interval.low, interval.high, interval.pairs
 
 
-def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
+def _find_enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
     """Return the number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
 
     Each aim is a distance and a share of the level.
     """
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
-    looks = [next_look(distance, scatter, share, mean.count) for distance, share in aims]
+    looks = [find_next_look(distance, scatter, share, mean.count) for distance, share in aims]
     return min((look for look in looks if look is not None), default=None)

@@ -51,7 +51,7 @@ class Front:
         return [duel for duel in self.duels if scheme in (duel.scheme, duel.other)]
 
 
-def front(cell: Cell) -> Front:
+def compute_front(cell: Cell) -> Front:
     """Gather the comparisons of the schemes of a cell with each other, over runs of equal pairing.
 
     Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
@@ -74,10 +74,10 @@ def conclude(cell: Cell, pareto: Front) -> list[str]:
         return []
     leader = _find_leader([row for row in rows if not row.kind.is_control])
     lines = _compare_with_casts(leader, cell, pareto) if leader else []
-    return [*lines, _name_simplest(cell, simplest(cell, pareto))]
+    return [*lines, _name_simplest(cell, find_simplest(cell, pareto))]
 
 
-def simplest(cell: Cell, pareto: Front) -> list[str]:
+def find_simplest(cell: Cell, pareto: Front) -> list[str]:
     """Return the simplest of the schemes that no other scheme significantly beats.
 
     Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly

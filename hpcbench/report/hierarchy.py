@@ -94,17 +94,17 @@ def ask(chain: Chain, share: float) -> Shares:
         lone = chain.speed or chain.loss
         is_finished, passed = (
             lone is None or lone.complete < share,
-            share if lone is None else share * _passed(lone, share),
+            share if lone is None else share * _compute_passed(lone, share),
         )
     else:
         speed, loss = SPEED_PART * share, (1 - SPEED_PART) * share
         if decided := chain.loss.complete < loss:
             speed = share
         else:
-            loss += speed * _passed(chain.speed, speed)
+            loss += speed * _compute_passed(chain.speed, speed)
             decided = chain.loss.complete < loss
         is_finished = decided and chain.speed.complete < speed
-        passed = share * decided * _passed(chain.speed, speed)
+        passed = share * decided * _compute_passed(chain.speed, speed)
     gains = []
     for gain in chain.gains:
         gains.append(passed)
@@ -113,7 +113,7 @@ def ask(chain: Chain, share: float) -> Shares:
     return Shares(speed, loss, tuple(gains), is_finished)
 
 
-def _passed(question: Question, share: float) -> float:
+def _compute_passed(question: Question, share: float) -> float:
     return 1.0 if question.complete < share else SIDE_PASSES if question.side < share else 0.0
 
 
@@ -135,7 +135,7 @@ def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0)
             return {key: asked[key] if key in asked else answers[key] for key in chains}
 
 
-def allot(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
+def divide_level(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
     """Divide the level over all questions of a report, given the chains of each cell."""
     # A cell without an answer keeps a place, whose share is free for its details.
     places = {

@@ -1,9 +1,9 @@
 """Live view of the runs, their progress and the remaining time; plain lines if the output is not a terminal."""
 
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -54,10 +54,11 @@ def follow(
     follower = Follower(root, ask, clock=clock)
     begin: float | None = None
     silent_since: float | None = None
-    view: _View = _Screen(console) if console.is_terminal else _Lines(console)
+    live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+    lines = _Lines(console)
     runs: list[RunProgress] = []
     try:
-        with view:
+        with live or nullcontext():
             while True:
                 runs = follower.poll()
                 if begin is None:  # the runs may have begun long ago
@@ -69,7 +70,11 @@ def follow(
                     silent_since = clock()
                 waiting = silent_since is not None and clock() - silent_since < _PATIENCE
                 over = not waiting and not states & OPEN
-                view.show(runs, clock() - begin, None if over else follower.left(runs), over)
+                elapsed, left = clock() - begin, None if over else follower.left(runs)
+                if live:
+                    live.update(render(runs, elapsed, left, console.height, console.width), refresh=True)
+                else:
+                    lines.show(runs, elapsed, left, over)
                 if over:
                     break
                 sleep(_POLL)
@@ -82,53 +87,18 @@ def follow(
 def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
     """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
-    parts = [f"{count} {state}" for state, count in counts.most_common()]
+    states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     remaining = f", about {span(left)} left" if left is not None else ""
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{remaining}"
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {states}; {span(elapsed)} elapsed{remaining}"
 
 
-class _View(ABC):
-    """Shows the result of a poll."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def __enter__(self) -> "_View":
-        return self
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027  (a view may have nothing to put away)
-        pass
-
-    @abstractmethod
-    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
-        """Show the runs, `elapsed` seconds after the view began and `left` seconds before all end."""
-
-
-class _Screen(_View):
-    """A table that is drawn over and over."""
+class _Lines:
+    """Plain lines: one when a run starts, further ones while it runs, and one when it ends."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> "_View":
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
-        self._live.update(render(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
-
-
-class _Lines(_View):
-    """A line for a run when it starts, from time to time while it runs, and when it ends."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        self._console = console
         self._states: dict[str, State] = {}
-        self._said: dict[str, float] = {}
+        self._printed: dict[str, float] = {}
         self._last = 0.0
 
     def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
@@ -137,35 +107,35 @@ class _Lines(_View):
             self._states[run.id] = run.state
             if run.state == "pending":
                 if before != "pending":
-                    self._say(elapsed, f"{run.id}: waits to continue{_why(run)}")
-                    self._said[""] = elapsed
+                    self._say(elapsed, f"{run.id}: waits to continue{_describe_reason(run)}")
+                    self._printed[""] = elapsed
                 continue
             if run.state == "running":
                 if before != "running":
                     self._say(elapsed, f"{run.id}: started ({i + 1} of {len(runs)})")
-                    self._said[run.id] = elapsed
-                elif run.step and elapsed - self._said.get(run.id, 0.0) >= _SAY:
-                    self._said[run.id] = elapsed
-                    self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
+                    self._printed[run.id] = elapsed
+                elif run.step and elapsed - self._printed.get(run.id, 0.0) >= _SAY:
+                    self._printed[run.id] = elapsed
+                    self._say(elapsed, f"{run.id}: {_describe_progress(run)}, {span(left)} for all")
             elif run.state == "suspended":
                 if before != "suspended":
                     self._say(elapsed, f"{run.id}: suspended by its scheduler")
             elif before in OPEN:
                 self._say(elapsed, f"{run.id}: {describe_outcome(run)}")
         waits = all(run.state == "pending" for run in runs)
-        if waits and not self._said and not over and elapsed >= _SAY:
-            self._said[""] = elapsed
+        if waits and not self._printed and not over and elapsed >= _SAY:
+            self._printed[""] = elapsed
             self._say(elapsed, "no job has started yet: `hpcbench status` shows what they wait for")
         elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
             pending = next((run for run in runs if run.state == "pending"), None)
             if pending is not None:
-                self._say(elapsed, f"{pending.id}: still waits{_why(pending)}")
+                self._say(elapsed, f"{pending.id}: still waits{_describe_reason(pending)}")
         if over:
-            self.console.print(Text(summarize(runs, elapsed, None)), soft_wrap=True)
+            self._console.print(Text(summarize(runs, elapsed, None)), soft_wrap=True)
 
     def _say(self, elapsed: float, text: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
+        self._console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
 
 
 def render(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
@@ -213,14 +183,13 @@ def describe_outcome(run: RunProgress) -> str:
     return str(run.verdict)
 
 
-def _why(run: RunProgress) -> str:
+def _describe_reason(run: RunProgress) -> str:
     return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
-def _progress(run: RunProgress) -> str:
-    parts = [f"step {run.step}/{run.steps}", f"loss {loss(run.loss)}"]
-    parts.append(f"{significant(run.samples_per_s)} samples/s")
-    return ", ".join(parts) + f", {span(run.left)} left"
+def _describe_progress(run: RunProgress) -> str:
+    speed = significant(run.samples_per_s)
+    return f"step {run.step}/{run.steps}, loss {loss(run.loss)}, {speed} samples/s, {span(run.left)} left"
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:

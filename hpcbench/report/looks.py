@@ -24,7 +24,7 @@ def compute_level_part(pairs: int) -> float:
     return PARTS[min(bisect_left(LOOKS, pairs), len(LOOKS) - 1)]
 
 
-def next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
+def find_next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
     """Return the next look at which a one-sided t test would probably show a mean that is `distance` away from a value.
 
     `scatter` is the standard deviation of the pairs, `share` the level of the test before it is divided over the looks,
@@ -32,10 +32,10 @@ def next_look(distance: float, scatter: float, share: float, pairs: int, power: 
     needed, or if the mean is on the wrong side.
     """
     later = (look for look in LOOKS if look > pairs)
-    return next((n for n in later if suffices(n, distance, scatter, share * compute_level_part(n), power)), None)
+    return next((n for n in later if is_sufficient(n, distance, scatter, share * compute_level_part(n), power)), None)
 
 
-def suffices(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
+def is_sufficient(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
     """Return whether n pairs would probably show a mean that lies `distance` away.
 
     The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:

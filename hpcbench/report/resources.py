@@ -43,7 +43,7 @@ class HostTime:
     """
 
 
-def memory(log: RunLog) -> PeakMemory:
+def read_memory(log: RunLog) -> PeakMemory:
     """Return the peak memory, from the ``memory`` event or the lines of another program's log."""
     event = log.event(events.MemoryUse)
     if event is None:
@@ -59,7 +59,7 @@ def memory(log: RunLog) -> PeakMemory:
     )
 
 
-def hosts(log: RunLog) -> tuple[HostTime, ...]:
+def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
     """Return the computing time of each host, from the ``hosts`` event."""
     times = []
     for row in log.read_event(events.Hosts).hosts or ():
@@ -109,12 +109,12 @@ class StepPhases:
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
 
-def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
+def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Average the phases of a step over the stages.
 
     None if the log does not divide a step or its parts do not add up.
     """
-    stages = by_stage(log)
+    stages = read_stages(log)
     if not stages:
         return None
     mean = {part: sum(stage[part] for stage in stages) / len(stages) for part in ("step", *PARTS)}
@@ -125,11 +125,11 @@ def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     return StepPhases(
         **mean,
         idle=1 - busy / longest if several else None,
-        idle_by_schedule=_by_schedule(settings, len(stages)) if several else None,
+        idle_by_schedule=_compute_scheduled_idle(settings, len(stages)) if several else None,
     )
 
 
-def by_stage(log: RunLog) -> list[dict[str, float]]:
+def read_stages(log: RunLog) -> list[dict[str, float]]:
     """Return the seconds of each stage by `PARTS`, and of its ``step``; empty if a stage lacks one of them."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
@@ -140,7 +140,7 @@ def by_stage(log: RunLog) -> list[dict[str, float]]:
     return stages if is_complete and all(0 <= value < 1e12 for row in stages for value in row.values()) else []
 
 
-def _by_schedule(settings: LoggedSettings, stages: int) -> float | None:
+def _compute_scheduled_idle(settings: LoggedSettings, stages: int) -> float | None:
     batch, micro = settings.train.global_batch, settings.train.micro_batch
     if settings.train.schedule in UNFLUSHED:
         return 0.0

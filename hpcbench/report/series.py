@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from hpcbench.report.significance import student_t_quantile
-from hpcbench.report.statistics import Interval, need_finite
+from hpcbench.report.statistics import Interval, require_finite
 
 FEWEST = 30
 """Smallest number of values for an interval. With fewer, the correlation is unknown."""
@@ -16,7 +16,7 @@ _FEWEST_INDEPENDENT = 2.0
 """Smallest number of independent values for an interval. With fewer, the series is hardly longer than its memory."""
 
 
-def series_interval(values: Sequence[float]) -> Interval:
+def compute_series_interval(values: Sequence[float]) -> Interval:
     """Return the mean of a series with its 95 % interval, which is absent if there are too few values.
 
     Means of batches of successive values are modeled as an AR(1) process, in which each value depends on the one
@@ -24,11 +24,11 @@ def series_interval(values: Sequence[float]) -> Interval:
     and Pope, Biometrika 41, 1954), and half of its standard error is added, because a too narrow interval does more
     harm than a too wide one. ``benchmarks/series_interval.py`` shows the coverage.
     """
-    need_finite(values)
+    require_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))
     if len(values) < FEWEST:
         return absent
-    deviations = [batch - fmean(values) for batch in _batch_means(values)]
+    deviations = [batch - fmean(values) for batch in _compute_batch_means(values)]
     n = len(deviations)
     squares = math.fsum(deviation * deviation for deviation in deviations)
     if squares == 0:
@@ -45,7 +45,7 @@ def series_interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, len(values))
 
 
-def _batch_means(values: Sequence[float]) -> list[float]:
+def _compute_batch_means(values: Sequence[float]) -> list[float]:
     """Return the means of equally long batches of successive values. Surplus values at the beginning are left out."""
     size = math.ceil(len(values) / _MOST_BATCHES)
     first = len(values) % size

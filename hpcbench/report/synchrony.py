@@ -27,13 +27,13 @@ from hpcbench.present.notation import (
 from hpcbench.present.notation import loss as loss_digits
 from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.evidence import paired
+from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import Value, make_fields
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, add_ages, describe_ages
-from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable
-from hpcbench.report.time_to_loss import Basis, TimeToLoss, time_to_loss
-from hpcbench.report.titles import example
+from hpcbench.report.statistics import Interval, is_usable, paired_difference, paired_ratio
+from hpcbench.report.time_to_loss import Basis, TimeToLoss, compare_times_to_loss
+from hpcbench.report.titles import find_example
 
 _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
@@ -145,11 +145,15 @@ def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     """
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
-        run = example(cell)
+        run = find_example(cell)
         if (way := resolve_mode(run.settings)) is not None:
-            groups.setdefault(_fixed(run), []).append((way, cell))
-    asked = [group for group in groups.values() if any(_is_asked(example(cell).settings) for _, cell in group)]
-    return [arm for group in asked for arm in _arms(group, [cell for group in asked for _, cell in group], margin)]
+            groups.setdefault(_write_fixed_settings(run), []).append((way, cell))
+    asked = [group for group in groups.values() if any(_is_asked(find_example(cell).settings) for _, cell in group)]
+    return [
+        arm
+        for group in asked
+        for arm in _list_arms_of_group(group, [cell for group in asked for _, cell in group], margin)
+    ]
 
 
 def _is_asked(settings: LoggedSettings) -> bool:
@@ -157,7 +161,7 @@ def _is_asked(settings: LoggedSettings) -> bool:
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 
-def _fixed(run: RunResult) -> str:
+def _write_fixed_settings(run: RunResult) -> str:
     """Return all settings of the work, the layout and the links except those of the sync mode, as JSON."""
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
@@ -166,20 +170,20 @@ def _fixed(run: RunResult) -> str:
     return json.dumps(same, sort_keys=True)
 
 
-def _arms(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
+def _list_arms_of_group(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
     waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.name.split(" x ")[0] == name]
     reference = waiting[0] if waiting else None
-    shared = _shared([cell for _, cell in group], cells)
+    shared = _describe_shared_values([cell for _, cell in group], cells)
     for way, cell in group:
         is_reference = reference is not None and cell is reference[1]
         for row in cell.rows:
             base = reference[1].row(row.scheme) if reference is not None and not is_reference else None
-            yield _arm(
+            yield _make_arm(
                 shared, way, row, base, reference[0] if base and reference else None, margin, is_reference=is_reference
             )
 
 
-def _shared(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
+def _describe_shared_values(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """Return the values of the matrix that all cells of a group have, and that not all cells of the submission have."""
     ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
     first = {key: value for key, value in group[0].values.items() if key not in ways}
@@ -188,7 +192,7 @@ def _shared(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]} {common[key]}" for key in common if key in apart)
 
 
-def _arm(
+def _make_arm(
     group: str,
     way: SyncMode,
     row: SchemeRow,
@@ -199,9 +203,9 @@ def _arm(
     is_reference: bool,
 ) -> Arm:
     runs, base = row.runs, other.runs if other else ()
-    both = paired(runs, base)
+    both = pair_runs(runs, base)
     lost = {run.run.pairing for run in runs if run.run.state == "nan"} & {run.run.pairing for run in base}
-    times = [time for mine, other in both if (time := time_to_loss(mine.run.log, other.run.log, margin))]
+    times = [time for mine, other in both if (time := compare_times_to_loss(mine.run.log, other.run.log, margin))]
     pairs = [(time.mine, time.other) for time in times if time.mine]
     counted = [run for run in runs if run.run.state == "completed"]
     return Arm(
@@ -214,16 +218,18 @@ def _arm(
         times=tuple(times),
         pairs=len(times) + len(lost),
         time_ratio=paired_ratio(*zip(*pairs, strict=True)) if pairs and all(b > 0 for _, b in pairs) else None,
-        loss=_difference(both, lambda run: run.loss_valid),
+        loss=_compute_difference(both, lambda run: run.loss_valid),
         waiting=WAITING.average_or_none(runs),
-        waiting_change=_difference(both, WAITING.compute),
+        waiting_change=_compute_difference(both, WAITING.compute),
         ages=add_ages(counted),
     )
 
 
-def _difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measures], Value]) -> Interval | None:
+def _compute_difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measures], Value]) -> Interval | None:
     values = [(of(mine), of(other)) for mine, other in both]
-    pairs = [(a, b) for a, b in values if isinstance(a, float) and isinstance(b, float) and usable(a) and usable(b)]
+    pairs = [
+        (a, b) for a, b in values if isinstance(a, float) and isinstance(b, float) and is_usable(a) and is_usable(b)
+    ]
     return paired_difference([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
 
 
@@ -247,10 +253,12 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
             lambda arm: name(arm.group if several else ""),
         ),
         (
-            Column("time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_help("Seconds to the loss")),
-            _ratio,
+            Column(
+                "time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_write_help("Seconds to the loss")
+            ),
+            _make_ratio_entry,
         ),
-        (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _reached),
+        (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _make_reached_entry),
         (
             Column("time_to_loss_s", f"time ({unit.name})", help="Seconds in steps of the runs that reached the loss."),
             lambda arm: quantity(arm.seconds, unit.show),
@@ -261,42 +269,52 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
         ),
         (
             Column(
-                "loss_to_reference", "loss vs reference (95 % CI)", group=1, help=_help("Validation loss at the end")
+                "loss_to_reference",
+                "loss vs reference (95 % CI)",
+                group=1,
+                help=_write_help("Validation loss at the end"),
             ),
             lambda arm: estimate(arm.loss, loss_interval),
         ),
         *make_fields([WAITING], modes, lambda one, arm: arm.waiting),
         (
-            Column("waiting_change", "vs reference (95 % CI)", group=2, help=_help("The part waited")),
-            lambda arm: estimate(arm.waiting_change, lambda change: between(change, _points)),
+            Column("waiting_change", "vs reference (95 % CI)", group=2, help=_write_help("The part waited")),
+            lambda arm: estimate(arm.waiting_change, lambda change: between(change, _format_points)),
         ),
         *make_fields([STALENESS_MEAN, STALENESS_MOST], modes, lambda one, arm: one.average(arm.runs)),
     ]
     title = "Ways to keep in step: time to a loss, waiting, staleness"
-    return tabulate("synchrony", title, modes, fields, notes=[*_rule(modes, margin), *_ages(modes)], always=3)
+    return tabulate(
+        "synchrony",
+        title,
+        modes,
+        fields,
+        notes=[*_describe_rule(modes, margin), *_describe_histograms(modes)],
+        always=3,
+    )
 
 
-def _help(what: str) -> str:
+def _write_help(what: str) -> str:
     return f"{what}, compared with the reference's run of the same scheme and seed, with its interval."
 
 
-def _points(part: float) -> str:
+def _format_points(part: float) -> str:
     return f"{100 * part:+.1f} %"
 
 
-def _ratio(arm: Arm) -> Entry:
+def _make_ratio_entry(arm: Arm) -> Entry:
     if arm.against and arm.state in ("not reached", "unknown"):
         return Entry(arm.state, None, _TONES[arm.state])
     return estimate(arm.time_ratio, speed_interval)
 
 
-def _reached(arm: Arm) -> Entry:
+def _make_reached_entry(arm: Arm) -> Entry:
     if arm.is_reference:
         return name("reference")
     return Entry(f"{arm.reached} of {arm.pairs}", arm.state, _TONES.get(arm.state, ""))
 
 
-def _rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
+def _describe_rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
     references = dict.fromkeys(arm.against for arm in modes if arm.against)
     if not references:
         return
@@ -310,7 +328,7 @@ def _rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
         yield "If not all pairs reached the loss, the ratio is that of the others: the mode is worse than shown."
 
 
-def _ages(modes: Sequence[Arm]) -> Iterator[str]:
+def _describe_histograms(modes: Sequence[Arm]) -> Iterator[str]:
     """Yield the histograms of staleness."""
     for arm in modes:
         if arm.ages:

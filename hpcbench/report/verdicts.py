@@ -72,7 +72,7 @@ _WORST: tuple[str, ...] = (
 """States of incomplete runs. The verdict names the first one that occurs."""
 
 
-def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
+def resolve_verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
     """Return the outcome for a scheme. Its loss is None if no pair has validation losses.
 
     A scheme is `steady` if no pair has a loss that is worse by more than the margin, and `near` if the interval of its

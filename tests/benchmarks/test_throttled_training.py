@@ -59,19 +59,21 @@ def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable
     assert output.startswith("# command: x\n")
     for scheme in SPEEDS[None]:
         assert row(output, scheme, "due to the link") and row(output, scheme, "links of 100mbit: the limit costs")
-    cast = output[output.index("Beside naive-bf16, a plain cast of all traffic to 16 bits, at links of 100mbit") :]
+    cast = output[
+        output.index("Compared with naive-bf16, a plain cast of all traffic to 16 bits, at links of 100mbit") :
+    ]
     faster, slower, neither, hybrids = (line.strip() for line in cast.splitlines()[1:5])
-    assert faster.startswith("shown to be faster: naive-int8 1.2") and "zhybrid" not in faster
-    assert slower.startswith("shown to be slower: ") and {"baseline", "identity"} <= set(slower.split())
-    assert neither.startswith("not shown to be faster or slower: zhybrid-16-8 1.0")
+    assert faster.startswith("significantly faster: naive-int8 1.2") and "zhybrid" not in faster
+    assert slower.startswith("significantly slower: ") and {"baseline", "identity"} <= set(slower.split())
+    assert neither.startswith("inconclusive: zhybrid-16-8 1.0")
     assert hybrids == "Of the 1 hybrids, faster than naive-bf16: none; slower than it: none."
-    integers = output[output.index("Beside naive-int8, 8-bit integers for all traffic, at links of 100mbit") :]
+    integers = output[output.index("Compared with naive-int8, 8-bit integers for all traffic, at links of 100mbit") :]
     assert (
         integers.splitlines()[4].strip()
         == "Of the 1 hybrids, faster than naive-int8: none; slower than it: zhybrid-16-8."
     )
     assert re.search(
-        r"After 20 steps it separates no schemes and is no verdict: .*docs/explanation/convergence\.md",
+        r"After 20 steps it separates no schemes, and is not a verdict: .*docs/explanation/convergence\.md",
         output,
         re.DOTALL,
     )
@@ -79,7 +81,7 @@ def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable
 
 def test_one_repeat_shows_nothing(throttled: Callable[[str], Any]) -> None:
     output = throttled("show").render(draw(SPEEDS, repeats=1), [])
-    assert "shown to be faster: none" in output and not re.search(r"shown to be (faster|slower): [^n]", output)
+    assert "significantly faster: none" in output and not re.search(r"significantly (faster|slower): [^n]", output)
 
 
 def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]) -> None:
@@ -93,7 +95,7 @@ def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]
     result["schemes"].append("naive-zfp8")
     result["runs"] += [{**item, "scheme": "naive-zfp8"} for item in result["runs"]]
     output = throttled("show").render(result, [])
-    assert "naive-zfp8 *" in output and "* naive-zfp8 is shown to be worse there, by +0.48" in output
+    assert "naive-zfp8 *" in output and "* naive-zfp8 is significantly worse there, by +0.48" in output
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -178,7 +180,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
     result = document(["100mbit"], runs)
     output = throttled("show").render(result, [])
     assert row(output, "naive-int8", "speed over that of baseline").split()[1] == "1.50"
-    verdict = "shown to be faster than baseline up to 512 tokens, and not from 1024 on; shown to be slower at 2048."
+    verdict = "significantly faster than baseline up to 512 tokens, and not from 1024 on; significantly slower at 2048."
     assert f"naive-int8: {verdict}" in output
     for ending in ("svg", "png"):
         throttled("curve").draw(throttled("compare").columns(result), result, tmp_path / f"curve.{ending}")

@@ -32,14 +32,14 @@ class EmulatedCallMemory(CallMemory):
         self._busy = False
 
     def begin(self, stream: int, zeros: int) -> None:
-        assert not self._busy, "a memory serves two calls at once"
+        assert not self._busy, "two concurrent calls share a memory"
         self._busy = True
         self._memory[:zeros] = 0
 
     def end(self, stream: int) -> None:
         self._busy = False
         self._head = self._memory[:STATE_HEAD].copy()
-        assert (self._memory[self.word_count :].view(np.uint8) == POISON).all(), "written behind the state"
+        assert (self._memory[self.word_count :].view(np.uint8) == POISON).all(), "written past the state"
 
     def wait(self) -> tuple[int, int]:
         return int(self._head[1]), int(self._head[2])

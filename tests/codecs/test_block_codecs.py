@@ -123,7 +123,7 @@ def test_error_stays_in_the_bound(name: str) -> None:
             error = np.abs(y.astype(np.float64) - v.astype(np.float64)).max()
             assert error <= bound, (label, dtype)
             if name.startswith(("int", "bf")) and label == "bell" and dtype is np.float32:
-                assert error > bound / 3, "the bound says something"
+                assert error > bound / 3, "the bound is not trivial"
             checked += 1
     assert checked > 40
 
@@ -176,11 +176,11 @@ def test_stochastic_rounding_is_unbiased() -> None:
         square += (y.astype(np.float64) - x) ** 2
     unit = np.abs(x.reshape(-1, 256)).max(axis=1).repeat(256) / 7
     deviation = np.abs(total / turns - x) / unit
-    assert deviation.max() < 5 * 0.5 / np.sqrt(turns), "five standard errors of a coin that rounds"
+    assert deviation.max() < 5 * 0.5 / np.sqrt(turns), "five standard errors of a random rounding"
     assert (total / turns - x).sum() / unit.sum() < 4 * 0.5 / np.sqrt(turns * n)
     nearest = Quant(4, 256)
     bias = np.abs(decode(nearest, encode(nearest, x), n, np.float32) - x) / unit
-    assert bias.max() > 0.4, "which rounding to the nearest is not"
+    assert bias.max() > 0.4, "rounding to nearest is biased"
 
 
 def test_other_seeds_and_positions_give_other_noise() -> None:
@@ -221,7 +221,7 @@ def test_residual_is_the_encoding_error(name: str, dtype: Any) -> None:
         assert np.abs(residual).max() > 0
     x[100], x[200] = np.inf, np.nan
     codec.encode(x, wire, residual=residual, seed=9)
-    assert np.isfinite(residual).all(), "an overflow does not live on"
+    assert np.isfinite(residual).all(), "an overflow does not persist"
 
 
 @pytest.mark.parametrize("name", ["sign:1024", "int4:32", "fp8e5m2"])

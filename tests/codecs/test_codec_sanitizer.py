@@ -53,7 +53,7 @@ def test_clean_and_a_planted_overrun_is_caught(build: str, tmp_path: Path) -> No
     assert clean.returncode == 0, clean.stdout + clean.stderr[-2000:]
     values, streams, refused = (int(clean.stdout.split()[place]) for place in (0, 2, 4))
     assert values >= 10_000_000
-    assert refused > streams // 8, "damaged streams must be refused where that can be told"
+    assert refused > streams // 8, "damaged streams must be refused if the damage is detectable"
 
     caught = subprocess.run([str(overrunning)], capture_output=True, text=True)
     assert caught.returncode != 0

@@ -19,7 +19,7 @@ from conversion import PAIRS, SUMMED
 from emulator import KERNELS, build_of
 from kept import digest, kept
 from nvrtc import Kernel, library_path
-from planted import planted
+from planted import plant_fault
 
 from hpcbench.codecs import convert
 from hpcbench.codecs.device import Build
@@ -175,7 +175,7 @@ def test_compiles_stays_in_registers_and_does_not_grow(
 
 
 def test_spilled_registers_are_detected(tmp_path: Path) -> None:
-    kernels = planted(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
+    kernels = plant_fault(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
     assert wasteful(compile_cases("sm_90", [("int8:1024", F32)], kernels))
 
 
@@ -206,7 +206,7 @@ def test_options_keep_subnormal_values() -> None:
 
 def test_an_error_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sm_75: zfp:4 float32: .*no_such_name"):
-        compile_cases("sm_75", CASES, planted(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
+        compile_cases("sm_75", CASES, plant_fault(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
 
 
 if __name__ == "__main__":

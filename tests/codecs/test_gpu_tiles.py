@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from codec_data import POISON, bell, integers, random_words, same_bits
 from emulator import KERNELS, Launch, build_of, compile_all, compiled, library, run
-from planted import check_seen, planted
+from planted import check_detected, plant_fault
 
 from hpcbench.codecs.spec import BLOCKS, ZFP_RATES
 from hpcbench.codecs.types import BFLOAT16, Array, Bytes
@@ -202,7 +202,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
-    check_seen(sweep, name, planted(tmp_path, *change))
+    check_detected(sweep, name, plant_fault(tmp_path, *change))
 
 
 def reserve(size: int) -> Bytes:

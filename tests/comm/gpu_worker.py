@@ -368,7 +368,7 @@ def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
     for case in chosen:
         compare(side, places, False, *case)
     new_groups = group_of.cache_info().misses - before
-    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
+    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has only 2048 communicators"
 
 
 def on_gpu() -> None:

@@ -41,7 +41,7 @@ def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ra
 @pytest.mark.long
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
-    assert not planted["same"], "what rounding takes away did not come to the residual"
+    assert not planted["same"], "the rounding error is missing in the residual"
     assert len(results) == 2 * HALF_CASES
     assert [r for r in results if not (r["same"] and r["same counts"])] == []
     for r in results:
@@ -100,8 +100,8 @@ def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
 
 def test_a_missing_wait_for_a_copy_or_a_stream_is_detected(results_of):
     early, deaf = results_of(2, "planted")
-    assert not early["same"], "a message was sent before it was there"
-    assert not deaf["same"], "values were encoded before the caller's stream had made them"
+    assert not early["same"], "a message was sent before it was complete"
+    assert not deaf["same"], "values were encoded before the caller's stream had written them"
 
 
 def test_a_thread_may_drive_the_device(results_of):

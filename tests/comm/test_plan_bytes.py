@@ -84,7 +84,7 @@ def test_a_hierarchical_all_reduce_sends_the_minimum_between_nodes(topology, alg
             assert left * nodes == 2 * (nodes - 1) * n * F4.itemsize, laid
         assert laid.busiest_link() == 2 * (nodes - 1) * n * F4.itemsize // nodes
         flat = planned(Operation.ALL_REDUCE, n, topology, "none", Algorithm.TWO_SHOT, slices=count)
-        assert flat.busiest_link() == topology.per_node * laid.busiest_link(), "two-shot sends every rank's own"
+        assert flat.busiest_link() == topology.per_node * laid.busiest_link(), "two-shot sends the values of every rank"
 
 
 @pytest.mark.parametrize("topology", REGULAR[:3], ids=str)

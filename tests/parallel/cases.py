@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import small_runs
-from covering import Case, cover_sample, every_case, once
+from covering import Case, cover_sample, every_case, select_new
 from faults import FAULTS
 from small_runs import BASELINE, NEOX, RUN, TRAIN
 
@@ -99,7 +99,7 @@ def run_of(settings: Case) -> Run:
     """Return a run of a few steps: `BASE` with the settings, and enough samples for its pipeline."""
     run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
-    return run if "train.global_batch" in settings else run.changed(train=filling(run))
+    return run if "train.global_batch" in settings else run.changed(train=fill_pipeline(run))
 
 
 @cache
@@ -115,7 +115,7 @@ def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
     return run
 
 
-def filling(run: Run) -> Train:
+def fill_pipeline(run: Run) -> Train:
     """Return the run's training with the fewest samples that exercise its pipeline.
 
     Gradients add up over at least two micro-batches, and the first stage must begin one after it received the
@@ -135,7 +135,7 @@ def _with(run: Run, name: str, value: Any) -> Run:
     return run.changed(**{name: NAMED[name][value]})
 
 
-def valid(settings: Case) -> bool:
+def is_valid(settings: Case) -> bool:
     """Return whether there are enough ranks for the run, and the engine accepts it."""
     run = run_of(settings)
     try:
@@ -185,15 +185,15 @@ class Comparison:
         return self.run.ranks
 
 
-def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def select_once(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons in which a setting has a value for the first time: the part of a suite in `make test`."""
-    taken = once([comparison.settings for comparison in comparisons])
+    taken = select_new([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
 
-def rest_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def select_rest(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the other comparisons, for `make test-long`."""
-    taken = {comparison.name for comparison in once_of(comparisons)}
+    taken = {comparison.name for comparison in select_once(comparisons)}
     return [comparison for comparison in comparisons if comparison.name not in taken]
 
 
@@ -205,7 +205,7 @@ def one_process(settings: Case) -> Case:
 @cache
 def grid() -> list[Comparison]:
     """Return cases in which all possible pairs of values occur."""
-    fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    fixed = [case for case in every_case(AXES, is_valid) if run_of(case).ranks > 1]
     return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
 

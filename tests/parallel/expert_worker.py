@@ -122,7 +122,7 @@ def drops() -> None:
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
             continue
-        trainer = parity_worker.trainer_of(run, comm)
+        trainer = parity_worker.make_trainer(run, comm)
         held = comm.gather(memory(trainer))
         choices = kept_choices(trainer, comm)
         if choices:

@@ -34,7 +34,7 @@ def one_process(settings: Case) -> Case:
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """Return a run on a grid, by default compared with one process."""
     settings = {**settings, **COMMON}
     return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
@@ -42,19 +42,19 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 
 def grids() -> Iterator[Comparison]:
     """Return every layout compared with one process, in fp64."""
-    return map(compared, PLACES)
+    return map(make_comparison, PLACES)
 
 
 def more_grids() -> Iterator[Comparison]:
     """Return the layouts of the long tier."""
-    return map(compared, MORE_PLACES)
+    return map(make_comparison, MORE_PLACES)
 
 
 def lossless_grids() -> Iterator[Comparison]:
     """Return a lossless codec compared with the same algorithm without a codec."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         common = {**GPT2, **mode, "train.precision": "fp32"}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_grids() -> Iterator[Comparison]:
@@ -70,7 +70,7 @@ def more_lossy_grids() -> Iterator[Comparison]:
 def lossy(mode: Case) -> Comparison:
     """Return a lossy codec on a mode compared with the same algorithm without a codec."""
     common = {**GPT2, **mode, "train.precision": "fp32"}
-    return compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+    return make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def name_of(settings: Case) -> str:
@@ -103,9 +103,9 @@ SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
 def faulty_grids() -> Iterator[Comparison]:
     """Return each mode without a fault, and with each of its own faults."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
-        yield compared({**SOUND, **mode})
+        yield make_comparison({**SOUND, **mode})
     for name, (mode, _) in FAULTY.items():
-        yield compared({**SOUND, **mode}, fault=name)
+        yield make_comparison({**SOUND, **mode}, fault=name)
 
 
 SUITES = {

@@ -128,7 +128,7 @@ def conserved() -> None:
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
             continue
-        trainer = parity_worker.trainer_of(run, comm)
+        trainer = parity_worker.make_trainer(run, comm)
         (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
         local_sum = torch.zeros(piece.bucket.values.numel())
         arrived = torch.zeros_like(local_sum)
@@ -192,11 +192,11 @@ def switched() -> None:
             patches.enter_context(patch.object(measure, "own_times", lambda *_, t=times: planted_times(t, comm.rank)))
             if fault:
                 patches.enter_context(PLANTS[fault]())
-            trainer = parity_worker.trainer_of(run, comm)
+            trainer = parity_worker.make_trainer(run, comm)
         tell_each(comm, times, stage, fault, trainer)
     of_residuals: row_cases.Case = {"scheme": "top-feedback", "train.precision": "fp32", "train.zero": 0}
     run = cases.run_of({**row_cases.FOUR, **of_residuals, SPARSE: "measured"})
-    trainer = parity_worker.trainer_of(run, comm)
+    trainer = parity_worker.make_trainer(run, comm)
     switch = trainer.rows.switch
     assert switch is not None
     residuals = [float(residual["sent"].abs().max()) for residual in trainer.data_parallel.residuals().values()]

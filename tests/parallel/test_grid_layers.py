@@ -32,7 +32,7 @@ def test_a_layer_on_a_grid_equals_the_undivided_one(mpi_results, mode, ranks, la
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
 def test_every_rank_sends_the_bytes_of_the_closed_form_over_each_axis(mpi_results, mode, ranks):
     lines = [line for line in results(mpi_results, mode, ranks) if "layer" in line]
-    assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all but the norm send"
+    assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all layers except the norm send"
     for line in lines:
         assert line["bytes_equal"] and line["sent"] == line["foretold"], line
 

@@ -38,4 +38,4 @@ def test_planted_fault_is_detected(mpi_results, fault, layer, seen_in):
         if result["layer"] == layer:
             assert result["errors"][seen_in] > 1e-5
         if result["layer"] == "norm1":
-            assert max(result["errors"].values()) <= TOLERANCE, "what is not split has no part in it"
+            assert max(result["errors"].values()) <= TOLERANCE, "layers that are not split are not affected"

@@ -28,9 +28,9 @@ def test_steps_are_those_of_the_published_algorithm(cases):
     (result,) = cases("simulated", fault="none")
     assert result["first"] == result["errors"] == 0.0, "momentum and both residuals have the same bits"
     assert result["master"] <= SINGLE
-    assert result["lost"] <= SINGLE, "what does not come out of a step is kept for the next one"
+    assert result["lost"] <= SINGLE, "errors of a step are kept for the next one"
     assert result["unknown"], "no rank has the norm of the mean gradient"
-    assert result["unused"] > 1000 and result["used"] > 10_000, "the mask was never at work"
+    assert result["unused"] > 1000 and result["used"] > 10_000, "the mask was never used"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_operation_and_its_gradients_equal_those_of_one_process(mpi_results, ope
 def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, codec, phase, stream):
     result = find_result(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
     assert result["same"]
-    assert 1e-4 < result["error"] < 0.2, "the codec was never in the way, or lost everything"
+    assert 1e-4 < result["error"] < 0.2, "the codec was never used, or lost all values"
     assert result["ratio"] > 3
     assert max(result["straight"]) == 0.0 and result["plain"], "the other direction is exact"
 

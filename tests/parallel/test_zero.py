@@ -131,12 +131,12 @@ def test_the_backward_pass_gathers_within_the_node(results):
 def test_a_resumed_run_has_the_same_bits(results, stage, more):
     (result,) = results("resumed", zero=stage, more=more)
     assert result["same"]
-    assert result["gathers"] == 0, "a rank's checkpoint is of what it has"
+    assert result["gathers"] == 0, "a rank's checkpoint contains what the rank holds"
 
 
 def test_all_ranks_compute_with_the_same_decoded_weights(results):
     (sound,) = results("lossy", fault=False)
-    assert sound["gradients"] > 1e-3, "the lossy codec was never in the way"
+    assert sound["gradients"] > 1e-3, "the lossy codec was never used"
     assert sound["alike"] and sound["uses"] > 0
     (faulty,) = results("lossy", fault=True)
     assert not faulty["alike"]

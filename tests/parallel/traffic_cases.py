@@ -55,7 +55,7 @@ def fits(case: Case) -> bool:
         ranks = cases.run_of({**COMMON, **case}).ranks
     except ValueError:
         return False
-    return 1 < ranks <= RANKS and cases.valid({**COMMON, **case})
+    return 1 < ranks <= RANKS and cases.is_valid({**COMMON, **case})
 
 
 def drawn(chance: Random) -> Case:

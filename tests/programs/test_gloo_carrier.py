@@ -158,7 +158,7 @@ def test_slices_begin_between_the_stages_of_an_older_one() -> None:
     assert order[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], (
         "sums of newer slices before the older gathers"
     )
-    assert begun[:4] == [0, 0, 1, 2], "two slices are on their way before anybody waits"
+    assert begun[:4] == [0, 0, 1, 2], "two slices are in flight before the first wait"
     assert sorted(order) == [(k, stage) for k in range(6) for stage in (0, 1)]
 
 

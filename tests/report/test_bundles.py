@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.bundle import submissions, unpack
+from hpcbench.report.bundle import load_bundle, unpack
 from hpcbench.report.bundle.names import Names
 
 USER, LOGIN = "alice", "login7.cluster.example.org"
@@ -143,7 +143,7 @@ def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypat
         raise AssertionError("a scheduler was asked")
 
     monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", asked)
-    assert len(submissions(tmp_path / "b.tar.gz")[0].runs) == 6
+    assert len(load_bundle(tmp_path / "b.tar.gz")[0].runs) == 6
 
 
 def tar_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -178,7 +178,7 @@ def link(name: str, to: str) -> tarfile.TarInfo:
 def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, message: str) -> None:
     path = tar_of(tmp_path / "b.tar.gz", *members)
     with pytest.raises(UserError, match=message):
-        submissions(path)
+        load_bundle(path)
     assert not list(tmp_path.rglob("evil")) and not (tmp_path.parent / "evil").exists()
 
 
@@ -198,7 +198,7 @@ def test_changed_files_are_told(root: Path, tmp_path: Path, damage: Callable[[Pa
         for file in sorted(item for item in (tmp_path / "open").rglob("*") if item.is_file()):
             tar.add(file, file.relative_to(tmp_path / "open").as_posix())
     with pytest.raises(UserError, match=message):
-        submissions(tmp_path / "again.tar.gz")
+        load_bundle(tmp_path / "again.tar.gz")
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar"])
@@ -207,7 +207,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
     hpcbench("report", root, "--bundle", path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError, match=r"the archive is damaged|cannot be unpacked"):
-        submissions(path)
+        load_bundle(path)
 
 
 @pytest.mark.parametrize(

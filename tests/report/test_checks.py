@@ -14,7 +14,7 @@ from test_measures import GPU, foreign, on_gpus
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.predict import flops
-from hpcbench.report.checks.relations import unit
+from hpcbench.report.checks.relations import find_unit
 from hpcbench.report.measures import measure
 
 RUN = Planted("naive-zfp8", 1, 0.25, 2.71, 0.28)
@@ -89,7 +89,7 @@ def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
     ],
 )
 def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
-    assert unit(values) == pytest.approx(last)
+    assert find_unit(values) == pytest.approx(last)
 
 
 # ---------------------------------------------------------------- formulas and peaks

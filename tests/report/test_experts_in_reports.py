@@ -13,8 +13,9 @@ from hpcbench.collect.submission import from_log
 from hpcbench.contract import events
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
+from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.experts import EXPERTS, experts
+from hpcbench.report.quantities.experts import EXPERTS
 from hpcbench.report.sections import read
 
 LAYERS: list[dict[str, Any]] = [
@@ -67,7 +68,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) ->
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     run = measured(tmp_path / "log.txt", layers)
-    assert run.extract(experts) is None and run.samples_per_s
+    assert run.extract(read_expert_loads) is None and run.samples_per_s
 
 
 def test_the_event_is_read_back() -> None:

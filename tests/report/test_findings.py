@@ -9,11 +9,19 @@ import pytest
 
 from hpcbench.report import evidence
 from hpcbench.report.evidence import Evidence, decide
-from hpcbench.report.findings import AS_FAST, LossFinding, LossTest, SpeedFinding, SpeedTest, margin_of, speeds
+from hpcbench.report.findings import (
+    AS_FAST,
+    LossFinding,
+    LossTest,
+    SpeedFinding,
+    SpeedTest,
+    compare_speeds,
+    compute_margin,
+)
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import LOOKS, compute_level_part
-from hpcbench.report.statistics import Mean, mean_interval
+from hpcbench.report.statistics import Mean, exponentiate, mean_interval
 
 MARGIN = 0.01
 
@@ -77,7 +85,7 @@ def test_a_speed_is_judged_by_its_intervals() -> None:
     for _ in range(300):
         ratios = [math.exp(rng.gauss(0.01, 0.02)) for _ in range(rng.randint(2, 6))]
         shown = speed(*ratios)
-        near = mean_interval([math.log(ratio) for ratio in ratios], 0.9).exp()
+        near = exponentiate(mean_interval([math.log(ratio) for ratio in ratios], 0.9))
         assert shown.low is not None and shown.high is not None and near.low is not None and near.high is not None
         if shown.low > 1 or shown.high < 1:
             word = "faster" if shown.low > 1 else "not faster"
@@ -112,9 +120,9 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
     """Alone, the finding follows from the interval; together with inconclusive comparisons less is significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
-    alone = speeds({"a": pairs}, MARGIN)["a"]
+    alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
-    among = speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
+    among = compare_speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
     assert among["a"].shown == "not shown" and among["lone"].equal is None
     assert among["a"].equal is not None and among["a"].equal.level == pytest.approx(LEVEL / 4)
 
@@ -186,7 +194,7 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
         values = {str(k): list(zip(pairs, base, strict=True)) for k, pairs in enumerate(runs[1:])}
         speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in pairs], MARGIN) for k, pairs in values.items()}
         pairs_of_losses = {k: [(a[1], b[1]) for a, b in pairs] for k, pairs in values.items()}
-        losses = {k: LossTest.of(pairs, margin_of(pairs, MARGIN)) for k, pairs in pairs_of_losses.items()}
+        losses = {k: LossTest.of(pairs, compute_margin(pairs, MARGIN)) for k, pairs in pairs_of_losses.items()}
         (findings,) = decide([Evidence(dict.fromkeys(values, SchemeKind.ONE_CODEC), speeds, losses)])
         wrong_speed = wrong_loss = False
         for k, (speed, loss) in enumerate(effects):
@@ -247,7 +255,7 @@ def no_difference_found(mean: Mean, margin: float) -> float:
 
 @pytest.mark.parametrize(
     ("where", "name", "fault", "effect"),
-    [(evidence, "allot", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
+    [(evidence, "divide_level", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
     ids=["level not divided", "equivalence by non-significance"],
 )
 def test_faults_make_false_findings(

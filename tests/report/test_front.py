@@ -16,7 +16,7 @@ from hpcbench.contract.state import ResolvedState
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
@@ -68,7 +68,7 @@ FOUR = {
 
 
 def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse_one_is_not() -> None:
-    pareto = front(planted(FOUR))
+    pareto = compute_front(planted(FOUR))
     assert pareto.beaten_by("mzhybrid") == ["naive-bf16", "zhybrid-16-8"]
     assert set(pareto.beaten_by("baseline")) == {"naive-bf16", "mzhybrid", "zhybrid-16-8"}
     assert pareto.unbeaten == ["naive-bf16", "naive-zfp8", "zhybrid-16-8"]
@@ -78,34 +78,34 @@ def test_whether_a_codec_pays_is_asked_before_schemes_are_compared_with_each_oth
     """With few repeats the pairs of all schemes get too little of the level to show a gain that the answer shows."""
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
     cell = planted(rows, pairs=3, scatter=0.06, of_loss=0.02)
-    pareto = front(cell)
+    pareto = compute_front(cell)
     gain, duel = pareto.gain("naive-zfp8", "identity"), pareto.duel("naive-zfp8", "naive-bf16")
     assert gain and duel and gain.faster and not duel.faster
     assert gain.speed and duel.speed and gain.speed.equal and duel.speed.equal
     assert gain.speed.equal.level > 10 * duel.speed.equal.level
     assert {duel.scheme for duel in pareto.gains} == {"naive-zfp8", "mzhybrid", "zhybrid-16-8"}
     assert answer(cell, "local")[0].startswith("On this machine (gpt-tiny, 12 steps) compression pays: naive-zfp8 ")
-    assert front(planted(FOUR)).gains == ()
+    assert compute_front(planted(FOUR)).gains == ()
 
 
 def test_what_a_gain_has_shown_stays_shown_when_schemes_are_compared() -> None:
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
-    pareto = front(planted(rows, pairs=3, scatter=0.06, of_loss=0.02))
+    pareto = compute_front(planted(rows, pairs=3, scatter=0.06, of_loss=0.02))
     duel = pareto.duel("naive-zfp8", "identity")
     assert duel is not None and duel.faster
 
 
 def test_a_better_loss_at_an_equal_speed_beats_and_at_a_speed_that_is_not_shown_does_not() -> None:
     schemes = {"baseline": (1.0, 2.5), "naive-zfp8": (1.2, 2.7), "mzhybrid": (1.2, 2.6)}
-    assert front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
+    assert compute_front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
     noisy = planted(schemes, scatter=0.02)
-    duel = front(noisy).duel("mzhybrid", "naive-zfp8")
+    duel = compute_front(noisy).duel("mzhybrid", "naive-zfp8")
     assert duel is not None and duel.loss is not None and duel.speed is not None
     assert (duel.loss.shown, duel.speed.as_fast, duel.beats) == ("better", False, False)
 
 
 def test_a_duel_is_the_same_from_both_sides() -> None:
-    duel = front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
+    duel = compute_front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
     assert duel is not None and duel.speed is not None and duel.loss is not None
     other = duel.turn()
     assert other.speed is not None and other.loss is not None
@@ -129,7 +129,7 @@ def test_schemes_compared_with_each_other_divide_what_the_answers_leave() -> Non
 
 
 def test_one_pair_beats_nothing() -> None:
-    pareto = front(planted(FOUR, pairs=1))
+    pareto = compute_front(planted(FOUR, pairs=1))
     assert pareto.unbeaten == list(FOUR)
     assert all(duel.speed and duel.speed.equal is None for duel in pareto.duels)
 
@@ -225,7 +225,7 @@ def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "above": SchemeKind.ONE_CODEC,
         "dp-only": SchemeKind.BY_TRAFFIC,
     }
-    assert [item.is_control for item in SchemeKind] == [False, True, True, False, False, False]
+    assert [item.is_control for item in SchemeKind] == [False, True, True, False, False, False, False]
 
 
 def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
     )
     assert "naive-zfp8" not in answer_lines[0]
     assert any(sentence.startswith("Codec never ran: naive-zfp8. 0 % of the bytes") for sentence in answer_lines)
-    assert "naive-zfp8" not in front(cell).schemes
+    assert "naive-zfp8" not in compute_front(cell).schemes
     rows = entries(build(sections), "comparison")
     assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster and as good"
     assert rows["naive-zfp8"]["verdict"].tone == "warning"

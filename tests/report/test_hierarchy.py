@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcbench.report.compare import ComparedRuns, compare, compare_all
-from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, allot, ask, ask_family
+from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, ask, ask_family, divide_level
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.significance import holm
 
@@ -61,7 +61,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
         cells = drawn_cells(rng)
         total = sum(
             held(chains[key], shares[key])
-            for cell, allotment in zip(cells, allot(cells), strict=True)
+            for cell, allotment in zip(cells, divide_level(cells), strict=True)
             for chains, shares in zip(families(cell), families(allotment), strict=True)
             for key in chains
         )
@@ -78,7 +78,7 @@ def test_nothing_is_lost_when_more_is_decided() -> None:
             Chains(*({k: decide_some(rng, c) for k, c in family.items()} for family in families(cell)))
             for cell in cells
         ]
-        for cell, more, before, after in zip(cells, decided, allot(cells), allot(decided), strict=True):
+        for cell, more, before, after in zip(cells, decided, divide_level(cells), divide_level(decided), strict=True):
             for old, new, given, now in zip(*map(families, (cell, more, before, after)), strict=True):
                 for key in old:
                     if old[key] == new[key]:
@@ -139,13 +139,15 @@ def test_the_answers_of_all_cells_come_first() -> None:
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
-    first, second = allot([waiting, decided])
+    first, second = divide_level([waiting, decided])
     assert first.answers["x"].speed == pytest.approx(0.75 * LEVEL / 2 * 1.5), "half of what the decided answer had"
     assert first.duels["a"].speed == 0
     assert second.duels["a"].speed == pytest.approx(0.75 * LEVEL / 4)
-    assert allot([decided])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL)
-    assert allot([Chains(duels=detail)])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL), "a cell without an answer"
-    assert allot([]) == []
+    assert divide_level([decided])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL)
+    assert divide_level([Chains(duels=detail)])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL), (
+        "a cell without an answer"
+    )
+    assert divide_level([]) == []
 
 
 def most(reports: int) -> float:

@@ -6,26 +6,26 @@ import random
 
 import pytest
 
-from hpcbench.report.looks import LOOKS, compute_level_part, next_look, suffices
+from hpcbench.report.looks import LOOKS, compute_level_part, find_next_look, is_sufficient
 from hpcbench.report.significance import holm
-from hpcbench.report.statistics import Interval, mean_interval, mean_of, welch
+from hpcbench.report.statistics import Interval, estimate_mean, mean_interval, welch
 
 VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
 
 
 def test_p_values_are_scipys() -> None:
     # stats.ttest_1samp(VALUES, 0), the same with alternative="greater", and stats.ttest_1samp(VALUES, 1)
-    assert mean_of(VALUES).p_two_sided() == pytest.approx(0.08557339864849767, rel=1e-12)
-    assert mean_of(VALUES).p_greater() == pytest.approx(0.042786699324248834, rel=1e-12)
-    assert mean_of(VALUES).p_two_sided(1) == pytest.approx(0.10401792440382385, rel=1e-12)
-    assert mean_of(VALUES).p_less(1) == pytest.approx(0.10401792440382385 / 2, rel=1e-12)
+    assert estimate_mean(VALUES).p_two_sided() == pytest.approx(0.08557339864849767, rel=1e-12)
+    assert estimate_mean(VALUES).p_greater() == pytest.approx(0.042786699324248834, rel=1e-12)
+    assert estimate_mean(VALUES).p_two_sided(1) == pytest.approx(0.10401792440382385, rel=1e-12)
+    assert estimate_mean(VALUES).p_less(1) == pytest.approx(0.10401792440382385 / 2, rel=1e-12)
 
 
 def test_equivalence_is_statsmodels() -> None:
     # DescrStatsW(VALUES).ttost_mean(-1, 1)
-    assert mean_of(VALUES).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
+    assert estimate_mean(VALUES).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
     mirrored = [-value for value in VALUES]
-    assert mean_of(mirrored).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
+    assert estimate_mean(mirrored).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
 
 
 def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
@@ -36,7 +36,7 @@ def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
         interval = mean_interval(values, 0.90)
         assert interval.low is not None and interval.high is not None
         within = interval.low > -0.6 and interval.high < 0.6
-        assert (mean_of(values).p_within(0.6) < 0.05) == within
+        assert (estimate_mean(values).p_within(0.6) < 0.05) == within
         both.add(within)
     assert both == {True, False}
 
@@ -47,20 +47,20 @@ def test_a_difference_is_what_the_95_percent_interval_excludes() -> None:
         values = [rng.gauss(0.4, 0.5) for _ in range(rng.randint(2, 8))]
         interval = mean_interval(values)
         assert interval.low is not None and interval.high is not None
-        assert (mean_of(values).p_two_sided(0.1) < 0.05) == (not interval.low <= 0.1 <= interval.high)
+        assert (estimate_mean(values).p_two_sided(0.1) < 0.05) == (not interval.low <= 0.1 <= interval.high)
 
 
 def test_values_without_scatter() -> None:
-    twice = mean_of([2.0, 2.0])
+    twice = estimate_mean([2.0, 2.0])
     assert (twice.p_two_sided(2.0), twice.p_two_sided(1.0)) == (1.0, 0.0)
     assert (twice.t(3.0), twice.t(2.0)) == (-math.inf, 0.0)
     # Losses of a lossless codec are identical.
-    assert mean_of([0.0, 0.0, 0.0]).p_within(0.01) == 0.0
-    assert mean_of([0.0, 0.0, 0.0]).p_within(0.0) == 0.5
+    assert estimate_mean([0.0, 0.0, 0.0]).p_within(0.01) == 0.0
+    assert estimate_mean([0.0, 0.0, 0.0]).p_within(0.0) == 0.5
 
 
 def test_one_value_is_no_sample() -> None:
-    for lone in (mean_of([1.0]), welch([1.0], [1.0, 2.0])):
+    for lone in (estimate_mean([1.0]), welch([1.0], [1.0, 2.0])):
         assert lone.interval() == Interval(lone.estimate, None, None, 1)
         for test in (lone.t, lone.p_two_sided, lone.p_greater, lone.p_less, lone.p_within):
             with pytest.raises(ValueError, match="two values"):
@@ -77,7 +77,7 @@ def test_welch_agrees_with_a_published_example() -> None:
     interval = result.interval()
     assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), rel=1e-6)
     # The same data in pairs: t = -4.0621, df = 9, p = 0.002833.
-    assert mean_of([x - y for x, y in zip(first, second, strict=True)]).p_two_sided() == pytest.approx(
+    assert estimate_mean([x - y for x, y in zip(first, second, strict=True)]).p_two_sided() == pytest.approx(
         0.002833, rel=1e-3
     )
 
@@ -135,23 +135,23 @@ def test_a_group_counts_once_until_all_of_it_is_rejected() -> None:
     [(1.0, 0.025, 9.94), (0.5, 0.025, 33.37), (1.0, 0.05, 7.73), (2.0, 0.00625, 6.02)],
 )
 def test_pairs_that_suffice_are_within_one_of_the_exact_number(distance: float, level: float, exact: float) -> None:
-    fewest = next(n for n in itertools.count(2) if suffices(n, distance, 1.0, level))
+    fewest = next(n for n in itertools.count(2) if is_sufficient(n, distance, 1.0, level))
     assert abs(fewest - math.ceil(exact)) <= 1
 
 
 def test_no_number_of_pairs_shows_nothing() -> None:
-    assert next_look(0.0, 1.0, 0.05, 3) is None
-    assert next_look(-1.0, 1.0, 0.05, 3) is None
-    assert next_look(0.1, 1.0, 0.05, 3) is None
-    assert next_look(1.0, 1.0, 0.0, 3) is None
-    assert next_look(1.0, 0.0, 0.05, 3) == 5
+    assert find_next_look(0.0, 1.0, 0.05, 3) is None
+    assert find_next_look(-1.0, 1.0, 0.05, 3) is None
+    assert find_next_look(0.1, 1.0, 0.05, 3) is None
+    assert find_next_look(1.0, 1.0, 0.0, 3) is None
+    assert find_next_look(1.0, 0.0, 0.05, 3) == 5
 
 
 def test_the_next_look_is_the_first_that_suffices() -> None:
     for pairs, distance in itertools.product((2, 3, 4, 8, 29), (0.3, 0.7, 1.0, 2.0, 4.0)):
-        look = next_look(distance, 1.0, 0.05, pairs)
+        look = find_next_look(distance, 1.0, 0.05, pairs)
         later = [n for n in LOOKS if n > pairs]
-        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * compute_level_part(n))]
+        enough = [n for n in later if is_sufficient(n, distance, 1.0, 0.05 * compute_level_part(n))]
         assert look == (enough[0] if enough else None)
 
 

@@ -46,7 +46,10 @@ def test_the_sentences_name_the_variables_and_call_it_no_control(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     out = printed(root, capsys, "table")
-    assert "mvapich ran with MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'; what the MPI library" in out
+    assert (
+        "mvapich ran with environment MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'. hpcbench does not see"
+        in out
+    )
     assert "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mvapich (1.50 times" in out
     assert "identity, the same algorithm without a codec" in out and "mvapich, the same algorithm" not in out
 

@@ -13,7 +13,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.main import report
-from hpcbench.report.pooling import parts
+from hpcbench.report.pooling import split_pooled
 from hpcbench.report.sections import read
 
 T_4 = 2.7764451051977987
@@ -114,7 +114,7 @@ def test_files_of_pooled_submissions_are_all_packed_and_exported(
 ) -> None:
     roots = [submitted(tmp_path / "001"), submitted(tmp_path / "002")]
     (pooled,) = submissions(*roots)
-    assert [part.root for part in parts([pooled])] == roots
+    assert [part.root for part in split_pooled([pooled])] == roots
     assert len({run.id for run in pooled.runs}) == len(pooled.runs) == 4
     rows = tmp_path / "rows.jsonl"
     assert report(roots, "json", exports=[rows]) == 0

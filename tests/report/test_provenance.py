@@ -10,7 +10,7 @@ from planted_results import Planted, write
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import Submission, load
 from hpcbench.report.main import report
-from hpcbench.report.provenance import Fact, Provenance, differences, provenance
+from hpcbench.report.provenance import Fact, Provenance, describe_differences, gather_provenance
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "570.1", "clock_mhz": 1500.0, "max_clock_mhz": 1980.0}
 HOST = {"host": "n1", "kernel": "6.1", "cpu": "AMD EPYC", "cpu_mhz": 2600.5, "gpus": [GPU, {**GPU, "uuid": "GPU-2"}]}
@@ -48,7 +48,7 @@ def facts(result: Provenance) -> dict[str, list[Fact]]:
 
 def test_each_fact_stands_once_with_where_it_was_read(tmp_path: Path) -> None:
     submission = planted(tmp_path, {}, {})
-    origin = provenance(submission)
+    origin = gather_provenance(submission)
     assert origin.notes == ()
     named = facts(origin)
     log = f"{tmp_path}/001/runs/r1-baseline/log.txt:2"
@@ -94,7 +94,7 @@ def test_each_fact_stands_once_with_where_it_was_read(tmp_path: Path) -> None:
     ids=["mpi", "package", "modules", "driver", "binding", "revision"],
 )
 def test_what_runs_differ_in_is_said(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
-    origin = provenance(planted(tmp_path, {}, change, {}))
+    origin = gather_provenance(planted(tmp_path, {}, change, {}))
     sentence = sentence.replace("THEM", "r1-baseline, r1-naive-zfp8").replace("IT", "r1-mzhybrid")
     assert sentence in origin.notes
     others = [note for note in origin.notes if note != sentence]
@@ -102,7 +102,7 @@ def test_what_runs_differ_in_is_said(tmp_path: Path, change: dict[str, Any], sen
 
 
 def test_of_a_fact_that_only_some_share_they_are_named(tmp_path: Path) -> None:
-    named = facts(provenance(planted(tmp_path, {}, {"mpi": "Open MPI 5"}, {})))
+    named = facts(gather_provenance(planted(tmp_path, {}, {"mpi": "Open MPI 5"}, {})))
     assert [(fact.value, fact.of) for fact in named["mpi"]] == [
         ("MPICH 5.0.2", ("r1-baseline", "r1-naive-zfp8")),
         ("Open MPI 5", ("r1-mzhybrid",)),
@@ -112,7 +112,7 @@ def test_of_a_fact_that_only_some_share_they_are_named(tmp_path: Path) -> None:
 
 def test_clocks_of_the_moment_are_no_difference(tmp_path: Path) -> None:
     faster = {"hosts": [{**HOST, "cpu_mhz": 3100, "gpus": [{**GPU, "clock_mhz": 345.0}]}]}
-    origin = provenance(planted(tmp_path, {}, faster))
+    origin = gather_provenance(planted(tmp_path, {}, faster))
     assert [note for note in origin.notes if "mhz" in note] == []
     named = facts(origin)
     assert [fact.value for fact in named["cpu_mhz"]] == ["2600.5 to 3100"]
@@ -122,7 +122,7 @@ def test_clocks_of_the_moment_are_no_difference(tmp_path: Path) -> None:
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     packages = {f"p{i}": "1" for i in range(30)}
     submission = planted(tmp_path, {"packages": packages}, {"packages": dict.fromkeys(packages, "2")})
-    sentences = differences(submission.runs)
+    sentences = describe_differences(submission.runs)
     assert len(sentences) == 5 and sentences[-1] == "The runs differ in 26 further facts."
 
 
@@ -142,7 +142,7 @@ def test_changed_code_is_said_with_its_patch(tmp_path: Path) -> None:
     kept_files.joinpath("submit.json").write_text(
         json.dumps({"user": "me", "command": ["hpcbench", "submit"], "git": git})
     )
-    origin = provenance(submission)
+    origin = gather_provenance(submission)
     [note] = origin.notes
     assert "hpcbench had uncommitted changes to revision 0123456789ab" in note and f"{kept_files}/hpcbench.diff" in note
     named = facts(origin)
@@ -167,7 +167,7 @@ def test_hostile_surroundings_are_shown_on_one_line_each(tmp_path: Path, hostile
         path = submission.root / name
         path.unlink(missing_ok=True)
         path.write_text('{"hosts": [1, {"a": "\\u001b[2J"}], "id": ["\\n"], "git": {"x": 1}, "checked": 7}')
-    origin = provenance(submission)
+    origin = gather_provenance(submission)
     for group in origin.groups:
         for fact in group.facts:
             assert (fact.name + fact.value).isprintable() and len(fact.name + fact.value) < 1000
@@ -177,5 +177,5 @@ def test_hostile_surroundings_are_shown_on_one_line_each(tmp_path: Path, hostile
 def test_logs_alone_tell_what_they_can(tmp_path: Path) -> None:
     submission = planted(tmp_path, {})
     alone = Submission(None, submission.plan, submission.runs)
-    titles = [group.title for group in provenance(alone).groups]
+    titles = [group.title for group in gather_provenance(alone).groups]
     assert "Jobs" not in titles and "Nodes" in titles and titles[0] == "Submission"

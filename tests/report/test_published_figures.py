@@ -10,11 +10,11 @@ from hpcbench.errors import UserError
 from hpcbench.present import rich_text
 from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
-from hpcbench.report.tables.published import Paper, Published, papers, tabulate_published
+from hpcbench.report.tables.published import Paper, Published, read_papers, tabulate_published
 
 
 def test_each_file_is_read_and_each_figure_says_where_it_stands() -> None:
-    papers_read = papers()
+    papers_read = read_papers()
     figures = [figure for paper in papers_read for figure in paper.figures]
     assert len(papers_read) >= 8 and len(figures) >= 40
     assert all(figure.read_in and figure.value > 0 for figure in figures)
@@ -85,4 +85,4 @@ def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
         "  - {what: w, setting: s, quantity: speed_ratio, value: 1.2, citation: sure, read_in: abstract}\n"
     )
     with pytest.raises(UserError, match=r"a\.yaml:5: figures\.0\.citation"):
-        papers(tmp_path)
+        read_papers(tmp_path)

@@ -12,7 +12,7 @@ from hpcbench.contract import events
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, sparse_gradients
+from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, read_sparse_gradients
 from hpcbench.report.sections import read
 
 SAID: dict[str, Any] = {
@@ -70,7 +70,7 @@ def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = measured(tmp_path / "log.txt", {**SAID, **wrong})
-    assert run.extract(sparse_gradients) is None and run.samples_per_s
+    assert run.extract(read_sparse_gradients) is None and run.samples_per_s
 
 
 def test_the_events_are_read_back() -> None:

@@ -20,7 +20,7 @@ from hpcbench.report.export.rows import rows
 from hpcbench.report.formats.json_document import content
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, count_ages
 from hpcbench.report.synchrony import Arm, list_arms
-from hpcbench.report.time_to_loss import first_at
+from hpcbench.report.time_to_loss import find_first_time
 
 FLUSHED = {"train.schedule": "1f1b", "layout.pp": 2}
 FREE = {"train.schedule": "pipedream", "layout.pp": 2}
@@ -99,11 +99,11 @@ def test_training_losses_serve_where_a_run_has_no_evaluations() -> None:
 
 
 def test_lines_end_at_losses_that_are_no_numbers() -> None:
-    assert first_at([(1.0, 9.0), (2.0, math.nan), (3.0, 1.0)], 2.0) == 3.0
-    assert first_at([(1.0, 9.0), (3.0, 1.0)], 5.0) == 2.0
-    assert first_at([(1.0, 4.0)], 5.0) == 1.0
-    assert first_at([(1.0, 9.0), (2.0, math.inf)], 5.0) is None
-    assert first_at([], 5.0) is None
+    assert find_first_time([(1.0, 9.0), (2.0, math.nan), (3.0, 1.0)], 2.0) == 3.0
+    assert find_first_time([(1.0, 9.0), (3.0, 1.0)], 5.0) == 2.0
+    assert find_first_time([(1.0, 4.0)], 5.0) == 1.0
+    assert find_first_time([(1.0, 9.0), (2.0, math.inf)], 5.0) is None
+    assert find_first_time([], 5.0) is None
 
 
 def test_waiting_is_idle_between_stages_and_all_but_the_passes_between_replicas() -> None:

@@ -6,7 +6,7 @@ import pytest
 from planted_results import Planted, write
 
 from hpcbench.report.sections import read
-from hpcbench.report.titles import title
+from hpcbench.report.titles import write_title
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_how_stages_are_cut_is_said_where_it_was_chosen(tmp_path: Path, cut: str
     for path in (tmp_path / "001").rglob("runs/*/*.*"):
         path.write_text(path.read_text().replace('"chunks": 1, "stages": []', cut))
     ((_, (cell,)),) = read([tmp_path / "001"]).sections
-    assert message in title(cell)[0]
+    assert message in write_title(cell)[0]

@@ -14,7 +14,7 @@ from tools import explain_missing
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import load
 from hpcbench.report.main import report
-from hpcbench.report.provenance import Fact, provenance
+from hpcbench.report.provenance import Fact, gather_provenance
 
 STUDY = """\
 study: traced
@@ -81,7 +81,7 @@ def test_a_measured_figure_is_followed_to_all_that_made_it(measured: Path, capsy
     line = json.loads(source(measured, run=run["run"], event="evaluation", loss=run["loss_valid"]))
     assert line["event"] == "evaluation" and line["loss"] == run["loss_valid"]
 
-    origin = provenance(load(measured, jobs_of(measured)))
+    origin = gather_provenance(load(measured, jobs_of(measured)))
     facts: dict[str, Fact] = {fact.name: fact for group in origin.groups for fact in group.facts}
     job = facts[run["job"]]
     assert f"id {json.loads(Path(str(job.source)).read_text())['id']}," in job.value and "exit 0" in job.value

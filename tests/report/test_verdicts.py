@@ -8,9 +8,9 @@ import pytest
 from planted_results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 from hpcbench.report.answer import answer, list_trouble
-from hpcbench.report.compare import Cell, step_time
+from hpcbench.report.compare import Cell, compute_step_time
 from hpcbench.report.sections import read
-from hpcbench.report.verdicts import NO_BASELINE, verdict
+from hpcbench.report.verdicts import NO_BASELINE, resolve_verdict
 
 SIZE = "gpt-tiny 0.8 M parameters, 12 steps"
 """Model and size of the planted runs, as a headline names them."""
@@ -48,25 +48,25 @@ def verdicts(root: Path) -> dict[str, str]:
 
 
 def test_every_pair_of_findings_has_its_verdict() -> None:
-    assert verdict("faster", "as good").text == "faster and as good"
-    assert verdict("faster", "better").text == "faster and as good"
-    assert verdict("faster", "not shown").text == "faster, loss not shown (too few repeats)"
+    assert resolve_verdict("faster", "as good").text == "faster and as good"
+    assert resolve_verdict("faster", "better").text == "faster and as good"
+    assert resolve_verdict("faster", "not shown").text == "faster, loss not shown (too few repeats)"
     for loss in ("better", "as good", "not shown", None):
-        assert verdict("not faster", loss).text == "not faster"  # type: ignore[arg-type]
-        assert verdict("not shown", loss).text == "not shown (too few repeats)"  # type: ignore[arg-type]
+        assert resolve_verdict("not faster", loss).text == "not faster"  # type: ignore[arg-type]
+        assert resolve_verdict("not shown", loss).text == "not shown (too few repeats)"  # type: ignore[arg-type]
 
 
 def test_what_is_as_fast_is_said_and_a_failed_pair_is_no_good_loss() -> None:
-    assert verdict("as fast", "as good").text == verdict("as fast", None).text == "as fast (within 3 %)"
-    assert verdict("as fast", "worse").text == "worse loss, as fast (within 3 %)"
-    assert verdict("faster", "as good", steady=False).text == "faster, as good only on average"
-    assert verdict("not faster", "as good", steady=False).text == "not faster"
-    assert verdict("not shown", "as good", near=True).text == "about as fast, inconclusive"
-    assert verdict("faster", "not shown", near=True).text == "faster, loss not shown (too few repeats)"
+    assert resolve_verdict("as fast", "as good").text == resolve_verdict("as fast", None).text == "as fast (within 3 %)"
+    assert resolve_verdict("as fast", "worse").text == "worse loss, as fast (within 3 %)"
+    assert resolve_verdict("faster", "as good", steady=False).text == "faster, as good only on average"
+    assert resolve_verdict("not faster", "as good", steady=False).text == "not faster"
+    assert resolve_verdict("not shown", "as good", near=True).text == "about as fast, inconclusive"
+    assert resolve_verdict("faster", "not shown", near=True).text == "faster, loss not shown (too few repeats)"
 
 
 def test_a_worse_loss_is_said_first_whatever_the_speed() -> None:
-    values_by_name = {speed: verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
+    values_by_name = {speed: resolve_verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
     assert {speed: outcome.text for speed, outcome in values_by_name.items()} == {
         "faster": "worse loss, but faster",
         "not faster": "worse loss, not faster",
@@ -464,7 +464,7 @@ def test_step_times_have_two_intervals(tmp_path: Path) -> None:
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
     assert row.step_seconds.low < 0.2 < (row.step_seconds.high or 0)
-    within = step_time(row.runs[0])
+    within = compute_step_time(row.runs[0])
     assert within is not None and (within.estimate, within.pairs) == (row.runs[0].step_seconds, 40)
     assert within.low == within.high == within.estimate
 

@@ -15,7 +15,7 @@ from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
 from hpcbench.report.tables.by_scheme import tabulate_loss
-from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, follow_each_other, weakened
+from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, find_weaknesses, follow_each_other
 
 STEPS = 120
 
@@ -70,13 +70,13 @@ def run_at_once(root: Path) -> None:
 
 def names(root: Path) -> list[str]:
     """Weaknesses of the scheme, apart from the one that all studies of a few pairs have."""
-    weak = weakened(cell(root)).names("mzhybrid")
+    weak = find_weaknesses(cell(root)).names("mzhybrid")
     assert "rare_failures" in weak
     return [name for name in weak if name != "rare_failures"]
 
 
 def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
-    weak = weakened(cell(strong(tmp_path, pairs=MANY_PAIRS)))
+    weak = find_weaknesses(cell(strong(tmp_path, pairs=MANY_PAIRS)))
     assert (weak.reasons, weak.mark("mzhybrid"), weak.sentences) == ((), "", [])
 
 
@@ -84,7 +84,7 @@ def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
     """The least n with 0.9 ** n <= 5 % is 29: a scheme that fails in one run of ten passes fewer pairs too often."""
     assert MANY_PAIRS == 29 and 0.9**29 <= 0.05 < 0.9**28
     root = strong(tmp_path)
-    weak = weakened(cell(root))
+    weak = find_weaknesses(cell(root))
     assert weak.names("mzhybrid") == ["rare_failures"]
     assert "29 pairs would show it" in weak.sentences[0]
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
@@ -100,7 +100,7 @@ def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> N
         )
     ]
     compared = cell(write(tmp_path, runs, steps=STEPS))
-    marked = {row.scheme for row in compared.rows if "rare_failures" in weakened(compared).names(row.scheme)}
+    marked = {row.scheme for row in compared.rows if "rare_failures" in find_weaknesses(compared).names(row.scheme)}
     shown = {row.scheme: row.loss_shown for row in compared.rows[1:]}
     assert shown == {"mzhybrid": "as good", "naive-mpc": "as good", "naive-zfp8": "worse"}
     assert marked == {"mzhybrid"}
@@ -142,7 +142,7 @@ def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
             for repeat, place in enumerate(order, 1)
             for scheme, seconds in (("baseline", 0.4), ("mzhybrid", 0.3))
         ]
-        marked.append("correlated_repeats" in weakened(cell(write(tmp_path / str(k), runs))).names("mzhybrid"))
+        marked.append("correlated_repeats" in find_weaknesses(cell(write(tmp_path / str(k), runs))).names("mzhybrid"))
     assert marked == [True, False]
 
 
@@ -168,7 +168,7 @@ def test_neighbours_are_called_alike_no_more_often_than_chance_allows() -> None:
 def test_each_weakness_is_found(tmp_path: Path, fault: Callable[[Path], None], name: str, message: str) -> None:
     root = strong(tmp_path)
     fault(root)
-    weak = weakened(cell(root))
+    weak = find_weaknesses(cell(root))
     assert (weak.names("mzhybrid"), weak.mark("mzhybrid")) == ([name, "rare_failures"], "[ab]")
     assert weak.sentences[0].startswith(message)
     assert weak.sentences[0] in answer(cell(root), "local")
@@ -276,7 +276,7 @@ def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
     times = [base.runs[0].step_seconds or 0, row.runs[0].step_seconds or 0]
     assert times == pytest.approx(means), "their own times differ"
     assert row.speed.estimate == pytest.approx(1.0, rel=1e-6)
-    assert "other_steps" in weakened(compared_cell).names("mzhybrid")
+    assert "other_steps" in find_weaknesses(compared_cell).names("mzhybrid")
 
 
 def test_runs_without_a_step_in_common_are_no_pair(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def until(path: str) -> None:
     """Wait for the file that a job makes."""
     deadline = time.monotonic() + 30
     while not Path(path).exists():
-        assert time.monotonic() < deadline, f"{path}: the job did not make it"
+        assert time.monotonic() < deadline, f"{path}: the job did not write it"
         time.sleep(0.02)
 
 

@@ -71,7 +71,7 @@ def test_nodes_are_hosts_with_their_own_gpus(cluster: Cluster) -> None:
     command = ["srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", "bash", "-c", show]
     lines = sorted(cluster.run(command, check=True).stdout.splitlines())
     assert [line.split()[:2] for line in lines] == [["n1", "0,1"], ["n2", "0,1"]]
-    assert [line.split()[-1] for line in lines] == ["n1", "n2"], "each has a process 1 of its own"
+    assert [line.split()[-1] for line in lines] == ["n1", "n2"], "each node has its own process 1"
 
 
 def test_nodes_are_nodes_for_mpi_started_by_srun(cluster: Cluster) -> None:
@@ -154,7 +154,7 @@ def test_a_time_limit_can_be_made_to_end_soon(cluster: Cluster, job: Callable[..
 def test_accounting_answers_if_wanted(cluster: Cluster) -> None:
     assert "storage is disabled" in cluster.run(["sacct"]).stderr
     with Cluster(1, accounting=True) as other:
-        assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a cluster of its own"
+        assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a separate cluster"
         other.wait_job("1", "FAILED")
         for _ in range(300):  # it learns of jobs with a delay
             output = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout

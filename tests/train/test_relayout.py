@@ -85,7 +85,7 @@ def test_errors_of_messages_are_conserved(mpi_results, place):
         assert result["size"] > 0
         assert result["error"] < 1e-6, "more than the rounding of fp32"
         assert "residuals are added up and shared out equally" in result["carried"]
-    assert "residuals are dropped" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
+    assert "residuals are dropped" in sound[2]["carried"], "a single replica sends nothing, so it has no errors"
     assert "residuals" not in sound[3]["carried"]
 
 

@@ -46,7 +46,7 @@ def test_the_stop_file_is_checked_at_most_once_per_second(tmp_path):
     assert not request()
     (tmp_path / "stop").touch()
     now[0] += 0.5
-    assert not request(), "looked again after half a second"
+    assert not request(), "checked again after half a second"
     now[0] += 0.6
     assert request()
     (tmp_path / "stop").unlink()
@@ -73,7 +73,7 @@ def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     assert answers == [False, True, False]
     assert len({after - before for before, after in pairwise(calls)}) == 1
     trainer.step(3)
-    assert trainer.policy.exact.counters.calls - calls[-1] == calls[1] - calls[0], "the question costs no message"
+    assert trainer.policy.exact.counters.calls - calls[-1] == calls[1] - calls[0], "asking costs no message"
 
 
 # ---------------------------------------------------------------- which steps count

@@ -32,7 +32,7 @@ def is_archive(path: Path) -> bool:
     return path.name.endswith(SUFFIXES) and path.is_file()
 
 
-def submissions(path: Path) -> list[Submission]:
+def load_bundle(path: Path) -> list[Submission]:
     """Return the submissions of a bundle."""
     place = Path(tempfile.mkdtemp(prefix="hpcbench-bundle-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)

@@ -53,12 +53,12 @@ class Names:
         return [re.compile(pattern) for pattern in patterns]
 
 
-def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
+def find_names(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
     """Return the names to replace in submissions: further words, and optionally hosts and users."""
     replacements = dict(replaced)
     language: set[str] = set()
     if hosts_and_users:
-        for prefix, names_in in (("host", _hosts), ("user", _users)):
+        for prefix, names_in in (("host", _list_hosts), ("user", _list_users)):
             listed = dict.fromkeys(name for submission in submissions for name in names_in(submission) if name)
             new = [name for name in listed if re.search("[A-Za-z0-9]", name) and name not in replacements]
             replacements |= {name: f"{prefix}-{k}" for k, name in enumerate(new, 1)}
@@ -67,11 +67,11 @@ def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, 
                 for name in new
                 if (short := name.partition(".")[0]) and short not in replacements
             }
-        language = {word for submission in submissions for word in _language(submission)}
+        language = {word for submission in submissions for word in _list_file_words(submission)}
     return Names(replacements, frozenset(replacements.keys() & language - replaced.keys()))
 
 
-def _hosts(submission: Submission) -> Iterator[str | None]:
+def _list_hosts(submission: Submission) -> Iterator[str | None]:
     for run in submission.runs:
         yield from (rank.host for rank in run.log.ranks) if run.log else ()
         yield run.host
@@ -79,21 +79,21 @@ def _hosts(submission: Submission) -> Iterator[str | None]:
         mark = read_mark(submission.root / "jobs" / job.id) if submission.root else None
         if mark is not None:
             yield from (mark.host, *(mark.hosts or ()))
-    yield get_text(_provenance(submission), "host")
+    yield get_text(_read_provenance(submission), "host")
 
 
-def _users(submission: Submission) -> Iterator[str | None]:
-    about = _provenance(submission)
+def _list_users(submission: Submission) -> Iterator[str | None]:
+    about = _read_provenance(submission)
     yield get_text(about, "user")
     yield from (get_text(about, "environment", name) for name in ("USER", "LOGNAME"))
     yield Path(get_text(about, "environment", "HOME") or "").name
 
 
-def _provenance(submission: Submission) -> Any:
+def _read_provenance(submission: Submission) -> Any:
     return read_json(submission.root / "provenance" / "submit.json") if submission.root else None
 
 
-def _language(submission: Submission) -> Iterator[str]:
+def _list_file_words(submission: Submission) -> Iterator[str]:
     """Yield words that the readers of the files look for."""
     yield from (quantity.printed.word for quantity in step_line.QUANTITIES if quantity.printed)
     yield from (submission.plan.study, submission.plan.site)
@@ -106,7 +106,7 @@ def _language(submission: Submission) -> Iterator[str]:
             yield from _KEY.findall(file.read_text(encoding="utf-8", errors="replace"))
 
 
-def without_host_lists(data: dict[str, Any]) -> dict[str, Any]:
+def remove_host_lists(data: dict[str, Any]) -> dict[str, Any]:
     """Return ``scheduler.json`` without the schedulers' notation for several hosts (``n[1-4]``)."""
     for answer in data.values():
         word = get_member(answer, "word")

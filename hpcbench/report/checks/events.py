@@ -8,11 +8,11 @@ from hpcbench.contract.events import Binding, End, Start, UnknownGroup
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
 from hpcbench.report.checks.relations import TOLERANCE, CheckedRun
-from hpcbench.report.resources import PARTS, by_stage
-from hpcbench.report.traffic import Unknown, counted, total, window
+from hpcbench.report.resources import PARTS, read_stages
+from hpcbench.report.traffic import Unknown, add_bytes, find_window, select_counted
 
 
-def resumed(subject: CheckedRun) -> Iterator[str]:
+def note_resumption(subject: CheckedRun) -> Iterator[str]:
     """Note that the run was resumed from a checkpoint, and which steps count."""
     if not subject.log.resumed_from:
         return
@@ -23,12 +23,12 @@ def resumed(subject: CheckedRun) -> Iterator[str]:
     yield f"{subject.id}: was resumed at step {subject.log.resumed_from}{again}{counted}"
 
 
-def binding(subject: CheckedRun) -> Iterator[str]:
+def note_binding(subject: CheckedRun) -> Iterator[str]:
     """Describe the binding of ranks, without the run's name: a note that all runs share is shown once."""
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
-def groups(subject: CheckedRun) -> Iterator[str]:
+def note_groups(subject: CheckedRun) -> Iterator[str]:
     """Note groups of a program whose dimension is not known. Without the run's name, as above."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
@@ -38,27 +38,27 @@ def groups(subject: CheckedRun) -> Iterator[str]:
             )
 
 
-def losses(subject: CheckedRun) -> Iterator[str]:
+def check_losses(subject: CheckedRun) -> Iterator[str]:
     """Note the first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
     rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
     line, step, loss = rows[0]
-    yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _more(len(rows) - 1))
+    yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _count_more(len(rows) - 1))
 
 
-def damage(subject: CheckedRun) -> Iterator[str]:
+def check_damage(subject: CheckedRun) -> Iterator[str]:
     """Note incomplete and missing lines."""
     log = subject.log
     missing = log.missing_steps() if subject.own else []
     if missing:
-        yield subject.at(None, f"step {missing[0]} is not in the log" + _more(len(missing) - 1))
+        yield subject.at(None, f"step {missing[0]} is not in the log" + _count_more(len(missing) - 1))
     if log.notes and subject.run.state not in ("running", "pending"):
         first = log.notes[0]
-        yield subject.at(first.line, first.why + _more(len(log.notes) - 1))
+        yield subject.at(first.line, first.why + _count_more(len(log.notes) - 1))
 
 
-def end(subject: CheckedRun) -> Iterator[str]:
+def check_end(subject: CheckedRun) -> Iterator[str]:
     """Note a completed run that did not reach its last step or evaluation."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
@@ -71,7 +71,7 @@ def end(subject: CheckedRun) -> Iterator[str]:
         yield subject.at(None, "no evaluation after the last step")
 
 
-def _more(count: int) -> str:
+def _count_more(count: int) -> str:
     return f", and {count} more" if count > 0 else ""
 
 
@@ -79,24 +79,24 @@ _CLOCK = 1.0
 """Largest difference in seconds between the clocks of a machine during a run."""
 
 
-def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
+def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
     """Compare the bytes of the channels with the lines of the same steps, which must be equal."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
-    steps = window(subject.log)
+    steps = find_window(subject.log)
     sums: dict[str, list[int | Unknown]] = {
         "message": [channel.message_bytes for channel in subject.channels],
         "wire": [channel.wire_bytes for channel in subject.channels],
     }
     for name, values in sums.items():
-        sent, printed = total(values), counted(subject.log, f"{name}_bytes")
+        sent, printed = add_bytes(values), select_counted(subject.log, f"{name}_bytes")
         if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
             of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
             yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {of_lines}")
 
 
-def wire(subject: CheckedRun) -> Iterator[str]:
+def check_wire(subject: CheckedRun) -> Iterator[str]:
     """Note codecs that make messages larger, and channels without a codec whose bytes change."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
@@ -113,7 +113,7 @@ def wire(subject: CheckedRun) -> Iterator[str]:
             )
 
 
-def waiting(subject: CheckedRun) -> Iterator[str]:
+def check_waiting(subject: CheckedRun) -> Iterator[str]:
     """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
@@ -121,10 +121,10 @@ def waiting(subject: CheckedRun) -> Iterator[str]:
         yield subject.at(event.line, text)
 
 
-def phases(subject: CheckedRun) -> Iterator[str]:
+def check_phases(subject: CheckedRun) -> Iterator[str]:
     """Compare the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.PhaseTimes)
-    for stage, row in enumerate(by_stage(subject.log) if event else ()):
+    for stage, row in enumerate(read_stages(subject.log) if event else ()):
         phase_sum = sum(row[part] for part in PARTS)
         if event and abs(phase_sum - row["step"]) > TOLERANCE * row["step"]:
             text = (
@@ -133,7 +133,7 @@ def phases(subject: CheckedRun) -> Iterator[str]:
             yield subject.at(event.line, text)
 
 
-def times(subject: CheckedRun) -> Iterator[str]:
+def check_times(subject: CheckedRun) -> Iterator[str]:
     """Compare the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:

@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
-VERSION = 7
+VERSION = 8
 """Version of the schema, increased if a column is added, removed, renamed or moved, or changes its type or unit."""
 
 Type = Literal["text", "json", "integer", "real"]

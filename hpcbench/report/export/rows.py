@@ -36,7 +36,7 @@ from hpcbench.report.export import (
     Type,
     Value,
 )
-from hpcbench.report.provenance import device_name
+from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
 _LONGEST = 4096
@@ -114,7 +114,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "allocation": clean_text(run.allocation),
         "host": clean_text(run.host),
         "hosts": _each(rank.host for rank in log.ranks),
-        "devices": _each(device_name(rank.device) for rank in log.ranks if rank.device),
+        "devices": _each(strip_device_number(rank.device) for rank in log.ranks if rank.device),
         "processors": _each(host.cpu for host in hosts),
         "gpus": _each(gpu.name for gpu in gpus),
         "drivers": _each(gpu.driver for gpu in gpus),
