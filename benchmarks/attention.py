@@ -13,7 +13,6 @@ little. Needs hpcbench[train,local].
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,11 +22,10 @@ from statistics import median
 from typing import Any
 
 import tiny
-from provenance import head, provenance
-from rich.console import Console
-from rich.table import Table
+from provenance import head
+from shared import make_table, run_ranks, write_results
 
-from hpcbench.console import columns
+from hpcbench.console import show_table
 
 
 def worker(length: int, heads: int, features: int, turns: int) -> None:
@@ -59,7 +57,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         if world.rank == 0:
             F.scaled_dot_product_attention(*global_tensors, is_causal=True).backward(upstream)  # type: ignore[no-untyped-call]
 
-    def together(way: str, ranks: Sharers) -> None:
+    def run_together(way: str, ranks: Sharers) -> None:
         attention, _ = WAYS[way]  # type: ignore[index]
         attention(*local_tensors, ranks).backward(upstream[:, :, : length // world.size])
 
@@ -69,7 +67,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         group = Group(world.Dup(), Progress(waiting, background=overlap))
         ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=overlap)
         name = f"{way}, {'beside' if overlap else 'in turn'}"
-        calls[name] = (lambda way=way, ranks=ranks: together(way, ranks)), ranks  # type: ignore[misc]
+        calls[name] = (lambda way=way, ranks=ranks: run_together(way, ranks)), ranks  # type: ignore[misc]
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 1):
         for name, (call, ranks_of) in calls.items():
@@ -109,24 +107,16 @@ def main() -> int:
         worker(options.length, options.heads, options.features, options.turns)
         return 0
     print(*head(Path(__file__)), sep="\n", flush=True)
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"attention: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if options.json:
-        content = {"provenance": provenance(Path(__file__)), "rows": rows}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    rows = run_ranks(options.ranks)
+    write_results(options.json, Path(__file__), {"rows": rows})
     show(rows, f"{options.length} positions, {options.heads} heads of {options.features}, {options.ranks} ranks")
     return 0
 
 
 def show(rows: list[dict[str, Any]], title: str) -> None:
     """Print the table."""
-    table = Table(title=f"attention, forward and backward: {title}", box=None, pad_edge=False)
-    for heading in ("", "ms", "x one process", "waited ms", "MB a rank"):
-        table.add_column(heading, justify="right" if heading else "left")
+    headings = ("", "ms", "x one process", "waited ms", "MB a rank")
+    table = make_table(*headings, left=("",), title=f"attention, forward and backward: {title}")
     alone = median(rows[0]["seconds"])
     for row in rows:
         seconds = row["seconds"]
@@ -137,7 +127,7 @@ def show(rows: list[dict[str, Any]], title: str) -> None:
             f"{row['waited'] * 1e3:.2f}",
             f"{row['bytes'] / 1e6:.3f}",
         )
-    Console(width=columns(), highlight=False).print(table)
+    show_table(table)
 
 
 if __name__ == "__main__":

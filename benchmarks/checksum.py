@@ -9,7 +9,6 @@ Also printed: the checksum's speed and that of CRC-32 (zlib) on the same bytes. 
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 import zlib
@@ -22,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table, run_ranks
 from tiny import parse
 
 from hpcbench.comm import frame
@@ -31,7 +30,7 @@ from hpcbench.console import columns
 CODECS = ["none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc:1"]
 
 
-def unsealed() -> AbstractContextManager[Any]:
+def remove_seals() -> AbstractContextManager[Any]:
     """Make frames without computing or checking a checksum."""
     return patch.multiple(
         frame,
@@ -62,7 +61,7 @@ def worker(nbytes: int, repeats: int) -> None:
         channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)
         times: dict[str, list[float]] = {"with": [], "without": []}
         for turn in range(repeats + 1):
-            for kind, context in (("with", nullcontext), ("without", unsealed))[:: 1 if turn % 2 else -1]:
+            for kind, context in (("with", nullcontext), ("without", remove_seals))[:: 1 if turn % 2 else -1]:
                 buf = x.copy()
                 with context():
                     world.Barrier()
@@ -77,11 +76,11 @@ def worker(nbytes: int, repeats: int) -> None:
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
     """Return the GB/s of a call, best of many."""
-    best = min(_seconds(call) for _ in range(50))
+    best = min(_time_call(call) for _ in range(50))
     return nbytes / best / 1e9
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _time_call(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -100,16 +99,9 @@ def main() -> int:
         worker(nbytes, options.repeats)
         return 0
     print(*head(Path(__file__), ["numpy", "xxhash"]), sep="\n", flush=True)
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), sys.executable, __file__, *sys.argv[1:], "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"checksum: the ranks ended with {done.returncode}: {done.stderr[-400:]}", file=sys.stderr)
-        return 2
-    table = Table(box=None, pad_edge=False)
-    for heading in ("codec", "with, ms", "without, ms", "cost"):
-        table.add_column(heading, justify="left" if heading == "codec" else "right")
-    for row in map(json.loads, done.stdout.splitlines()):
+    rows = run_ranks(options.ranks)
+    table = make_table("codec", "with, ms", "without, ms", "cost", left=("codec",))
+    for row in rows:
         table.add_row(
             row["codec"], f"{row['with'] * 1e3:.2f}", f"{row['without'] * 1e3:.2f}", f"{row['ratio'] - 1:+.1%}"
         )

@@ -157,7 +157,7 @@ def ours(bench: Bench, name: str) -> Row:
     return bench.row(peer, three)
 
 
-def travelling(bench: Bench) -> Iterator[Row]:
+def measure_rounding(bench: Bench) -> Iterator[Row]:
     """Values rounded to 16 bits as they travel, and back; no codec."""
     cupy, x, device = bench.cupy, bench.x, cuda()
     stream = device.stream(None, x)
@@ -252,7 +252,7 @@ def main() -> int:
     bench = Bench(cupy, values(arguments.data, n), arguments.repeats)
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     console = Console(width=None if sys.stdout.isatty() else 200)
-    rows = [*travelling(bench), *(ours(bench, name) for name in arguments.codecs)]
+    rows = [*measure_rounding(bench), *(ours(bench, name) for name in arguments.codecs)]
     rows += peers(bench, arguments.zfp)
     title = f"{arguments.data}, {arguments.mib} MiB float32, {gpu}, copy {bench.copy / 1e9:.0f} GB/s read and written"
     console.print(table(rows, title))

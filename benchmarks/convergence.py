@@ -44,7 +44,7 @@ def hpcbench(*words: str) -> int:
     return subprocess.run([sys.executable, "-m", "hpcbench", *words]).returncode
 
 
-def trial(run: dict[str, Any]) -> tuple[float, float]:
+def run_trial(run: dict[str, Any]) -> tuple[float, float]:
     """Seconds of a step, and of everything else except evaluations, in a short run."""
     train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
     if train["freeze_step"]:
@@ -71,7 +71,7 @@ def estimate(study: Path, sets: list[str]) -> str:
     of_scheme = {file["scheme"]["name"]: file for file in files}
     total, lines = 0.0, []
     for name, file in of_scheme.items():
-        step, startup = trial(file)
+        step, startup = run_trial(file)
         seconds = file["train"]["steps"] * step + startup
         count = sum(other["scheme"]["name"] == name for other in files)
         total += count * seconds
@@ -79,7 +79,7 @@ def estimate(study: Path, sets: list[str]) -> str:
     return "\n".join([*lines, f"{len(files)} runs: {total / 3600:.1f} h without evaluations"])
 
 
-def newest(out: Path) -> Path | None:
+def find_newest(out: Path) -> Path | None:
     """Return the submission to resume."""
     return max((path for path in out.glob("[0-9][0-9][0-9]") if path.is_dir()), default=None)
 
@@ -101,7 +101,7 @@ def main() -> int:
 
 def carry_out(options: argparse.Namespace, out: Path) -> int:
     """Carry out the benchmark with these options, in the directory of the submissions."""
-    submission = newest(out)
+    submission = find_newest(out)
     try:
         if submission is None or options.estimate:
             print(estimate(options.study, options.sets), flush=True)
@@ -113,7 +113,7 @@ def carry_out(options: argparse.Namespace, out: Path) -> int:
     if submission is None:
         settings = [word for each in options.sets for word in ("--set", each)]
         status = hpcbench("submit", str(options.study), "--site", "local", "--out", str(out), "--wait", *settings)
-        submission = newest(out)
+        submission = find_newest(out)
     else:
         status = hpcbench("retry", str(submission), "--all") or hpcbench("status", str(submission), "--watch")
     if submission is None or status > 1:

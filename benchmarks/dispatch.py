@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import head, provenance
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from shared import make_table, write_results
 from tiny import parse
 
 from hpcbench.codecs.registry import get_codec
@@ -82,18 +83,20 @@ def work(asked: dict[str, Any]) -> None:
             source = np.random.default_rng(world.rank).standard_normal(sum(sends), dtype=np.float32)
             ways: dict[str, Callable[[np.ndarray], None]] = {}
 
-            def by_gloo(out: np.ndarray, source: Any = source, sends: Any = sends, receives: Any = receives) -> None:
+            def exchange_by_gloo(
+                out: np.ndarray, source: Any = source, sends: Any = sends, receives: Any = receives
+            ) -> None:
                 distributed.all_to_all_single(torch.from_numpy(out), torch.from_numpy(source), receives, sends)
 
-            ways[GLOO] = by_gloo
+            ways[GLOO] = exchange_by_gloo
             for name, carrier in channels.items():
 
-                def by_group(
+                def exchange_by_group(
                     out: np.ndarray, carrier: Any = carrier, source: Any = source, counts: Any = (sends, receives)
                 ) -> None:
                     group.all_to_all(source, out, counts, channel=carrier).wait()
 
-                ways[name] = by_group
+                ways[name] = exchange_by_group
             exact = np.empty(sum(receives), np.float32)
             times: dict[str, list[float]] = defaultdict(list)
             errors, wires = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)
@@ -138,9 +141,8 @@ def measure(asked: dict[str, Any], rate: str) -> Rows:
 
 def tabulate(measured: Rows, *, even: bool) -> Table:
     """Make a table with a row for each size and way."""
-    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("rows", "way", "ms", "of gloo's time", "MB a rank", "on the wire", "error"):
-        page.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
+    headings = ("rows", "way", "ms", "of gloo's time", "MB a rank", "on the wire", "error")
+    page = make_table(*headings, left=("way",), spaced=True)
     rows = [row for row in measured if row["even"] is even]
     gloo = {row["rows"]: row["seconds"] for row in rows if row["way"] == GLOO}
     for row in rows:
@@ -181,9 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     except UserError as error:
         print(f"dispatch: {error}", file=sys.stderr)
         return 2
-    if options.json:
-        content = {"provenance": provenance(Path(__file__)), "asked": asked, "rows": measured}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_results(options.json, Path(__file__), {"asked": asked, "rows": measured})
     for even in (True, False):
         print(f"\n{'equal' if even else 'unequal'} parts; {options.turns} turns, links of {options.rate}")
         Console(width=columns(), highlight=False).print(tabulate(measured, even=even))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -217,9 +217,7 @@ def main() -> None:
     ]
     print(*head(Path(__file__), ["reframe-hpc", "jube"]), sep="\n", flush=True)
     console = Console(width=columns(), highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    for heading in ("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench"):
-        table.add_column(heading, justify="left" if heading == "tool" else "right")
+    table = make_table("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench", left=("tool",), bold=True)
     for runs in [1, *options.sizes]:
         taking = [tool for tool in tools if tool.name == "hpcbench" or runs <= options.peers_up_to]
         best: dict[str, tuple[float, float]] = {}

@@ -9,7 +9,6 @@ the same number of values. Needs hpcbench[train,local].
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,10 +19,9 @@ from typing import Any
 import numpy as np
 import tiny
 from provenance import head
-from rich.console import Console
-from rich.table import Table
+from shared import make_table, run_ranks
 
-from hpcbench.console import columns
+from hpcbench.console import show_table
 
 
 def worker(values: int, repeats: int) -> None:
@@ -65,7 +63,7 @@ def worker(values: int, repeats: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=4.0, help="of the fp32 vector")
@@ -77,28 +75,26 @@ def main() -> int:
         worker(values, options.repeats)
         return 0
     print(*head(Path(__file__)), sep="\n")
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"half_sums: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    table = Table(title=f"sums of {values} values, {options.ranks} ranks", box=None, pad_edge=False)
-    for heading in ("", "Reduce_local, us", "x fp32", "Allreduce, us", "x fp32"):
-        table.add_column(heading, justify="right" if heading else "left")
+    rows = run_ranks(options.ranks)
+    headings = ("", "Reduce_local, us", "x fp32", "Allreduce, us", "x fp32")
+    table = make_table(*headings, left=("",), title=f"sums of {values} values, {options.ranks} ranks")
     for row in rows:
-        cells = [f(row, key) for key in ("local", "all") for f in (_microseconds, lambda r, k: _ratio(r, rows[0], k))]
+        cells = [
+            f(row, key)
+            for key in ("local", "all")
+            for f in (_format_microseconds, lambda r, k: _format_ratio(r, rows[0], k))
+        ]
         table.add_row(row["name"], *cells)
-    Console(width=columns(), highlight=False).print(table)
+    show_table(table)
     print(f"fp16 messages of the baseline are summed by: {rows[0]['taken']}")
     return 0
 
 
-def _microseconds(row: dict[str, Any], key: str) -> str:
+def _format_microseconds(row: dict[str, Any], key: str) -> str:
     return f"{row[key] * 1e6:.0f}"
 
 
-def _ratio(row: dict[str, Any], reference: dict[str, Any], key: str) -> str:
+def _format_ratio(row: dict[str, Any], reference: dict[str, Any], key: str) -> str:
     return f"{row[key] / reference[key]:.2f}"
 
 

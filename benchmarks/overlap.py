@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from provenance import provenance
-from rich.table import Table
+from shared import make_table
 from throttled.parts import TINY_STEPS, TWO_REPLICAS
 from throttled.start import run_files, train
 from throttled.words import shown
 
 from hpcbench.console import show_table
 from hpcbench.errors import UserError
-from hpcbench.report.findings import speeds
+from hpcbench.report.findings import compare_speeds
 from hpcbench.report.statistics import mean_interval, paired_difference
 from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.testing.hosts.rates import bits_per_second
@@ -83,9 +83,7 @@ def show(times_of_cases: Found, rate: str) -> None:
     """Print the table, and what overlap gains."""
     turns = len(next(iter(times_of_cases.values())))
     print(f"\ngradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("scheme", "overlap", "step", "exposed", "hidden"):
-        table.add_column(heading, justify="left" if heading in ("scheme", "overlap") else "right")
+    table = make_table("scheme", "overlap", "step", "exposed", "hidden", left=("scheme", "overlap"))
     for (scheme, on), runs_of_case in times_of_cases.items():
         cells = (
             shown(mean_interval([run_times[name] for run_times in runs_of_case]), 1)
@@ -102,9 +100,11 @@ def show(times_of_cases: Found, rate: str) -> None:
             for on, off in zip(times_of_cases[scheme, True], times_of_cases[scheme, False], strict=True)
         ]
 
-    for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
+    for scheme, finding in compare_speeds(
+        {scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01
+    ).items():
         exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))
-        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "not shown to differ"
+        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "inconclusive"
         basis = f"5 %, Holm over {len(schemes)} schemes, {finding.pairs} pair{'s' * (finding.pairs > 1)}"
         print(
             f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; {basis}); "

@@ -23,14 +23,14 @@ from hpcbench.predict.partition.chain import ChainLayer, LayerChain, LinkLevel, 
 from hpcbench.predict.partition.solve import find_best_cut
 
 
-def transformer(layers: int) -> LayerChain:
+def make_transformer(layers: int) -> LayerChain:
     """Blocks with the embedding before them and the head behind."""
     block = ChainLayer(0.01, 1e7, 1e6, 1e6, 1e7, 4e7)
     ends = ChainLayer(0.0105, 1.5e7, 1e6, 1e6, 1.5e7, 6e7), ChainLayer(0.03, 1.5e7, 0.0, 2e6, 1.5e7, 6e7)
     return LayerChain([ends[0], *[block] * (layers - 2), ends[1]])
 
 
-def unlike(layers: int) -> LayerChain:
+def make_random(layers: int) -> LayerChain:
     """Layers that all differ."""
     draw = random.Random(layers).uniform
     return LayerChain(
@@ -49,7 +49,7 @@ def main() -> int:
     for name in ("layers", "chain", "ranks", "levels", "memory", "seconds", "stages"):
         page.add_column(name, justify="right")
     for layers in options.layers:
-        for name, chain in (("transformer", transformer(layers)), ("random", unlike(layers))):
+        for name, chain in (("transformer", make_transformer(layers)), ("random", make_random(layers))):
             total_bytes = chain.count_memory(0, layers, alive=1, versions=1)
             for levels in (
                 [LinkLevel(ranks_a_node * nodes, 1e10)],

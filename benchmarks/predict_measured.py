@@ -88,7 +88,7 @@ def compare(options: argparse.Namespace) -> None:
     tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
     measurement = get_measurement(options, shape, (calibration.rate, trial[0]), tasks, studies)
     results, peaks = measurement.turns, measurement.peaks
-    lesson = _lesson(trial[0], calibration, measurement)
+    lesson = _fit_calibration(trial[0], calibration, measurement)
     plain, learned = ([_predict(study, run, measurement, entry) for study in studies for run in runs[study.name]]
                       for entry in (Calibration(), lesson))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
@@ -124,8 +124,8 @@ def compare(options: argparse.Namespace) -> None:
     if options.before:
         earlier = read(options.before, tasks).turns
         print(drift(times, [tuple(turn[k]["seconds"] for turn in earlier) for k in range(len(tasks))]))
-    _bytes([Run.model_validate(run) for _, run in tasks], results[0])
-    errors = _memory(baselines, [study.name for study in studies], peaks)
+    _compare_bytes([Run.model_validate(run) for _, run in tasks], results[0])
+    errors = _compare_memory(baselines, [study.name for study in studies], peaks)
     print(f"peak memory of a rank: {summary(errors)}; goal 10 %")
     if options.out:
         document = {
@@ -155,10 +155,12 @@ def get_measurement(
         return measure(target, shape, trial, tasks, studies=studies, repeats=options.repeats, tiny=options.tiny)
 
 
-def _machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
+def _make_machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
     """Return the machine with links of the study's rate."""
     cores, measured_tables = len(os.sched_getaffinity(0)), results.tables
-    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
+    bare = make_cpu_machine(
+        "hosts", cores=1, ranks_per_node=_count_ranks_per_node(run), memory_bytes=None, node_gbit=1.0
+    )
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     if measured_tables.network and study.rate in results.links:
         codecs = {
@@ -178,25 +180,25 @@ def _machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict[str,
     return replace(machine, fabric=fabric), speeds
 
 
-def _per_node(run: Run) -> int:
+def _count_ranks_per_node(run: Run) -> int:
     return run.ranks // (TINY_SHAPE if run.ranks == TINY_SHAPE.ranks else SHAPE).hosts
 
 
-def _workload(run: dict[str, Any]) -> Workload:
+def _read_workload(run: dict[str, Any]) -> Workload:
     predicted_run = Run.model_validate(run)
-    return make_workload(predicted_run, ranks_per_node=_per_node(predicted_run))
+    return make_workload(predicted_run, ranks_per_node=_count_ranks_per_node(predicted_run))
 
 
 def _predict(study: Study, run: dict[str, Any], results: Found, lesson: Calibration) -> PredictedValue:
     """Predict the seconds of a step."""
-    machine, speeds = lesson.apply(_machine(study, Run.model_validate(run), results))
-    return StepModel(_workload(run), machine, speeds).run().seconds
+    machine, speeds = lesson.apply(_make_machine(study, Run.model_validate(run), results))
+    return StepModel(_read_workload(run), machine, speeds).run().seconds
 
 
-def _lesson(run: dict[str, Any], study: Study, results: Found) -> Calibration:
+def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calibration:
     """Calibrate by the earlier run, as `hpcbench predict --measured` does."""
     taught = results.taught
-    workload, place = _workload(run), _machine(study, Run.model_validate(run), results)
+    workload, place = _read_workload(run), _make_machine(study, Run.model_validate(run), results)
     if not place[0].fabric.core_costs:
         parts = StepModel(workload, *place).run().parts
         return Calibration(
@@ -208,7 +210,7 @@ def _lesson(run: dict[str, Any], study: Study, results: Found) -> Calibration:
     return replace(lesson, waiting=fit_waiting(workload, lesson.apply(place), taught["seconds"], compute_s) or 1.0)
 
 
-def _bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
+def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
     """Print whether message bytes equal those of the volume model, for the baseline and other schemes."""
     differ = {run.scheme.name: bytes_differ(run, entry["traffic"]) for run, entry in zip(runs, results, strict=True)}
     plain = [
@@ -226,11 +228,11 @@ def _bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
         print(f"  sent more often within nodes than the volume model counts: {', '.join(more)}")
 
 
-def _memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
+def _compare_memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
     """Print and return the errors of the rank that needs the most."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
-        predicted = predict_memory(_workload(run), None)
+        predicted = predict_memory(_read_workload(run), None)
         errors.append(predicted.bytes / max(peak) - 1)
         print(
             f"  {name}: predicted {predicted.bytes / 2**20:.1f} MiB ({predicted.peak}), "

@@ -131,7 +131,7 @@ def main() -> None:
             ((4, 6), (2, 12), (4, 12)), (8, 32), ("fp16", "fp32"), (0.9, 0.5)
         )
     ][: options.cases]
-    print(f"Lassen, 192 V100, {len(cases)} guesses; published: all alike +22.5 %, hybrid +17.3 %")
+    print(f"Lassen, 192 V100, {len(cases)} guesses; published: uniform +22.5 %, hybrid +17.3 %")
     ranges(cases, lassen, 192, 4, "fp16")
     wanted = [
         Case(tp, pp, samples, messages, share, codec)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -96,9 +96,8 @@ def main() -> None:
         parser.error("grep is not found")
     print(*head(Path(__file__)), sep="\n", flush=True)
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep"):
-        table.add_column(heading, justify="right")
+    headings = ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep")
+    table = make_table(*headings, bold=True)
     turns_taken: list[Cost] = []
     for logs in options.logs:
         with tempfile.TemporaryDirectory() as name:

@@ -45,9 +45,9 @@ from tiny import parse
 
 from hpcbench.console import show_table
 from hpcbench.report.compare import Cell
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.significance import holm
-from hpcbench.report.statistics import mean_interval, mean_of
+from hpcbench.report.statistics import estimate_mean, mean_interval
 
 LARGE = math.log(1.05), 0.1
 
@@ -141,7 +141,7 @@ def fronts(options: argparse.Namespace) -> tuple[Table, str]:
             count = options.studies if noise is normal else options.studies // 3
             counts = [0, 0, 0]
             for _ in range(count):
-                rivals = front(study(rng, noise, pairs, RIVALS))
+                rivals = compute_front(study(rng, noise, pairs, RIVALS))
                 equal, other, dominated, trade = (rivals.beaten_by(f"scheme{k}") for k in (1, 2, 3, 4))
                 counts[0] += not {"scheme1", "scheme2"}.isdisjoint(dominated)
                 counts[1] += bool(equal)
@@ -171,7 +171,7 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
             count = options.studies if noise is normal else options.studies // 3
             right = false = 0
             for _ in range(count):
-                findings = front(study(rng, noise, pairs, GAINS, ["none", "none", *["int8"] * 4]))
+                findings = compute_front(study(rng, noise, pairs, GAINS, ["none", "none", *["int8"] * 4]))
                 *idle, real = (findings.gain(f"scheme{k}", "scheme1") for k in (2, 3, 4, 5))
                 right += bool(real and real.faster)
                 false += any(duel.faster for duel in idle if duel)
@@ -190,8 +190,8 @@ def peers(options: argparse.Namespace) -> Table:
     samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]
     families = [[rng.random() ** 4 for _ in range(rng.randint(1, 20))] for _ in range(options.samples)]
     table = _table("beside", "values", "largest difference")
-    against_zero = [_apart(mean_of(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
-    paired = [_apart(mean_of(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
+    against_zero = [_apart(estimate_mean(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
+    paired = [_apart(estimate_mean(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
     bounds = [
         # Relative to the values, which are of order one: a bound may lie next to 0.
         max(map(abs, map(float.__sub__, ours, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
@@ -201,7 +201,7 @@ def peers(options: argparse.Namespace) -> Table:
     try:
         weights = importlib.import_module("statsmodels.stats.weightstats").DescrStatsW
         adjust = importlib.import_module("statsmodels.stats.multitest").multipletests
-        equivalent = [_apart(mean_of(x).p_within(1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
+        equivalent = [_apart(estimate_mean(x).p_within(1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
         corrected = [
             _apart(ours, theirs)
             for p in families

@@ -20,7 +20,7 @@ from rich.table import Table
 from tiny import parse
 
 from hpcbench.console import show_table
-from hpcbench.report.series import series_interval
+from hpcbench.report.series import compute_series_interval
 from hpcbench.report.significance import student_t_quantile
 
 STEPS = (20, 50, 200, 600)
@@ -53,7 +53,7 @@ def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[rando
 def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> tuple[float, float, float, float]:
     """Parts of the runs: with an interval, covered of these, and with an untrue one; and the mean relative width."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
-    intervals = [series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
+    intervals = [compute_series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
     bounds = [(each.low, each.high) for each in intervals if each.low is not None and each.high is not None]
     if not bounds:
         return 0.0, math.nan, 0.0, math.nan

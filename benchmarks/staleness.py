@@ -50,7 +50,7 @@ def submit(settings: Sequence[str], directory: Path) -> None:
 def answer(directory: Path) -> tuple[Document, list[dict[str, Any]]]:
     """Return the table of a submission, and its rows."""
     ((submission, cells),) = read([directory]).sections
-    table = synchrony.table(submission, cells)
+    table = synchrony.tabulate_synchrony(submission, cells)
     if table is None:
         raise UserError(f"{directory}: every run waits for all others: use a submission of studies/staleness.yaml")
     (rows,) = (entry["synchrony"] for entry in content([(submission, cells)])["submissions"])

@@ -191,11 +191,20 @@ def recompute(path: Path) -> None:
             for title, chapter in zip(titles, chapters_of_cells, strict=True)
         )
         beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
-        plain_content = json.loads(json.dumps(content([section])))
+        plain_content = round_figures(json.loads(json.dumps(content([section]))))
         stored["schema"], (new,) = plain_content["schema"], plain_content["submissions"]
         for mine, other in zip(document["cells"], new["cells"], strict=True):
             overlaid(mine, other)
     path.write_text(encode(stored), encoding="utf-8")
+
+
+def round_figures(value: Any) -> Any:
+    """Round all figures to twelve digits. The last digits differ from machine to machine."""
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, dict):
+        return {key: round_figures(item) for key, item in value.items()}
+    return [round_figures(item) for item in value] if isinstance(value, list) else value
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from provenance import head
 from rich.console import Console
 from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -69,7 +70,7 @@ def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
     return work.batch * flops.count_model_flops(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
-def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
+def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
     """Seconds for the bytes that each rank sends along lines, over the slowest of their links."""
     size = grid.count(axes)
     nodes = {
@@ -91,7 +92,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
     if mode == "1d":
         # four all-reduces of the stream a layer (arXiv 1909.08053, section 3)
         nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
-        return seconds | {"t": line_seconds(grid, ("t",), nbytes, 8 * work.layers, machine)}
+        return seconds | {"t": time_line(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
     for layer in grids.list_block_products(work.rows, work.hidden):
         for sent in (grids.count_forward_elements(grid, layer), grids.count_backward_elements(grid, layer)):
@@ -105,11 +106,11 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
                 for p in grids.list_block_products(work.rows, work.hidden)
             )
             n = round(2 * (depth - 1) / depth * held)
-        seconds[axis] = line_seconds(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
+        seconds[axis] = time_line(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
     return seconds
 
 
-def grids_of(ranks: int) -> dict[str, int]:
+def list_grids(ranks: int) -> dict[str, int]:
     """Return the modes with a grid of this number of ranks, and their depths."""
     grids_of_modes = {"1d": 1}
     for mode in ("2d", "3d"):
@@ -128,12 +129,11 @@ def grids_of(ranks: int) -> dict[str, int]:
 
 def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
     """Make a table with a row for each number of ranks and mode."""
-    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB"):
-        page.add_column(heading, justify="right")
+    headings = ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB")
+    page = make_table(*headings, spaced=True)
     for ranks in sizes:
         base = sum(step_seconds("1d", ranks, 1, work, machine).values())
-        for mode, depth in sorted(grids_of(ranks).items()):
+        for mode, depth in sorted(list_grids(ranks).items()):
             seconds = step_seconds(mode, ranks, depth, work, machine)
             total_s = sum(seconds.values())
             name = f"{mode} (depth {depth})" if depth > 1 else mode
@@ -144,13 +144,13 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
                 f"{total_s - seconds['compute']:.3f}",
                 f"{total_s / work.batch:.5f}",
                 f"{base / total_s:.2f}",
-                f"{sent_bytes(mode, ranks, depth, work) / 1e9:.2f}",
+                f"{count_sent_bytes(mode, ranks, depth, work) / 1e9:.2f}",
                 f"{12 * work.hidden**2 * work.layers * work.width * depth / ranks / 1e9:.3f}",
             )
     return page
 
 
-def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
+def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
     """Bytes that each rank sends in a step."""
     grid = make_grid(mode, ranks, depth)
     if mode == "1d":
@@ -177,7 +177,7 @@ def main() -> None:
     options = parse(parser, ranks=[8, 64], layers=1)
     work = Work(options.hidden, options.layers, options.batch, options.seq, options.bytes, options.efficiency)
     for ranks in options.ranks:
-        for mode, depth in grids_of(ranks).items():
+        for mode, depth in list_grids(ranks).items():
             grid = make_grid(mode, ranks, depth)
             if work.batch % grid.samples or work.hidden % (grid.sizes.get("j", 1) ** 2):
                 parser.error(f"--batch {work.batch}, --hidden {work.hidden}: {grid} does not divide them")

@@ -9,7 +9,6 @@ traced steps, times the time of one question is what a step pays for what it doe
 
 import argparse
 import json
-import subprocess
 import sys
 import timeit
 from pathlib import Path
@@ -17,11 +16,10 @@ from statistics import median
 from typing import Any
 
 import tiny
-from provenance import head, provenance
-from rich.console import Console
-from rich.table import Table
+from provenance import head
+from shared import make_table, run_ranks, write_results
 
-from hpcbench.console import columns
+from hpcbench.console import show_table
 from hpcbench.report.statistics import paired_difference
 
 
@@ -85,7 +83,7 @@ def worker(hidden: int, turns: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--hidden", type=int, default=128, help="width of the model")
@@ -97,27 +95,20 @@ def main() -> int:
         worker(options.hidden, options.turns)
         return 0
     print(*head(Path(__file__)), sep="\n")
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"trace_cost: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    (measured,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    (measured,) = run_ranks(options.ranks)
     show(measured, options.ranks)
-    if options.json is not None:
-        options.json.write_text(json.dumps({"provenance": provenance(Path(__file__)), **measured}, indent=1) + "\n")
+    write_results(options.json, Path(__file__), measured)
     return 0
 
 
 def show(measured: dict[str, Any], ranks: int) -> None:
     """Print the table, and what follows from it."""
     off, on = median(measured["off"]), median(measured["on"])
-    table = Table(title=f"ms a step, {ranks} ranks, {len(measured['on'])} turns", box=None, pad_edge=False)
-    for heading in ("trace", "median", "spans a step"):
-        table.add_column(heading, justify="right" if heading != "trace" else "left")
+    title = f"ms a step, {ranks} ranks, {len(measured['on'])} turns"
+    table = make_table("trace", "median", "spans a step", left=("trace",), title=title)
     table.add_row("off", f"{off * 1e3:.3f}", "0")
     table.add_row("on", f"{on * 1e3:.3f}", f"{measured['spans']:.0f}")
-    Console(width=columns(), highlight=False).print(table)
+    show_table(table)
     change = paired_difference(measured["on"], measured["off"])
     share = change.estimate / off
     ends = (

@@ -14,10 +14,10 @@ from rich.table import Table
 from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.measures import Measures
-from hpcbench.report.weaknesses import weakened
+from hpcbench.report.weaknesses import find_weaknesses
 from simulated.studies import BASE_LOSS, BASE_RATE, CRITERIA, MARGINS, RUN_NOISE, SHARED, Effect, ar1, planted
 
 SCHEMES = {
@@ -221,7 +221,7 @@ def power(options: argparse.Namespace) -> Table:
                     faster += sum(row.speed_shown == "faster" for row in gaining)
                     good += sum(bool(row.outcome and row.outcome.group == "good") for row in gaining)
                     pays += "compression pays: " in answer(cell, "local")[0]
-                    beaten += bool(front(cell).beaten_by("baseline"))
+                    beaten += bool(compute_front(cell).beaten_by("baseline"))
             shares = _percent(faster, rows), _percent(good, rows)
             table.add_row(
                 truth, str(cells), str(pairs), *shares, *(_percent(x, reports * cells) for x in (pays, beaten))
@@ -278,7 +278,7 @@ def spikes(options: argparse.Namespace) -> Table:
             good = bare = failed = rows = 0
             for _ in range(reports):
                 (cell,) = compare(draw_runs(rng, pairs, spike=(chance, size)), "baseline", CRITERIA)
-                weak = weakened(cell)
+                weak = find_weaknesses(cell)
                 for row in cell.rows[3:]:
                     is_good = row.loss_shown == "as good"
                     good += is_good
@@ -292,7 +292,7 @@ def spikes(options: argparse.Namespace) -> Table:
 
 TABLES: dict[str, Callable[[argparse.Namespace], Table]] = {
     "Whole reports: per cent with a false finding (goal: 5)": errors,
-    "Whole reports: per cent of schemes and of cells of which the truth is found": power,
+    "Whole reports: per cent of schemes and of cells whose truth is found": power,
     "Repeats are added and the report is read again: per cent with a false finding at any look (goal: 5)": peeking,
     "Rare failures: per cent of schemes that are called as good": spikes,
 }

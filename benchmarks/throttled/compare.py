@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from hpcbench.report.findings import SpeedFinding, speeds
+from hpcbench.report.findings import SpeedFinding, compare_speeds
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 MARGIN = 0.01
@@ -146,7 +146,9 @@ def ideal(limited: Column, free: Column, wire: float) -> float:
 
 def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
     """Every other scheme's speed over the control's; p-values corrected for them all."""
-    return speeds({scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN)
+    return compare_speeds(
+        {scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN
+    )
 
 
 def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, SpeedFinding]]:
@@ -158,7 +160,7 @@ def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, Speed
         if scheme != control
     }
     names = {f"{k} {scheme}": pairs for (k, scheme), pairs in family.items()}
-    columns_of_rates = speeds(names, MARGIN)
+    columns_of_rates = compare_speeds(names, MARGIN)
     return [{scheme: columns_of_rates[f"{k} {scheme}"] for i, scheme in family if i == k} for k in range(len(cells))]
 
 

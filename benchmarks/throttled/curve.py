@@ -124,17 +124,17 @@ def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[
     faster = [size for size, at in zip(sizes, points, strict=True) if at[scheme].shown == "faster"]
     slower = [size for size, at in zip(sizes, points, strict=True) if at[scheme].slower]
     if not faster:
-        sentence = f"not shown to be faster than {control} at any size"
+        sentence = f"not significantly faster than {control} at any size"
     elif faster[-1] == sizes[-1]:
-        sentence = f"shown to be faster than {control} up to the largest size, {sizes[-1]} tokens"
+        sentence = f"significantly faster than {control} up to the largest size, {sizes[-1]} tokens"
     else:
         beyond = sizes[sizes.index(faster[-1]) + 1]
-        sentence = f"shown to be faster than {control} up to {faster[-1]} tokens, and not from {beyond} on"
+        sentence = f"significantly faster than {control} up to {faster[-1]} tokens, and not from {beyond} on"
     missing = [size for size in sizes if faster and size < faster[-1] and size not in faster]
     if missing:
         sentence += f" (nor at {', '.join(map(str, missing))})"
     if slower:
-        sentence += f"; shown to be slower at {', '.join(map(str, slower))}"
+        sentence += f"; significantly slower at {', '.join(map(str, slower))}"
     return f"  {scheme}: {sentence}."
 
 

@@ -42,11 +42,12 @@ def sentences(column: Column) -> list[str]:
         findings = beside(column, control)
         pairs = min(finding.pairs for finding in findings.values())
         lines.append(
-            f"Beside {control}, {description}, {column.where} ({_pairs(pairs)}, Holm over {len(findings)} schemes):"
+            f"Compared with {control}, {description}, {column.where} "
+            f"({_pairs(pairs)}, Holm over {len(findings)} schemes):"
         )
         for what, names in sorted_out(findings).items():
             listed = ", ".join(f"{name} {shown(findings[name], 2)}" for name in names)
-            head = {"neither": "not shown to be faster or slower"}.get(what, f"shown to be {what}")
+            head = {"neither": "inconclusive"}.get(what, f"significantly {what}")
             lines.append(f"  {head}: {listed or 'none'}.")
         if control != "baseline":
             lines += hybrids(findings, control)
@@ -66,12 +67,13 @@ def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
 def loss_note(steps: int, schemes: Sequence[str]) -> list[str]:
     """Explain the limits of the losses in the tables."""
     lines = [
-        f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes and is no verdict: "
+        f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes, and is not a "
+        "verdict: "
         "what a scheme costs in convergence is measured over 600 steps in docs/explanation/convergence.md."
     ]
     for scheme, worse in KNOWN_WORSE.items():
         if scheme in schemes:
-            lines.append(f"  * {scheme} is shown to be worse there, by {worse:+.2f}: its speed is bought with loss.")
+            lines.append(f"  * {scheme} is significantly worse there, by {worse:+.2f}: its speed is bought with loss.")
     return lines
 
 

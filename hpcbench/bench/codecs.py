@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcbench.bench.device import Device
+from hpcbench.bench.device import BenchDevice
 from hpcbench.bench.fidelity import classify_non_finite, compute_errors
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.codecs.base import Codec
@@ -37,20 +37,20 @@ _PROBE = 4096
 
 
 @dataclass(frozen=True)
-class Speed:
+class CodecThroughput:
     """Speeds in GB/s (1e9 bytes) of uncompressed values."""
 
     best: float
     median: float
 
     @classmethod
-    def of(cls, times: Times, nbytes: int) -> "Speed":
+    def of(cls, times: Times, nbytes: int) -> "CodecThroughput":
         """Return the speed of processing `nbytes` bytes."""
         return cls(nbytes / times.best / 1e9, nbytes / times.median / 1e9)
 
 
 @dataclass(frozen=True)
-class Row:
+class CodecRow:
     """Measurements of one codec."""
 
     codec: str
@@ -59,7 +59,7 @@ class Row:
     ratio: float
     """Bytes of the values divided by `wire_bytes`."""
     bits_per_value: float
-    speeds: dict[str, Speed]
+    speeds: dict[str, CodecThroughput]
     """Speeds by operation."""
     relative_rmse: float
     max_error: float
@@ -78,15 +78,15 @@ class Row:
 class Result:
     """Measurements of all codecs on the same values."""
 
-    memcpy: Speed
-    """Speed of copying the values. No codec that reads and writes them can be much faster."""
-    rows: tuple[Row, ...]
+    memcpy: CodecThroughput
+    """Throughput of copying the values. No codec that reads and writes them can be much faster."""
+    rows: tuple[CodecRow, ...]
 
 
 def measure(
     names: Sequence[str],
     x: Array,
-    device: Device,
+    device: BenchDevice,
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> Result:
@@ -99,7 +99,7 @@ def measure(
     x
         Values in this machine's memory, shape (n,), n at least 1.
     device
-        Device that the codecs run on.
+        BenchDevice that the codecs run on.
     repeats
         Number of turns that count.
     progress
@@ -126,8 +126,8 @@ def measure(
             rows.append(row)
         copy, *times = time_in_turns(subjects, repeats, wait=device.wait, progress=progress)
     for row, calls in zip(rows, times, strict=True):
-        row.speeds.update({operation: Speed.of(calls[operation], x.nbytes) for operation in OPERATIONS})
-    return Result(Speed.of(copy["copy"], x.nbytes), tuple(rows))
+        row.speeds.update({operation: CodecThroughput.of(calls[operation], x.nbytes) for operation in OPERATIONS})
+    return Result(CodecThroughput.of(copy["copy"], x.nbytes), tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Scratch:
     wire: Bytes
 
 
-def _open_codec(name: str, x: Array, device: Device) -> Codec:
+def _open_codec(name: str, x: Array, device: BenchDevice) -> Codec:
     try:
         codec = device.codec(name)
         codec.wire_bytes(x.size, x.dtype)
@@ -150,8 +150,8 @@ def _open_codec(name: str, x: Array, device: Device) -> Codec:
 
 
 def _prepare(
-    codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
-) -> tuple[Subject, Row]:
+    codec: Codec, bound: float | None, x: Array, here: Array, device: BenchDevice, scratch: _Scratch
+) -> tuple[Subject, CodecRow]:
     """Return the calls to time, and a row without speeds."""
     used = int(codec.encode(here, scratch.wire))  # On a GPU this waits for the length.
     wire = device.empty(used, np.dtype("u1"))
@@ -164,7 +164,7 @@ def _prepare(
         "decode_add": lambda: codec.decode(wire, scratch.total, accumulate=True),
         "decode_add_encode": lambda: codec.decode_add_encode(wire, here, scratch.wire),
     }
-    row = Row(
+    row = CodecRow(
         codec.name,
         codec.lossless,
         used,
@@ -179,7 +179,7 @@ def _prepare(
     return Subject(codec.name, calls), row
 
 
-def _classify_survival(codec: Codec, x: Array, device: Device) -> str:
+def _classify_survival(codec: Codec, x: Array, device: BenchDevice) -> str:
     probe = np.resize(x, _PROBE)
     probe[[100, 1500, 3000]] = np.nan, np.inf, -np.inf
     here, decoded = device.put(probe), device.empty(_PROBE, x.dtype)

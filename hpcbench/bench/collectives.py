@@ -16,7 +16,7 @@ from hpcbench.bench.exercise import OPERATIONS, Exercise
 from hpcbench.bench.memory import count_available_bytes
 from hpcbench.bench.options import format_size
 from hpcbench.bench.progress import Show
-from hpcbench.bench.schemes import Row, Scheme, Wanted, make_plan
+from hpcbench.bench.schemes import CollectiveRow, MeasuredScheme, Wanted, make_plan
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.bench.world import count_neighbors
 from hpcbench.codecs.types import Array
@@ -65,9 +65,9 @@ class Bench:
             f"and {self._available / 2**20:.0f} MiB are available"
         )
 
-    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[Row], list[str]]:
+    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[CollectiveRow], list[str]]:
         """Measure all cases; return the rows, and the reasons for cases that were left out."""
-        rows: list[Row] = []
+        rows: list[CollectiveRow] = []
         left_out = [reason for nbytes in wanted.sizes if (reason := self.explain_too_large(nbytes))]
         for operation, nbytes in wanted.cases():
             if self.explain_too_large(nbytes):
@@ -97,10 +97,12 @@ class Bench:
         blocking, waited = (each.median for each in times)
         return min(blocking, waited), blocking < waited
 
-    def measure(self, operation: str, nbytes: int, schemes: Sequence[Scheme], repeats: int, show: Show) -> list[Row]:
+    def measure(
+        self, operation: str, nbytes: int, schemes: Sequence[MeasuredScheme], repeats: int, show: Show
+    ) -> list[CollectiveRow]:
         """Return the library's row, and a row for each scheme."""
         exercise = self._make_exercise(operation, nbytes)
-        native = Scheme("none", Algorithm.NATIVE)
+        native = MeasuredScheme("none", Algorithm.NATIVE)
         facts = [self._check_call(exercise, native, "native")]
         facts += [self._check_call(exercise, scheme, str(scheme)) for scheme in schemes]
         subjects = self._list_library_calls(exercise)
@@ -114,7 +116,7 @@ class Bench:
         for fact, taken in zip(facts, (plain, *times[2:]), strict=True):
             rate = nbytes / taken.median
             rows.append(
-                Row(
+                CollectiveRow(
                     operation=operation,
                     bytes=nbytes,
                     seconds=taken.median,
@@ -131,7 +133,7 @@ class Bench:
         return Exercise(self.comm, self.group, operation, np.resize(self._values, nbytes // 4))
 
     def _list_library_calls(self, exercise: Exercise) -> list[Subject]:
-        waited = Scheme("none", Algorithm.NATIVE).channel()
+        waited = MeasuredScheme("none", Algorithm.NATIVE).channel()
         calls: tuple[Callable[[], None], ...] = (exercise.blocking, partial(exercise.encoded, waited))
         return [Subject(f"native {name}", {"call": call}) for name, call in zip(_LIBRARY, calls, strict=True)]
 
@@ -144,7 +146,7 @@ class Bench:
         times_of_rank = time_in_turns(subjects, turns, ready=ready, progress=show)
         return [find_slowest(self.comm, times["call"]) for times in times_of_rank]
 
-    def _check_call(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, Any]:
+    def _check_call(self, exercise: Exercise, scheme: MeasuredScheme, name: str) -> dict[str, Any]:
         """Return the error of one call, its bytes, and its algorithm."""
         channel = scheme.channel()
         exercise.prepare()

@@ -153,7 +153,7 @@ def _check_settings(settings: Settings) -> "Wanted":
         if not 1 <= count <= 64:
             raise UserError(f"--slices {count}: must be from 1 to 64")
     options.check_codecs(settings.codecs)
-    from hpcbench.bench.schemes import Scheme, Wanted
+    from hpcbench.bench.schemes import MeasuredScheme, Wanted
     from hpcbench.contract.traffic import Algorithm
 
     choices = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
@@ -162,7 +162,7 @@ def _check_settings(settings: Settings) -> "Wanted":
             raise UserError("--algorithm native: is always measured. Leave it out")
         options.check_choice("--algorithm", algorithm, choices)
     schemes = [
-        Scheme(codec, Algorithm(algorithm), count)
+        MeasuredScheme(codec, Algorithm(algorithm), count)
         for codec in settings.codecs or _CODECS
         for algorithm in settings.algorithms or (Algorithm.ENCODED.value,)
         for count in settings.slices or (None,)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hpcbench.bench.options import format_size
-from hpcbench.bench.schemes import Row
+from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
 from hpcbench.present.document import Figure
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def figure(rows: Sequence[Row], title: str) -> Figure:
+def figure(rows: Sequence[CollectiveRow], title: str) -> Figure:
     """Return the figure of the measured rows, at least one."""
     caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
     return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 
 
-def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
+def _paint(figure: "Canvas", rows: Sequence[CollectiveRow], title: str) -> None:
     figure.suptitle(title)
     operations = list(dict.fromkeys(row.operation for row in rows))
     schemes = [name for name in dict.fromkeys(row.scheme for row in rows) if name != "native"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpcbench.bench.collectives_plot import figure
 from hpcbench.bench.options import format_size
-from hpcbench.bench.schemes import Row
+from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import column_name, error, figure_column, microseconds, rate, short, text_column
 from hpcbench.present.results import Results
@@ -16,7 +16,7 @@ from hpcbench.present.results import Results
 class CollectiveResults(Results):
     """Measurements of collectives."""
 
-    measured: Sequence[Row]
+    measured: Sequence[CollectiveRow]
     left_out: Sequence[str]
     """Reasons why something was not measured."""
     title: str
@@ -40,12 +40,12 @@ class CollectiveResults(Results):
         return [{**asdict(row), "wire_share": row.wire_share} for row in self.measured]
 
 
-def _split_by_operation(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def _split_by_operation(rows: Sequence[CollectiveRow]) -> Iterator[list[CollectiveRow]]:
     for operation in dict.fromkeys(row.operation for row in rows):
         yield [row for row in rows if row.operation == operation]
 
 
-def _compare(rows: Sequence[Row]) -> Table | None:
+def _compare(rows: Sequence[CollectiveRow]) -> Table | None:
     """Return a table of microseconds, with the speed relative to the library in brackets."""
     operation = rows[0].operation
     measured = {(row.bytes, row.scheme): row for row in rows}
@@ -69,9 +69,9 @@ def _compare(rows: Sequence[Row]) -> Table | None:
     return tabulate(f"time-{operation}", f"{operation}: us, and how many times as fast as native", sizes, fields)
 
 
-def _list_details(rows: Sequence[Row]) -> Table | None:
+def _list_details(rows: Sequence[CollectiveRow]) -> Table | None:
     operation = rows[0].operation
-    fields: list[Field[Row]] = [
+    fields: list[Field[CollectiveRow]] = [
         text_column("size", lambda row: format_size(row.bytes)),
         text_column("scheme", lambda row: row.scheme),
         text_column("carried out by", lambda row: row.how),

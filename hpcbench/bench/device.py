@@ -12,7 +12,7 @@ from hpcbench.codecs.types import Array
 from hpcbench.errors import UserError
 
 
-class Device(Protocol):
+class BenchDevice(Protocol):
     """A processor with its memory, and the codecs that run on it."""
 
     description: str
@@ -91,7 +91,7 @@ class Cpu:
         """Do nothing, because calls are synchronous."""
 
 
-def open_device(name: str, isa: str | None = None) -> Device:
+def open_device(name: str, isa: str | None = None) -> BenchDevice:
     """Open the device of a name.
 
     Parameters
@@ -109,9 +109,9 @@ def open_device(name: str, isa: str | None = None) -> Device:
     if name == "gpu":
         if isa is not None:
             raise UserError(f"--isa {isa}: is a build for the CPU. Leave it out with --device gpu")
-        from hpcbench.bench.gpu import Gpu
+        from hpcbench.bench.gpu import BenchGpu
 
-        return Gpu()
+        return BenchGpu()
     if isa is not None and isa not in INSTRUCTION_SETS:
         raise UserError(f"--isa {isa}: not known: use one of {', '.join(INSTRUCTION_SETS)}")
     try:

@@ -19,7 +19,7 @@ _CHECKED, _PIECES = 1 << 20, 16
 
 
 @dataclass(frozen=True)
-class Operation:
+class ExercisedOperation:
     """A collective.
 
     Attributes
@@ -153,33 +153,33 @@ def _all_to_all(exercise: Exercise, channel: Channel) -> Work:
     return exercise.group.all_to_all(exercise.src, into, (exercise.counts, received), channel=channel)
 
 
-OPERATIONS: dict[str, Operation] = {
-    "all-reduce": Operation(
+OPERATIONS: dict[str, ExercisedOperation] = {
+    "all-reduce": ExercisedOperation(
         lambda p: 2 * (p - 1) / p,
         lambda e, channel: e.group.all_reduce(e.whole, channel=channel),
         lambda e: e.comm.Allreduce(MPI.IN_PLACE, e.whole),
     ),
-    "reduce-scatter": Operation(
+    "reduce-scatter": ExercisedOperation(
         lambda p: (p - 1) / p,
         lambda e, channel: e.group.reduce_scatter(e.src, _get_piece(e), channel=channel),
         lambda e: e.comm.Reduce_scatter(e.src, _get_piece(e), e.counts),
     ),
-    "all-gather": Operation(
+    "all-gather": ExercisedOperation(
         lambda p: (p - 1) / p,
         lambda e, channel: e.group.all_gather(e.src[e.piece], e.whole, channel=channel),
         lambda e: e.comm.Allgatherv(e.src[e.piece], [e.whole, e.counts]),
     ),
-    "broadcast": Operation(
+    "broadcast": ExercisedOperation(
         lambda p: 1.0,
         lambda e, channel: e.group.broadcast(e.whole, 0, channel=channel),
         lambda e: e.comm.Bcast(e.whole),
     ),
-    "reduce": Operation(
+    "reduce": ExercisedOperation(
         lambda p: 1.0,
         lambda e, channel: e.group.reduce(e.src, e.whole, 0, channel=channel),
         lambda e: e.comm.Reduce(e.src, e.whole),
     ),
-    "all-to-all": Operation(
+    "all-to-all": ExercisedOperation(
         lambda p: (p - 1) / p,
         _all_to_all,
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),

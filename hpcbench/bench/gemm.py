@@ -16,7 +16,7 @@ from hpcbench.predict.products import MeasuredProduct, interpolate
 PASSES = ("fwd", "dgrad", "wgrad")
 
 
-class Shape(NamedTuple):
+class ProductShape(NamedTuple):
     """A product ``[m, k] x [k, n]`` of one pass."""
 
     passage: str
@@ -25,15 +25,15 @@ class Shape(NamedTuple):
     k: int
 
 
-def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[Shape]:
+def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
     """List products of whole and halved layers of these hidden sizes: QKV, output, and both layers of the MLP."""
-    shapes: dict[Shape, None] = {}
+    shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:
             for out, into in ((3 * h, h), (h, h), (4 * h, h), (h, 4 * h), (2 * h, h), (h, h // 2)):
-                shapes[Shape("fwd", t, out, into)] = None
-                shapes[Shape("dgrad", t, into, out)] = None
-                shapes[Shape("wgrad", out, into, t)] = None
+                shapes[ProductShape("fwd", t, out, into)] = None
+                shapes[ProductShape("dgrad", t, into, out)] = None
+                shapes[ProductShape("wgrad", out, into, t)] = None
     return list(shapes)
 
 
@@ -57,7 +57,7 @@ def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: 
 
 
 def measure_products(
-    wanted: Sequence[Shape],
+    wanted: Sequence[ProductShape],
     *,
     precision: str,
     device: str,
@@ -93,7 +93,7 @@ def measure_products(
     return rows
 
 
-def _make_operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Make operands as in a linear layer: the weight is transposed forward, the input in the weight's gradient."""
     _, m, n, k = shape
     if shape.passage == "fwd":

@@ -10,7 +10,7 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.predict.measured_tables import PRODUCTS, SCHEMA
 from hpcbench.present.document import Document, Field, make_chapter, tabulate
-from hpcbench.present.notation import figure_column, text_column, whole
+from hpcbench.present.notation import figure_column, integer, text_column
 
 _PRECISIONS = ("fp32", "fp64", "bf16", "fp16")
 
@@ -95,7 +95,7 @@ def _document(measured: dict[str, Any]) -> Document:
     """Return tables of products, memory-bound operations and layers."""
     products: list[Field[dict[str, Any]]] = [
         text_column("pass", lambda row: row["pass"]),
-        *(figure_column(size, itemgetter(size), whole) for size in "mnk"),
+        *(figure_column(size, itemgetter(size), integer) for size in "mnk"),
         figure_column("us", lambda row: row["seconds"] * 1e6, "{:.1f}".format),
         figure_column("GFLOP/s", lambda row: 2e-9 * row["m"] * row["n"] * row["k"] / row["seconds"], "{:.1f}".format),
     ]
@@ -106,10 +106,10 @@ def _document(measured: dict[str, Any]) -> Document:
     ]
     layers: list[Field[dict[str, Any]]] = [
         text_column("pass", itemgetter("pass")),
-        figure_column("width", itemgetter("hidden"), whole),
-        figure_column("tokens", lambda row: row["micro_batch"] * row["seq_len"], whole),
+        figure_column("width", itemgetter("hidden"), integer),
+        figure_column("tokens", lambda row: row["micro_batch"] * row["seq_len"], integer),
         text_column("layer", _layer),
-        figure_column("us", lambda row: row["seconds"] * 1e6, whole),
+        figure_column("us", lambda row: row["seconds"] * 1e6, integer),
     ]
     errors = [
         f"Leave-one-out error, {passage}: mean {statistics.mean(sizes):.1%}, worst {max(sizes):.1%}."

@@ -12,8 +12,8 @@ from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.errors import UserError
 
 
-class Gpu:
-    """CuPy's current device. It implements hpcbench.bench.device.Device.
+class BenchGpu:
+    """CuPy's current device. It implements hpcbench.bench.device.BenchDevice.
 
     Raises
     ------

@@ -37,13 +37,13 @@ _SPLIT = tuple((ways, spread) for ways in (2, 4) for spread in (False, True))
 """Splits of layers: number of ranks, and whether they also split the positions between layers."""
 _DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 _NEIGHBOUR = (
-    "import torch; torch.set_num_threads(1);from hpcbench.bench.layers import Shape, make_stack;"
-    "step = make_stack(Shape({hidden}, {tokens}, 'learned'), 'fp32', 'cpu');step.forward();step.backward();"
+    "import torch; torch.set_num_threads(1);from hpcbench.bench.layers import LayerShape, make_stack;"
+    "step = make_stack(LayerShape({hidden}, {tokens}, 'learned'), 'fp32', 'cpu');step.forward();step.backward();"
     "print('ready', flush=True)\nwhile True: step.forward(); step.backward()"
 )
 
 
-class Shape(NamedTuple):
+class LayerShape(NamedTuple):
     """A layer: width, number of tokens, kind of positions, and split."""
 
     hidden: int
@@ -76,7 +76,7 @@ class Shape(NamedTuple):
         return self.model.heads % self.ways == 0 and self.seq_len % self.ways == 0
 
 
-class Stack:
+class LayerStack:
     """Consecutive layers, with buffers into which a step moves their gradients."""
 
     def __init__(self, layers: nn.Sequential, x: Tensor) -> None:
@@ -97,7 +97,7 @@ class Stack:
             parameter.grad = None
 
 
-def make_stack(shape: Shape, precision: str, device: str) -> Stack:
+def make_stack(shape: LayerShape, precision: str, device: str) -> LayerStack:
     """Build layers of a shape with random values, or one rank's part of them."""
     model, dtype = shape.model, _DTYPES[precision]
     blocks = nn.Sequential(*(Block(model, layer) for layer in range(_DEPTH))).to(device=device, dtype=dtype)
@@ -105,10 +105,10 @@ def make_stack(shape: Shape, precision: str, device: str) -> Stack:
         _split(blocks, shape, dtype, device)
     held = shape.seq_len // (shape.ways if shape.spread else 1)
     x = torch.randn(shape.micro_batch, held, shape.hidden, device=device, dtype=dtype)  # [b, s, h], or [b, s/t, h]
-    return Stack(blocks, x.requires_grad_())
+    return LayerStack(blocks, x.requires_grad_())
 
 
-def _split(blocks: nn.Sequential, shape: Shape, dtype: torch.dtype, device: str) -> None:
+def _split(blocks: nn.Sequential, shape: LayerShape, dtype: torch.dtype, device: str) -> None:
     """Reduce the layers to one rank's part, with new random values."""
     tensors = InOneDimension(LoneRank(shape.ways), Policy(Scheme()), by_positions=shape.spread)
     split_layers(blocks, GPT.tensor_parallel, tensors)
@@ -139,8 +139,8 @@ def measure_layers(
     -------
     Two rows for each shape, for the forward and the backward pass. Shapes are whole layers and parts of split ones.
     """
-    wanted = [Shape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
-    split = [Shape(h, t, "learned", *how) for h in sizes for t in tokens for how in _SPLIT]
+    wanted = [LayerShape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
+    split = [LayerShape(h, t, "learned", *how) for h in sizes for t in tokens for how in _SPLIT]
     wanted += [shape for shape in split if shape.can_be_split]
     wait, clock = _choose_clock(device)
     rows = []
@@ -167,7 +167,7 @@ def measure_layers(
     return rows
 
 
-def _describe_shape(shape: Shape) -> dict[str, Any]:
+def _describe_shape(shape: LayerShape) -> dict[str, Any]:
     model = shape.model
     return {
         "hidden": shape.hidden,

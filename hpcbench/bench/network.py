@@ -54,7 +54,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Network:
+class MeasuredNetwork:
     """The measured network of a machine.
 
     Attributes
@@ -106,7 +106,7 @@ def measure(
     sizes: Sequence[int],
     repeats: int,
     show: Show,
-) -> Network:
+) -> MeasuredNetwork:
     """Measure links, codecs and collectives one after another, on all ranks at once.
 
     Parameters
@@ -153,7 +153,7 @@ def measure(
         if blocks:
             blocking.append((operation, nbytes))
     show(todo, todo, "")
-    return Network(within, between, codecs, native, blocking, softirq.cores if between else 0.0, of_a_core)
+    return MeasuredNetwork(within, between, codecs, native, blocking, softirq.cores if between else 0.0, of_a_core)
 
 
 class _Softirq:

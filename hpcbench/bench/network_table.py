@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.bench.network import Level, Network
+from hpcbench.bench.network import Level, MeasuredNetwork
 from hpcbench.bench.options import format_size
 from hpcbench.comm.links import SCHEMA, Speed
 from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
@@ -16,7 +16,7 @@ from hpcbench.present.results import Results
 class NetworkResults(Results):
     """Measurements of links, codecs and the MPI library."""
 
-    network: Network
+    network: MeasuredNetwork
     left_out: Sequence[str]
     """Reasons for missing measurements."""
     title: str
@@ -41,7 +41,7 @@ class NetworkResults(Results):
         ]
 
 
-def _tabulate_links(network: Network) -> Table | None:
+def _tabulate_links(network: MeasuredNetwork) -> Table | None:
     levels = {"within nodes, a rank": network.within, "between nodes, a node": network.between}
     measured = [(name, level) for name, level in levels.items() if level]
 
@@ -59,7 +59,7 @@ def _tabulate_links(network: Network) -> Table | None:
     return tabulate("links", "Links", measured, fields)
 
 
-def _tabulate_codecs(network: Network) -> Table | None:
+def _tabulate_codecs(network: MeasuredNetwork) -> Table | None:
     fields: list[Field[tuple[str, Speed]]] = [
         text_column("codec, a rank", lambda item: item[0]),
         figure_column("encode GB/s", lambda item: item[1].encode_bytes_per_s, rate),
@@ -70,7 +70,7 @@ def _tabulate_codecs(network: Network) -> Table | None:
     return tabulate("codecs", "Codecs", list(network.codecs.items()), fields)
 
 
-def _tabulate_native(network: Network) -> Table | None:
+def _tabulate_native(network: MeasuredNetwork) -> Table | None:
     seconds = {(operation, nbytes): taken for operation, nbytes, taken in network.native}
 
     def seconds_of(operation: str) -> Callable[[int], float | None]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hpcbench.bench.codecs import Result, Row
+from hpcbench.bench.codecs import CodecRow, Result
 from hpcbench.plot_labels import place_labels
 from hpcbench.plot_style import INK, grid, power
 from hpcbench.present.document import Figure
@@ -23,7 +23,7 @@ def figure(result: Result, title: str) -> Figure:
     return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
 
-def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
+def _paint(figure: "Canvas", rows: Sequence[CodecRow], title: str) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import LogLocator
 
@@ -70,7 +70,7 @@ def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
     place_labels(figure, [(axes, names)])
 
 
-def _floor(rows: list[Row]) -> float:
+def _floor(rows: list[CodecRow]) -> float:
     """Return the height of codecs without error: a decade or more below the least error."""
     least = min((row.relative_rmse for row in rows if row.relative_rmse), default=1e-6)
     return 10.0 ** (math.floor(math.log10(least)) - 1)

@@ -21,7 +21,7 @@ _FLOAT = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
-class Scheme:
+class MeasuredScheme:
     """A codec and an algorithm."""
 
     codec: str
@@ -50,7 +50,7 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class Row:
+class CollectiveRow:
     """The result of a scheme, or of the library, at one size."""
 
     operation: str
@@ -96,7 +96,7 @@ class Wanted:
 
     operations: tuple[str, ...]
     sizes: tuple[int, ...]
-    schemes: tuple[Scheme, ...]
+    schemes: tuple[MeasuredScheme, ...]
     repeats: int
 
     def cases(self) -> Iterator[tuple[str, int]]:
@@ -104,7 +104,7 @@ class Wanted:
         return ((operation, nbytes) for operation in self.operations for nbytes in self.sizes)
 
 
-def make_plan(operation: str, nbytes: int, scheme: Scheme, topology: Topology, links: Links) -> Plan | str:
+def make_plan(operation: str, nbytes: int, scheme: MeasuredScheme, topology: Topology, links: Links) -> Plan | str:
     """Return the plan of a scheme, or the reason why there is none."""
     if operation == "all-to-all":
         return "direct exchange with every part encoded; there are no alternatives"

@@ -13,14 +13,13 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.bench.exercise import OPERATIONS, Exercise
-from hpcbench.bench.schemes import Scheme
+from hpcbench.bench.schemes import MeasuredScheme
 from hpcbench.codecs.types import Array
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.core_costs import PLANNED
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
@@ -35,8 +34,7 @@ class AddedTime(NamedTuple):
     Attributes
     ----------
     operation
-        Collective of the library, or ``send``: a message that each rank sends while it receives one. The prefix
-        ``planned`` means that a plan carries out the call.
+        Collective of the library, or ``send``: a message that each rank sends while it receives one.
     ranks, crossing
         Number of ranks in the group, and whether it has several nodes. All groups call at the same time.
     """
@@ -88,7 +86,7 @@ def measure(
 
 def _list_operations(ranks: int) -> list[str]:
     """List the operations that are measured on groups of `ranks` ranks."""
-    return ["send"] * (ranks == 2) + [PLANNED] + [name for name in OPERATIONS if name != "all-to-all"]
+    return ["send"] * (ranks == 2) + [name for name in OPERATIONS if name != "all-to-all"]
 
 
 def _list_groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
@@ -112,9 +110,8 @@ def _make_turn(mine: MPI.Comm, group: Group, operation: str, values: Array, prog
     if operation == "send":
         peer, received = 1 - mine.rank, np.empty_like(values)
         return _put_after_work(lambda: progress.complete([mine.Irecv(received, peer), mine.Isend(values, peer)]))
-    name = operation.rpartition(" ")[2]
-    scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
-    exercise, channel = Exercise(mine, group, name, values), scheme.channel()
+    channel = MeasuredScheme("none", Algorithm.NATIVE).channel()
+    exercise = Exercise(mine, group, operation, values)
     return _put_after_work(lambda: exercise.encoded(channel))
 
 

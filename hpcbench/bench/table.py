@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hpcbench.bench.codecs import Result, Row
+from hpcbench.bench.codecs import CodecRow, Result
 from hpcbench.bench.plot import figure
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import error, figure_column, short, text_column
@@ -58,14 +58,14 @@ class CodecResults(Results):
         return [{**asdict(row), "broken": row.broken} for row in self.result.rows]
 
 
-def describe_broken(row: Row) -> str:
+def describe_broken(row: CodecRow) -> str:
     """Return a sentence about a codec whose error is larger than its bound."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
 
 
 def _table(result: Result) -> Table | None:
     copy = result.memcpy
-    fields: list[Field[Row]] = [
+    fields: list[Field[CodecRow]] = [
         text_column("codec", lambda row: row.codec),
         figure_column("ratio", lambda row: row.ratio, "{:.3f}".format),
         figure_column("bits/value", lambda row: row.bits_per_value, "{:.2f}".format),
@@ -81,17 +81,17 @@ def _table(result: Result) -> Table | None:
     return tabulate("codecs", "", result.rows, fields, notes=[note])
 
 
-def _speed(head: str, operation: str) -> Field[Row]:
-    def entry(row: Row) -> Entry:
+def _speed(head: str, operation: str) -> Field[CodecRow]:
+    def entry(row: CodecRow) -> Entry:
         speed = row.speeds[operation]
         return Entry(f"{short(speed.best)} ({short(speed.median)})", speed.best)
 
     return Column(operation, head, group=1), entry
 
 
-def _max_error(row: Row) -> Entry:
+def _max_error(row: CodecRow) -> Entry:
     return Entry(error(row.max_error), row.max_error, "bad" if row.broken else "")
 
 
-def _survival(row: Row) -> Entry:
+def _survival(row: CodecRow) -> Entry:
     return Entry(row.non_finite, row.non_finite, "warning" if row.non_finite == "lost" else "")

@@ -6,14 +6,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from hpcbench.bench.schemes import Row
+from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
 
 _PLANNED = {operation.value for operation in Operation}
 
 
-def merge_times(path: Path, rows: Sequence[Row]) -> str:
+def merge_times(path: Path, rows: Sequence[CollectiveRow]) -> str:
     """Return the text of the file with new rows, which replace old rows of the same case.
 
     Parameters

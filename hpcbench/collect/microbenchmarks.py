@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcbench.collect.benchmark_tables import nccl, nccl_json, osu
-from hpcbench.collect.benchmark_tables.columns import NUMBER, SIZE, VALIDATION, Column, Heading
+from hpcbench.collect.benchmark_tables.columns import NUMBER, SIZE, VALIDATION, BenchmarkColumn, Heading
 from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow
 from hpcbench.collect.dialects.prefix import split
 from hpcbench.collect.dialects.texts import texts
@@ -189,7 +189,7 @@ class _Reader:
         table.remarks.append(f"rows have {extra} columns more than the heading: only the first quantity is read")
 
 
-def _leading(heading: Heading) -> tuple[Column, ...]:
+def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:
     """Return the columns up to the first quantity."""
     names = [column.name for column in heading.columns]
     at = next(i for i, name in enumerate(names) if name in heading.quantities)

@@ -50,7 +50,7 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Line:
+class QueueFacts:
     """A queue or partition."""
 
     name: str
@@ -81,19 +81,19 @@ class Cluster:
     fact: str
     """Scheduler and version, for people."""
     name: str | None = None
-    queues: list[Line] = field(default_factory=list)
+    queues: list[QueueFacts] = field(default_factory=list)
     scheduler: dict[str, Said] = field(default_factory=dict)
     """Values of the site's section of that name, but for its kind."""
     notes: list[str] = field(default_factory=list)
     """What has no field, or could not be asked."""
 
-    def chosen(self) -> Line | None:
+    def chosen(self) -> QueueFacts | None:
         """Return the queue whose nodes the site describes: the default one, unless only others have GPUs.
 
         A queue that the user may submit to comes before all that are closed to the user.
         """
 
-        def rank(line: Line) -> tuple[bool, bool, bool, bool]:
+        def rank(line: QueueFacts) -> tuple[bool, bool, bool, bool]:
             kind = line.kind()
             return bool(line.barred), not (kind and kind.gpus), not line.open, not line.default
 

@@ -14,7 +14,7 @@ from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Scheduler, Site
 from hpcbench.contract.section import LABEL, NAME
 from hpcbench.doctor import flux, lsf, slurm
-from hpcbench.doctor.cluster import Cluster, Line, Nodes
+from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts
 from hpcbench.doctor.gpus import gpus_here
 from hpcbench.doctor.mpi import launcher, loaded_modules, of_interest
 from hpcbench.doctor.scheduler import Sighting, answering, sightings
@@ -120,7 +120,7 @@ class _Text:
             usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
             self._put("walltime", str(usual), "of a job where a study has none; shorter ones start sooner", sure=False)
 
-    def _why_left_out(self, line: Line) -> str:
+    def _why_left_out(self, line: QueueFacts) -> str:
         """Why a queue is not in the file, in words; empty where it is."""
         if not line.open:
             return "(closed)"

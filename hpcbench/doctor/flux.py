@@ -4,7 +4,7 @@ import re
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts, Said
 from hpcbench.doctor.scheduler import Sighting
 
 _QUEUES = "{queuem}|{limits.timelimit}|{limits.min.nnodes}|{limits.max.nnodes}"
@@ -29,7 +29,7 @@ def survey(seen: Sighting) -> Cluster:
             continue  # the one queue without a name, which needs none
         plain = name.rstrip("*")
         cluster.queues.append(
-            Line(
+            QueueFacts(
                 plain,
                 "flux queue list",
                 nodes.get(plain) or nodes.get("") or [],
@@ -41,7 +41,7 @@ def survey(seen: Sighting) -> Cluster:
         )
     if not cluster.queues:
         all_nodes = [nodes_of_queue for each in nodes.values() for nodes_of_queue in each]
-        cluster.queues.append(Line("", "flux resource list", all_nodes, default=True))
+        cluster.queues.append(QueueFacts("", "flux resource list", all_nodes, default=True))
     return cluster
 
 

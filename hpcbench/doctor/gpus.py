@@ -10,7 +10,7 @@ from hpcbench.doctor.check import Check, report_missing, report_ok, report_unkno
 
 
 @dataclass(frozen=True)
-class Gpu:
+class DetectedGpu:
     """One GPU."""
 
     model: str
@@ -22,7 +22,7 @@ class Gpu:
 class LocalGpus:
     """GPUs of this machine, or why none were found."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[DetectedGpu, ...]
     problem: str = ""
     absent: bool = True
     """Whether no tool is installed, as on a machine without GPUs."""
@@ -33,7 +33,9 @@ def gpus_here() -> LocalGpus:
     nvidia = ask(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
     if nvidia.ok:
         rows = [[part.strip() for part in line.split(",")] for line in nvidia.out.splitlines() if line.count(",") == 2]
-        gpus = tuple(Gpu(model, int(size) // 1024 if size.isdigit() else None, driver) for model, size, driver in rows)
+        gpus = tuple(
+            DetectedGpu(model, int(size) // 1024 if size.isdigit() else None, driver) for model, size, driver in rows
+        )
         if gpus:
             return LocalGpus(gpus, absent=False)
     amd = ask(["rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--json"])
@@ -58,7 +60,7 @@ def check_gpus(needed: bool) -> Check:
     return report_unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
 
 
-def _amd(text: str) -> tuple[Gpu, ...]:
+def _amd(text: str) -> tuple[DetectedGpu, ...]:
     try:
         cards = json.loads(text)
     except ValueError:
@@ -72,5 +74,5 @@ def _amd(text: str) -> tuple[Gpu, ...]:
                 "AMD GPU",
             )
             size = str(card.get("VRAM Total Memory (B)", ""))
-            gpus.append(Gpu(str(model), int(size) >> 30 if size.isdigit() else None, driver))
+            gpus.append(DetectedGpu(str(model), int(size) >> 30 if size.isdigit() else None, driver))
     return tuple(gpus)

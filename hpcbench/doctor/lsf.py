@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts, Said
 from hpcbench.doctor.scheduler import Sighting
 
 _UNITS = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
@@ -66,7 +66,7 @@ def _refused(cluster: Cluster) -> list[str]:
     return [option for option in _SPARED if option not in listed]
 
 
-def _bounded(line: Line) -> Line:
+def _bounded(line: QueueFacts) -> QueueFacts:
     """Return the queue with no more nodes in a job than the cluster has of their kind."""
     kind = line.kind()
     if kind is None or (line.max_nodes is not None and line.max_nodes <= kind.count):
@@ -178,7 +178,7 @@ def _gigabytes(text: str) -> int | None:
     return int(float(match[1]) * _UNITS[match[2]]) or None if match else None
 
 
-def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -> Line:
+def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -> QueueFacts:
     name = (block.split() or ["?"])[0]
     notes = []
     users, where, needs = (
@@ -188,7 +188,7 @@ def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -
         if match and match[1] != "all":
             notes.append(f"{what} {match[1][:80]}")
     status = re.search(r"\b(Open|Closed):(Active|Inact\w*)", block)
-    cores = kind.cores if (kind := Line(name, "", hosts).kind()) else None
+    cores = kind.cores if (kind := QueueFacts(name, "", hosts).kind()) else None
     most = _most_slots(block, notes) if slots else None
     max_nodes = max(1, most // cores) if most and cores else None
     if most and cores:
@@ -197,7 +197,7 @@ def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -
         notes.append(f"RES_REQ {needs[1][:80]}")
     if needs and re.search(r"span\[\s*hosts\s*=\s*1\s*\]", needs[1]):
         max_nodes = 1
-    return Line(
+    return QueueFacts(
         name,
         f"bqueues -l {name}",
         hosts,

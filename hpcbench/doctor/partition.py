@@ -5,24 +5,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from hpcbench.batch.schedulers.accounts import Association
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.doctor.cluster import Line, Nodes
+from hpcbench.doctor.cluster import Nodes, QueueFacts
 
 _TRES = re.compile(r"\b(node|cpu|gres/gpu)(?::([^=,]+))?=(\d+)(?=,|$)")
 _RULES = ("AllowAccounts", "DenyAccounts", "AllowGroups", "AllowQos", "DenyQos")
-
-
-@dataclass(frozen=True)
-class Association:
-    """An account of Slurm's accounting that the user may charge."""
-
-    account: str
-    partition: str
-    """The only partition of the account; empty for all partitions."""
-    qos: tuple[str, ...]
-    """Qualities of service that the account may use."""
 
 
 def read_partition(
@@ -30,7 +19,7 @@ def read_partition(
     shapes: Mapping[str, Sequence[Nodes]],
     qos: Mapping[str, Mapping[str, str]],
     associations: Sequence[Association],
-) -> Line:
+) -> QueueFacts:
     """Return a partition with the limits that hold for a job of this user on its usual kind of node.
 
     Parameters
@@ -47,8 +36,8 @@ def read_partition(
     name = fields["PartitionName"]
     notes = [f"{key}={fields[key]}" for key in _RULES if fields.get(key, "ALL") not in ("ALL", "(null)", "")]
     limits = dict(_limits(fields, qos, associations, notes))
-    kind = Line(name, "", shapes.get(name, ())).kind()
-    return Line(
+    kind = QueueFacts(name, "", shapes.get(name, ())).kind()
+    return QueueFacts(
         name,
         f"scontrol show partition {name}{' and sacctmgr show qos' if limits else ''}",
         shapes.get(name, ()),

@@ -1,12 +1,12 @@
 """Survey of a Slurm cluster from a login node."""
 
-import getpass
 import re
 
+from hpcbench.batch.schedulers.accounts import Association, make_association_query, read_associations
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.cluster import Cluster, Nodes, Said
 from hpcbench.doctor.gres import Gpus, read_gres
-from hpcbench.doctor.partition import Association, read_partition
+from hpcbench.doctor.partition import read_partition
 from hpcbench.doctor.scheduler import Sighting
 
 _SHAPES = "%P|%D|%c|%X|%Y|%Z|%m|%G"
@@ -126,11 +126,10 @@ def _qos() -> dict[str, dict[str, str]]:
 
 
 def _associations(cluster: Cluster) -> list[Association]:
-    user = getpass.getuser()
-    format_ = "format=Account,Partition,QOS,MaxSubmit"
-    answer = ask(["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={user}", format_])
-    rows = [row for line in answer.out.splitlines() if len(row := line.split("|")) == 4] if answer.ok else []
-    accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
+    fields = ("Account", "Partition", "QOS", "MaxSubmit")
+    answer = ask(make_association_query(fields))
+    associations = read_associations(answer.out, fields) if answer.ok else []
+    accounts = list(dict.fromkeys(association.account for association in associations))
     source = f"sacctmgr show assoc: yours are {', '.join(accounts)}; a study names one in `account`"
     cluster.scheduler["account_option"] = (
         Said("--account", source)
@@ -141,10 +140,10 @@ def _associations(cluster: Cluster) -> list[Association]:
             sure=False,
         )
     )
-    limits = [number for row in rows if (number := _number(row[3]))]
+    limits = [number for association in associations if (number := _number(association.max_submit))]
     if limits:
         cluster.scheduler["max_submitted"] = Said(min(limits), "sacctmgr show assoc: MaxSubmit of your association")
-    return [Association(row[0], row[1], tuple(filter(None, row[2].split(",")))) for row in rows if row[0]]
+    return associations
 
 
 def _request(cluster: Cluster, fields: dict[str, str], kind: Nodes, config: dict[str, str]) -> None:

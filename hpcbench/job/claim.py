@@ -33,7 +33,7 @@ class ClaimError(Exception):
 
 
 @dataclass(frozen=True)
-class Claim:
+class HeldClaim:
     """The claim of this script on its job."""
 
     path: Path
@@ -64,7 +64,7 @@ class Claimant:
     """Time of its start."""
 
 
-def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: StatusFiles) -> Claim:
+def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: StatusFiles) -> HeldClaim:
     """Make the next claim on a job.
 
     Parameters
@@ -105,7 +105,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
             while exists(place / str(last + 1)):
                 last += 1
             if last and (earlier := _check_last(place / str(last), claimant, is_listed)) is not None:
-                return Claim(earlier, files, is_new=False)
+                return HeldClaim(earlier, files, is_new=False)
             path = place / str(last + 1)
             try:
                 os.link(draft, path)
@@ -113,7 +113,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
                 if not exists(path):
                     raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
             if path.samefile(draft):  # a file server may make the link and report that it failed
-                return Claim(path, files)
+                return HeldClaim(path, files)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Launcher of a run: a process group that can be asked, watched and ended."""
+"""Process of a run's launcher, whose group can be watched, asked to end and killed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ TERM_TIME = 5.0
 """Seconds between TERM and KILL."""
 
 
-class Launcher:
+class RunProcess:
     """A started launcher.
 
     Parameters

@@ -10,14 +10,14 @@ from hpcbench.batch.schedulers.processes import identity
 from hpcbench.contract import mark
 from hpcbench.contract.times import format_now
 from hpcbench.job.allocation import Allocation, read_allocation
-from hpcbench.job.claim import Claim, Claimant, ClaimError, claim_job
+from hpcbench.job.claim import Claimant, ClaimError, HeldClaim, claim_job
 from hpcbench.job.clock import JobClock, measure_age
 from hpcbench.job.messages import print_error, print_line
 from hpcbench.job.options import JobOptions, parse_options
 from hpcbench.job.processes import identify_process, kill_run
 from hpcbench.job.provenance import record_provenance
 from hpcbench.job.run_loop import NO_SPACE, STOPPED, RunLoop
-from hpcbench.job.status_files import Recorder, StatusFiles, make_ascii
+from hpcbench.job.status_files import StatusFiles, StatusRecorder, make_ascii
 from hpcbench.job.stop_requests import StopRequests
 
 _KILLED = 137
@@ -58,7 +58,7 @@ def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
         return error.status, False
     attempt = _begin_attempt(directory, files, claim)
     environment["HPCBENCH_ATTEMPT"] = str(attempt)
-    recorder = Recorder(
+    recorder = StatusRecorder(
         files,
         root=root,
         job=options.job,
@@ -88,9 +88,9 @@ def _run_job(
     options: JobOptions,
     allocation: Allocation,
     environment: dict[str, str],
-    claim: Claim,
+    claim: HeldClaim,
     files: StatusFiles,
-    recorder: Recorder,
+    recorder: StatusRecorder,
     requests: StopRequests,
 ) -> tuple[int, bool]:
     script = identity(options.script)
@@ -134,7 +134,7 @@ def make_doctor_command(options: JobOptions) -> list[str]:
     return [options.doctor, "-m", "hpcbench.doctor.job", *(["--no-mpi"] if options.easy else [])]
 
 
-def _begin_attempt(directory: Path, files: StatusFiles, claim: Claim) -> int:
+def _begin_attempt(directory: Path, files: StatusFiles, claim: HeldClaim) -> int:
     """Move the status and the provenance of the last attempt into `attempts`; return the number of this one."""
     attempts = directory / "attempts"
     number = 1
@@ -151,7 +151,7 @@ def _begin_attempt(directory: Path, files: StatusFiles, claim: Claim) -> int:
     return number + 1
 
 
-def _end_runs(root: Path, job: str, attempt: int, recorder: Recorder) -> None:
+def _end_runs(root: Path, job: str, attempt: int, recorder: StatusRecorder) -> None:
     """End the runs of a driver that was killed."""
     for path in (root / "runs").iterdir():
         status = mark.read_mark(path)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.times import format_now
-from hpcbench.job.claim import REFUSED, Claim
+from hpcbench.job.claim import REFUSED, HeldClaim
 from hpcbench.job.clock import JobClock
-from hpcbench.job.launch import Launcher
+from hpcbench.job.launch import RunProcess
 from hpcbench.job.options import JobOptions, RunCommand
-from hpcbench.job.status_files import Recorder, StatusFiles, is_completed, keep_old_files
+from hpcbench.job.status_files import StatusFiles, StatusRecorder, is_completed, keep_old_files
 from hpcbench.job.stop_requests import StopRequests
 
 STOPPED = 75
@@ -42,7 +42,7 @@ class _CurrentRun:
     """Seconds after which the run is asked to stop; 0 for no limit."""
     stop_time: int
     """Seconds that it then has for its checkpoint."""
-    launcher: Launcher | None = None
+    launcher: RunProcess | None = None
     reached: bool = False
     """Whether it reached its limit before the job was asked to stop."""
     killed: bool = False
@@ -97,9 +97,9 @@ class RunLoop:
         options: JobOptions,
         environment: Mapping[str, str],
         *,
-        claim: Claim,
+        claim: HeldClaim,
         files: StatusFiles,
-        recorder: Recorder,
+        recorder: StatusRecorder,
         requests: StopRequests,
         clock: JobClock,
     ) -> None:
@@ -175,7 +175,7 @@ class RunLoop:
     def _launch(self, directory: Path, run: RunCommand, current: _CurrentRun) -> int:
         """Start a run, wait for it, and return its exit status."""
         try:
-            launcher = current.launcher = Launcher(directory, run.command, self._environment)
+            launcher = current.launcher = RunProcess(directory, run.command, self._environment)
         except OSError as error:
             self._files.note_failure(error)
             return NO_SPACE

@@ -65,7 +65,7 @@ class StatusFiles:
             raise
 
 
-class Recorder:
+class StatusRecorder:
     """Recorder of the states of one attempt of a job.
 
     Parameters

@@ -60,6 +60,14 @@ CPU_FLOPS_A_CORE = 40e9
 """FLOP/s of fp32 products on one core of a node without measurements: assumed."""
 CPU_BYTES_PER_S_A_CORE = 6e9
 """Memory bandwidth of one core of such a node: assumed."""
+PLAN_CALL_S = 2.1e-4
+"""Seconds of a core for a plan's call in addition to its messages, for its begin and end in Python, if ranks share
+cores. This and the next two constants are means of the measurements of results/reference/predict-measured*, whose
+predictions are as accurate with them as with the values of each measurement."""
+PLAN_MESSAGE_S = 7e-5
+"""Seconds of a core for each message of a plan's step after the first one."""
+PLAN_FACTOR = 1.2
+"""Time of a plan's steps over that of their messages alone, because of sums, copies and frames."""
 WAITING_CORES = 0.10
 """Cores that a waiting rank takes from computing ranks if ranks share cores, because it wakes up repeatedly: mean of
 five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured* are as accurate with it

@@ -8,13 +8,12 @@ therefore the added time multiplied by cores per rank.
 
 import bisect
 import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-PLANNED = "planned all-reduce"
-"""All-reduce of a codec's plan, without a codec. It has two steps, and a rank sends to all others in each."""
+from hpcbench.predict import constants
+
 Curve = tuple[tuple[float, float], ...]
 """Pairs (bytes, seconds of a core on each rank), in order of bytes."""
 Grouping = tuple[int, bool]
@@ -32,13 +31,13 @@ class CoreCosts:
     """
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
-    call_s: float = 0.0
+    call_s: float = constants.PLAN_CALL_S
     """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
-    part_s: float = 0.0
+    part_s: float = constants.PLAN_MESSAGE_S
     """Seconds for each message of a plan's step after the first one."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
-    plan_factor: float = 1.0
+    plan_factor: float = constants.PLAN_FACTOR
     """Time of a plan's steps over that of their messages alone, because of sums, copies and frames."""
 
     def time_message(self, nbytes: float, *, crossing: bool) -> float:
@@ -98,45 +97,7 @@ def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
         operation: {grouping: _make_monotonic(curve) for grouping, curve in curves.items()}
         for operation, curves in points.items()
     }
-    curves = tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items())
-    planned = calls.get(PLANNED, {})
-    costs = CoreCosts(curves, part_s=_fit_part_s(planned))
-    costs = replace(costs, call_s=_fit_call_s(costs, planned))
-    return replace(costs, plan_factor=_fit_plan_factor(costs, planned))
-
-
-def _fit_call_s(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
-    """Return the time of the smallest planned all-reduce of a pair without its two messages, a mean over the groups."""
-    beyond = [
-        max(curve[0][1] - 2 * costs.time_message(curve[0][0] / 2, crossing=crossing), 0.0)
-        for (ranks, crossing), curve in planned.items()
-        if ranks == 2
-    ]
-    return statistics.mean(beyond) if beyond else 0.0
-
-
-def _fit_plan_factor(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
-    """Return measured over modeled seconds of a plan's all-reduces, without the smallest ones."""
-    ratios = [
-        max(seconds - costs.call_s, 0.1 * seconds) / (2 * costs.time_step([(nbytes / ranks, crossing)] * (ranks - 1)))
-        for (ranks, crossing), curve in planned.items()
-        for nbytes, seconds in curve[1:]
-    ]
-    return math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0
-
-
-def _fit_part_s(planned: dict[Grouping, Curve]) -> float:
-    """Return the seconds for a further message of a step, from smallest planned all-reduces of all ranks and of a pair.
-
-    A planned all-reduce has two steps, and a rank sends to all others in each.
-    """
-    starts = {grouping: curve[0][1] for grouping, curve in planned.items()}
-    most = max((ranks for ranks, _ in starts), default=2)
-    if most == 2:
-        return 0.0
-    pairs = [seconds for (ranks, _), seconds in starts.items() if ranks == 2]
-    largest = [seconds for (ranks, _), seconds in starts.items() if ranks == most]
-    return max(largest[0] - max(pairs), 0.0) / (2 * (most - 2)) if pairs else 0.0
+    return CoreCosts(tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items()))
 
 
 def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:

@@ -17,7 +17,7 @@ from hpcbench.predict.partition.plans import describe_plans
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
-from hpcbench.present.notation import figure_column, percent, text_column, whole
+from hpcbench.present.notation import figure_column, integer, percent, text_column
 from hpcbench.present.results import Results, resolve_format
 
 
@@ -134,7 +134,7 @@ def _tabulate_time(predictions: Sequence[Prediction], machine: Machine) -> Table
 
     fields: list[Field[Prediction]] = [
         *_list_name_columns(lambda item: item),
-        figure_column("ranks", lambda item: item.workload.layout.ranks, whole),
+        figure_column("ranks", lambda item: item.workload.layout.ranks, integer),
         (Column("step_s", "step s"), lambda item: _make_interval_entry(item.time.seconds)),
         figure_column("samples/s", lambda item: item.samples_per_s.value, "{:.4g}".format),
         figure_column("TFLOPS", lambda item: item.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),

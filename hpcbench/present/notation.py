@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
@@ -17,23 +17,18 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
-class IntervalLike(Protocol):
-    """An estimate, and the bounds of its interval if it has one."""
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 % confidence interval.
 
-    @property
-    def estimate(self) -> float:
-        """The estimate."""
+    `low` and `high` are None if there is only one value, because one value has no interval.
+    """
 
-    @property
-    def low(self) -> float | None:
-        """The lower bound."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper bound."""
-
-
-AnyInterval = TypeVar("AnyInterval", bound=IntervalLike)
+    estimate: float
+    low: float | None
+    high: float | None
+    pairs: int
+    """Number of values of the estimate, mostly of pairs of runs."""
 
 
 def significant(value: float | None) -> str:
@@ -91,7 +86,7 @@ def thousandths(value: float | None) -> str:
     return ratio(value)
 
 
-def whole(value: float | None) -> str:
+def integer(value: float | None) -> str:
     """Format a number without decimals."""
     return "-" if value is None else f"{value:.0f}"
 
@@ -106,12 +101,12 @@ def loss(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def speed_interval(interval: IntervalLike | None) -> str:
+def speed_interval(interval: Interval | None) -> str:
     """Format a ratio of speeds with its interval."""
     return between(interval, "{:.2f}".format)
 
 
-def loss_interval(interval: IntervalLike | None) -> str:
+def loss_interval(interval: Interval | None) -> str:
     """Format a difference of losses with its interval."""
     return between(interval, "{:+.4f}".format)
 
@@ -136,7 +131,7 @@ def error(value: float | None) -> str:
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
-def between(interval: IntervalLike | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
+def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
     """Format an estimate with the bounds of its interval, or with the text `lone` if it has none."""
     if interval is None:
         return "-"
@@ -145,7 +140,7 @@ def between(interval: IntervalLike | None, show: Callable[[float], str], lone: s
     return f"{show(interval.estimate)} ({bounds(interval, show)})"
 
 
-def bounds(interval: IntervalLike, show: Callable[[float], str]) -> str:
+def bounds(interval: Interval, show: Callable[[float], str]) -> str:
     """Format the bounds of an interval; ``1 pair`` if it has none."""
     if interval.low is None or interval.high is None:
         return "1 pair"
@@ -198,6 +193,6 @@ def column_name(head: str) -> str:
     return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 
-def estimate(interval: AnyInterval | None, show: Callable[[AnyInterval | None], str]) -> Entry:
+def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
     """Return the entry of an estimate with its interval, which is sorted by the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)

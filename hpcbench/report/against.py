@@ -16,7 +16,7 @@ from hpcbench.report.environment_changes import list_environment_changes
 from hpcbench.report.formats import ReportRequest
 from hpcbench.report.formats.json_document import read_values
 from hpcbench.report.hierarchy import LEVEL
-from hpcbench.report.titles import cell_words
+from hpcbench.report.titles import describe_cell
 
 _COLUMNS = (
     Column("cell", "cell", text=True),
@@ -117,7 +117,7 @@ def _make_entries(change: Change) -> tuple[Entry, ...]:
     old, new = change.old, change.new
     tone: Tone = "bad" if change.bad else "good" if change.good else ""
     return (
-        name(cell_words(change.cell)),
+        name(describe_cell(change.cell)),
         name(change.scheme),
         quantity(old.samples_per_s if old else None),
         quantity(new.samples_per_s if new else None),
@@ -148,7 +148,7 @@ def _answer(changes: Sequence[Change]) -> list[str]:
 
 
 def _list(changes: Sequence[Change]) -> str:
-    names = (": ".join(filter(None, (cell_words(change.cell), change.scheme))) for change in changes)
+    names = (": ".join(filter(None, (describe_cell(change.cell), change.scheme))) for change in changes)
     texts = [f"{name} ({change.verdict})" for name, change in zip(names, changes, strict=True)]
     return make_printable(", ".join(texts), 2000)
 

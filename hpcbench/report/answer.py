@@ -8,16 +8,16 @@ from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, conclude, front
+from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
+from hpcbench.report.front import Front, compute_front, conclude
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
-from hpcbench.report.provenance import some
+from hpcbench.report.provenance import list_some
 from hpcbench.report.statistics import Interval
-from hpcbench.report.titles import size_words
+from hpcbench.report.titles import describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
-from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, weakened
+from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, find_weaknesses
 
 _MARGIN = 100 * AS_FAST
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
@@ -25,7 +25,7 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 def answer(cell: Cell, site: str) -> list[str]:
     """Return the sentences that answer whether compression pays in a cell, the answer first, then the footnotes."""
-    weak = weakened(cell)
+    weak = find_weaknesses(cell)
     return [*list_findings(cell, site, weak), *weak.sentences, *list_methods(cell)]
 
 
@@ -42,11 +42,11 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
         return [say.NO_BASELINE_RUN]
     if not base.completed:
         return [say.NO_BASELINE_COMPLETED.format(scheme=base.scheme)]
-    pareto = front(cell)
+    pareto = compute_front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
     schemes = [row for row in compared if not row.kind.is_control and not row.idle]
     controls = [row for row in compared if row.kind.is_control]
-    where = f"{_WHERE.get(site, f'On {site}')} ({size_words(cell)})"
+    where = f"{_WHERE.get(site, f'On {site}')} ({describe_size(cell)})"
     lines = []
     if not compared and len(cell.rows) > 1:
         lines.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
@@ -67,7 +67,7 @@ def list_trouble(cell: Cell) -> list[str]:
         run = measures.run
         if run.state in BAD:
             runs_by_reason.setdefault(f"{run.state}: {run.verdict.reason}", []).append(run)
-    lines = [f"{some([run.id for run in runs])}: {runs[0].verdict}" for runs in runs_by_reason.values()]
+    lines = [f"{list_some([run.id for run in runs])}: {runs[0].verdict}" for runs in runs_by_reason.values()]
     states: Counter[str] = Counter(measures.run.state for measures in cell.runs if measures.run.state in OPEN)
     if states:
         running = states["running"]
@@ -91,24 +91,24 @@ def _describe_schemes(
         headlines = (
             (all(row.speed and row.speed.slower for row in schemes), say.ALL_SLOWER),
             (bool(unsteady), say.INCONCLUSIVE_LOSSES),
-            (bool(undecided or blind), say.SEEMS_SLOWER if _seem_slower(schemes) else say.INCONCLUSIVE),
+            (bool(undecided or blind), say.SEEMS_SLOWER if _are_probably_slower(schemes) else say.INCONCLUSIVE),
             (bool(worse), say.ONLY_WORSE_LOSSES),
             (bool(as_fast), say.NONE_FASTER_BY),
             (True, say.NONE_FASTER),
         )
         headline = next(sentence for applies, sentence in headlines if applies)
-        lines = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _gain))]
+        lines = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain))]
     lists: tuple[tuple[str, list[SchemeRow], Callable[[SchemeRow], str]], ...] = (
-        (say.WORSE_LOSS, worse, _gain),
-        (say.UNSTEADY_LOSS, unsteady, _worst_pair),
-        (say.NO_LOSS, blind, _gain),
-        (say.NOT_FASTER, slower if good or worse or blind or unsteady else [], _gain),
-        (say.AS_FAST, as_fast, _gain),
+        (say.WORSE_LOSS, worse, _show_gain),
+        (say.UNSTEADY_LOSS, unsteady, _show_worst_pair),
+        (say.NO_LOSS, blind, _show_gain),
+        (say.NOT_FASTER, slower if good or worse or blind or unsteady else [], _show_gain),
+        (say.AS_FAST, as_fast, _show_gain),
     )
     lines += [sentence.format(schemes=_list(rows, detail), margin=_MARGIN) for sentence, rows, detail in lists if rows]
     if undecided:
         findings = [row.loss if row.outcome == LOSS_OPEN else row.speed for row in undecided]
-        lines.append(say.TOO_FEW_REPEATS.format(schemes=_list(undecided), advice=_advise_repeats(findings)))
+        lines.append(say.TOO_FEW_REPEATS.format(schemes=_list(undecided), advice=_write_advice(findings)))
     return lines
 
 
@@ -122,17 +122,17 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
         loss = say.LOSS_WITHOUT_MEANING
     elif any(weak.has(row.scheme, RARE_FAILURES) for row in good):
         loss = say.LOSS_NO_WORSE_MOSTLY
-    paying = [row for row in good if _pays_by_codec(row, pareto, plain)]
+    paying = [row for row in good if _is_paying_by_codec(row, pareto, plain)]
     others = [row for row in good if row not in paying]
     first = say.PAYS if paying else say.INCONCLUSIVE
-    lines = [first.format(where=where, schemes=_list(paying, _gain), loss=loss)]
+    lines = [first.format(where=where, schemes=_list(paying, _show_gain), loss=loss)]
     if others:
         controls = ", ".join(plain)
-        lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _gain), loss=loss, controls=controls))
+        lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=controls))
     return lines
 
 
-def _pays_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
+def _is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
     """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
     if row.runs[0].run.settings.scheme.process_changes:
         return True  # another system compresses within the algorithm that the baseline has
@@ -140,13 +140,13 @@ def _pays_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
     return all(duel is not None and duel.faster for duel in duels)
 
 
-def _seem_slower(schemes: list[SchemeRow]) -> bool:
+def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
     highest = [row.speed.high for row in schemes if row.speed]
     return all(high is not None and high < 1 for high in highest)
 
 
 def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
-    if speed.shown == "not shown":
+    if speed.shown == NOT_SHOWN:
         sentence = say.CONTROL_INCONCLUSIVE
     elif row.kind is SchemeKind.CAST:
         sentence = say.CONTROL_CAST
@@ -155,14 +155,14 @@ def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
     else:
         sentence = say.CONTROL_AS_FAST if speed.shown == "as fast" else say.CONTROL_SAME
     kind, verdict = say.SAME_ALGORITHM if _is_plain(row) else say.CAST, row.outcome.text if row.outcome else ""
-    return sentence.format(scheme=row.scheme, kind=kind, speed=_ratio(speed), verdict=verdict, margin=_MARGIN)
+    return sentence.format(scheme=row.scheme, kind=kind, speed=_show_ratio(speed), verdict=verdict, margin=_MARGIN)
 
 
 def _is_plain(row: SchemeRow) -> bool:
     return row.kind is SchemeKind.PLAIN
 
 
-def _advise_repeats(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
+def _write_advice(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
     """Return the number of pairs that would probably decide all of some findings, as a sentence."""
     pairs = [finding.enough if finding.pairs > 1 else 0 for finding in findings if finding is not None]
     if not pairs or 0 in pairs:
@@ -176,14 +176,14 @@ def _list(rows: list[SchemeRow], detail: Callable[[SchemeRow], str] = lambda row
     return ", ".join(f"{row.scheme}{detail(row)}" for row in rows)
 
 
-def _gain(row: SchemeRow) -> str:
-    return f" ({_ratio(row.speed)})" if row.speed else ""
+def _show_gain(row: SchemeRow) -> str:
+    return f" ({_show_ratio(row.speed)})" if row.speed else ""
 
 
-def _worst_pair(row: SchemeRow) -> str:
-    return f" ({_ratio(row.speed)}; worst pair {row.loss.worst:+.4f})" if row.speed and row.loss else ""
+def _show_worst_pair(row: SchemeRow) -> str:
+    return f" ({_show_ratio(row.speed)}; worst pair {row.loss.worst:+.4f})" if row.speed and row.loss else ""
 
 
-def _ratio(speed: Interval) -> str:
+def _show_ratio(speed: Interval) -> str:
     """Return the ratio of speeds with its interval."""
     return f"{speed.estimate:.2f} times the baseline's speed, {bounds(speed, '{:.2f}'.format)}"

@@ -1,4 +1,4 @@
-"""The facts that a run's numbers rest on: the work of a step, the number of ranks, and the chips."""
+"""Basis of a run's numbers: the work of a step, the number of ranks, and the chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.values import get_number
 from hpcbench.predict import chips, flops
 from hpcbench.predict.experts import shape_of_experts
-from hpcbench.report.expert_layers import experts
+from hpcbench.report.expert_layers import read_expert_loads
 
 
 @dataclass(frozen=True)
 class Basis:
     """The facts from a run's settings and its first events.
 
-    A fact is None if they do not give it, as in foreign logs.
+    A fact is None if it is missing, as in logs of other programs.
     """
 
     first: int
@@ -60,74 +60,76 @@ class Basis:
     @property
     def work_varies(self) -> bool:
         """Whether experts may drop tokens, so that the steps need different numbers of operations."""
-        return self.shape is not None and _drops(self.shape)
+        return self.shape is not None and _can_drop_tokens(self.shape)
 
 
-def basis(run: RunResult, log: RunLog) -> Basis:
-    """Read the facts that the run's numbers rest on."""
+def read_basis(run: RunResult, log: RunLog) -> Basis:
+    """Read the basis of a run's numbers."""
     work = run.settings.work
     configuration = log.read_event(Configuration)
-    shape, recompute = _shape(run.settings), _recompute(work.recompute)
-    kept_shape = _with_kept(shape, log)
+    shape, recompute = _read_shape(run.settings), _read_recompute(work.recompute)
+    kept_shape = _replace_kept_rows(shape, log)
 
     executed = {"recompute": "none" if recompute is None else recompute}
 
     def without_dropped(name: str, formula: Callable[..., float], **mode: Any) -> float | None:
-        stated = finite(getattr(configuration, f"{name}_flops_per_sample"))
+        stated = keep_finite(getattr(configuration, f"{name}_flops_per_sample"))
         if stated is None or kept_shape == shape:
             return stated
         return (
-            finite(stated - formula(**shape, **mode) + formula(**kept_shape, **mode)) if shape and kept_shape else None
+            keep_finite(stated - formula(**shape, **mode) + formula(**kept_shape, **mode))
+            if shape and kept_shape
+            else None
         )
 
     return Basis(
-        first=first_counted(run, log),
-        batch=_positive(work.global_batch),
-        seq_len=_positive(work.seq_len),
-        ranks=_positive(run.settings.ranks),
+        first=find_first_step(run, log),
+        batch=_keep_positive(work.global_batch),
+        seq_len=_keep_positive(work.seq_len),
+        ranks=_keep_positive(run.settings.ranks),
         shape=shape,
         model_flops=without_dropped("model", flops.count_model_flops),
         hardware_flops=without_dropped("hardware", flops.count_hardware_flops, **executed),
         neox_flops=without_dropped("neox", flops.count_neox_flops, **executed),
         recompute=recompute,
-        chip=_chip(log.ranks),
-        peak=_peak(log.ranks, work.precision, run.settings.peak_tflops),
+        chip=_find_chip(log.ranks),
+        peak=_compute_peak(log.ranks, work.precision, run.settings.peak_tflops),
     )
 
 
-def stated_warmup(run: RunResult) -> int | None:
+def read_warmup(run: RunResult) -> int | None:
     """Return the number of steps that the settings exclude from the speed; None if not stated (foreign logs)."""
     return run.settings.work.warmup_steps
 
 
-def first_counted(run: RunResult, log: RunLog) -> int:
+def find_first_step(run: RunResult, log: RunLog) -> int:
     """Return the number of the first step that counts for the speed.
 
     It is the first one after the stated warm-up. If none is stated, the log's first step line does not count unless it
     is the only one, whatever number its framework gives to its first step.
     """
-    warmup = stated_warmup(run)
+    warmup = read_warmup(run)
     if warmup is None:
         return max(nsmallest(2, log.steps), default=1)
     return find_first_counted(max(warmup, 0), log.planned_steps or 0, log.resumed_from)
 
 
-def _recompute(stated: str | int | None) -> str | int | None:
+def _read_recompute(stated: str | int | None) -> str | int | None:
     if isinstance(stated, str):
         return stated if stated in ("none", "selective", "full") else None
-    return _positive(stated)
+    return _keep_positive(stated)
 
 
-def _shape(settings: LoggedSettings) -> dict[str, Any] | None:
+def _read_shape(settings: LoggedSettings) -> dict[str, Any] | None:
     model, layout = settings.model, settings.layout
     stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
-    sizes = {name: _positive(size) for name, size in stated.items()}
+    sizes = {name: _keep_positive(size) for name, size in stated.items()}
     positive = {name: size for name, size in sizes.items() if size is not None}
     if len(positive) != len(sizes):
         return None
     if model.experts is None:
         return positive
-    ep, tp = _positive(layout.ep) or 1, _positive(layout.tp) or 1
+    ep, tp = _keep_positive(layout.ep) or 1, _keep_positive(layout.tp) or 1
     try:
         settled = Experts.model_validate(model.experts)
     except ValidationError:
@@ -138,44 +140,44 @@ def _shape(settings: LoggedSettings) -> dict[str, Any] | None:
     }
 
 
-def _with_kept(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
-    """Return a shape with the rows that the run's experts kept; None if it does not tell what they dropped."""
-    if shape is None or not _drops(shape):
+def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
+    """Return a shape with the rows that the run's experts kept; None if the log does not contain the dropped rows."""
+    if shape is None or not _can_drop_tokens(shape):
         return shape
-    counts = experts(log)
+    counts = read_expert_loads(log)
     if counts is None:
         return None
     layer: flops.ExpertShape = shape["experts"]
     return {**shape, "experts": layer._replace(kept_rows=layer.chosen * (1 - counts.dropped_part))}
 
 
-def _drops(shape: Mapping[str, Any]) -> bool:
+def _can_drop_tokens(shape: Mapping[str, Any]) -> bool:
     """Return whether the experts of a shape may drop tokens."""
     return "experts" in shape and shape["experts"].places is not None
 
 
-def _gpu(rank: Rank) -> str | None:
-    """PyTorch's name of a rank's GPU."""
+def _read_gpu(rank: Rank) -> str | None:
+    """Return PyTorch's name of a rank's GPU."""
     device, _, name = (rank.device or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
 
-def _chip(ranks: Sequence[Rank]) -> str | None:
-    names = {_gpu(rank) for rank in ranks}
+def _find_chip(ranks: Sequence[Rank]) -> str | None:
+    names = {_read_gpu(rank) for rank in ranks}
     return names.pop() if len(names) == 1 else None
 
 
-def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
-    """Peak of a rank: the sum over all GPUs divided by the number of ranks.
+def _compute_peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
+    """Return the peak of a rank: the sum over all GPUs divided by the number of ranks.
 
-    Two ranks that share a GPU have half of it each.
+    Two ranks that share a GPU have half of its peak each.
     """
     if not ranks or precision is None:
         return None
     of_site = get_number(site, precision)
     peaks: dict[Any, float] = {}
     for place, rank in enumerate(ranks):
-        name = _gpu(rank)
+        name = _read_gpu(rank)
         chip = chips.find_chip(name) if name else None
         peak = of_site * 1e12 if of_site and name else chip.peak(precision) if chip else None
         if peak is None:
@@ -184,18 +186,18 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
     return sum(peaks.values()) / len(ranks)
 
 
-def _positive(value: int | None) -> int | None:
-    """Return the value; None if no run can have it. Products of other values fit into a float."""
+def _keep_positive(value: int | None) -> int | None:
+    """Return the value; None if it is impossible. Products of accepted values fit into a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
-def finite(value: float | None) -> float | None:
-    """Return the value; None if no number of operations can have it."""
+def keep_finite(value: float | None) -> float | None:
+    """Return the value; None if it cannot be a number of operations."""
     return value if value is not None and isfinite(value) and value > 0 else None
 
 
-def flops_of(shape: Mapping[str, Any]) -> dict[str, float]:
-    """Operations of one sequence of this shape by each formula in use, with the one that hpcbench prints first.
+def compute_flops_by_formula(shape: Mapping[str, Any]) -> dict[str, float]:
+    """Return the operations of one sequence of this shape by formula. The first is the one that hpcbench prints.
 
     GPT-NeoX's formula with recomputation is Megatron-LM's.
     """

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
-from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
+from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate, is_usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
-INCONCLUSIVE: Literal["not shown"] = "not shown"
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
 
 
@@ -36,13 +36,13 @@ class Change:
     """Validation loss, new minus old."""
     loss_paired: bool = False
     """Whether the losses were compared seed by seed."""
-    speed_word: Word = INCONCLUSIVE
-    loss_word: Word = INCONCLUSIVE
+    speed_word: Word = NOT_SHOWN
+    loss_word: Word = NOT_SHOWN
 
     @property
     def speed_ratio(self) -> Interval | None:
         """Samples/s, new over old."""
-        return self.speed.interval().exp() if self.speed else None
+        return exponentiate(self.speed.interval()) if self.speed else None
 
     @property
     def loss_difference(self) -> Interval | None:
@@ -63,7 +63,7 @@ class Change:
     @property
     def is_open(self) -> bool:
         """Whether a finding about a compared scheme is inconclusive."""
-        return self.fate == "compared" and INCONCLUSIVE in (self.speed_word, self.loss_word)
+        return self.fate == "compared" and NOT_SHOWN in (self.speed_word, self.loss_word)
 
     @property
     def verdict(self) -> str:
@@ -74,7 +74,7 @@ class Change:
         inconclusive = " and ".join(name for name, finding in findings.items() if not finding)
         order = ("loss", "speed") if self.loss_word == "up" else ("speed", "loss")
         decided = ", ".join(finding for name in order if (finding := findings[name]))
-        return "; ".join(filter(None, (decided, f"{inconclusive} {INCONCLUSIVE}" if inconclusive else "")))
+        return "; ".join(filter(None, (decided, f"{inconclusive} {NOT_SHOWN}" if inconclusive else "")))
 
 
 _SPEEDS: dict[Word, str] = {"up": "faster", "down": "slower", "same": "as fast"}
@@ -88,10 +88,10 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     within the margins of the new study (two one-sided tests). Both tests are at 5 % after Holm's correction over all
     schemes, speeds and losses.
     """
-    before, after = _rows(old), _rows(new)
+    before, after = _index_rows(old), _index_rows(new)
     changes = [_compare(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
     changes += [_compare(*key, row, None) for key, row in before.items() if key not in after]
-    margins = [(math.log1p(criteria.speed_margin), _loss_margin(change, criteria)) for change in changes]
+    margins = [(math.log1p(criteria.speed_margin), _compute_loss_margin(change, criteria)) for change in changes]
     tested = {
         (i, k): mean
         for i, change in enumerate(changes)
@@ -104,66 +104,66 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     return [
         replace(
             change,
-            speed_word=findings.get((i, 0), INCONCLUSIVE),
-            loss_word=findings.get((i, 1), INCONCLUSIVE),
+            speed_word=findings.get((i, 0), NOT_SHOWN),
+            loss_word=findings.get((i, 1), NOT_SHOWN),
         )
         for i, change in enumerate(changes)
     ]
 
 
-def _rows(cells: Sequence[Cell]) -> dict[tuple[str, str], SchemeRow]:
+def _index_rows(cells: Sequence[Cell]) -> dict[tuple[str, str], SchemeRow]:
     return {(repr(sorted(cell.values.items())), row.scheme): row for cell in cells for row in cell.rows}
 
 
 def _compare(cell: str, scheme: str, old: SchemeRow | None, new: SchemeRow | None) -> Change:
     row = new or old
     assert row is not None
-    change = Change(row.runs[0].run.cell, scheme, old, new, _fate(old, new))
+    change = Change(row.runs[0].run.cell, scheme, old, new, _resolve_fate(old, new))
     if change.fate != "compared" or old is None or new is None:
         return change
     logs = [
-        [math.log(value) for run in row.counted if (value := run.samples_per_s) and value > 0 and usable(value)]
+        [math.log(value) for run in row.counted if (value := run.samples_per_s) and value > 0 and is_usable(value)]
         for row in (new, old)
     ]
     speed = welch(*logs) if all(logs) else None
-    if pairs := _by_seed(new, old):
-        return replace(change, speed=speed, loss=mean_of([now - then for now, then in pairs]), loss_paired=True)
-    losses = [list(_losses(row).values()) for row in (new, old)]
+    if pairs := _pair_by_seed(new, old):
+        return replace(change, speed=speed, loss=estimate_mean([now - then for now, then in pairs]), loss_paired=True)
+    losses = [list(_read_losses(row).values()) for row in (new, old)]
     return replace(change, speed=speed, loss=welch(*losses) if all(losses) else None)
 
 
-def _fate(old: SchemeRow | None, new: SchemeRow | None) -> Fate:
+def _resolve_fate(old: SchemeRow | None, new: SchemeRow | None) -> Fate:
     if old is None or new is None:
         return "new" if old is None else "missing"
-    if _works(old) and _works(new):
+    if _is_working(old) and _is_working(new):
         return "compared"
-    if _works(old):
+    if _is_working(old):
         return "broken"
-    return "mended" if _works(new) else "never completed"
+    return "mended" if _is_working(new) else "never completed"
 
 
-def _works(row: SchemeRow) -> bool:
+def _is_working(row: SchemeRow) -> bool:
     return bool(row.completed) and not row.diverged
 
 
-def _losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
+def _read_losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
     """Return the validation loss by repeat and seed."""
     return {
         (run.run.repeat, run.run.settings.train.seed): run.loss_valid
         for run in row.counted
-        if run.loss_valid is not None and usable(run.loss_valid)
+        if run.loss_valid is not None and is_usable(run.loss_valid)
     }
 
 
-def _by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
+def _pair_by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
     """Return the losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
-    after, before = _losses(new), _losses(old)
+    after, before = _read_losses(new), _read_losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []
     return [(after[key], before[key]) for key in after]
 
 
-def _loss_margin(change: Change, criteria: Criteria) -> float:
+def _compute_loss_margin(change: Change, criteria: Criteria) -> float:
     base = change.old.loss_valid if change.old else None
     return criteria.loss_margin * abs(base or 0.0)
 
@@ -173,7 +173,7 @@ def _decide(mean: Mean, p_equal: float, p_beyond: float) -> Word:
         return "same"
     if p_equal < LEVEL:
         return "up" if mean.estimate > 0 else "down"
-    return INCONCLUSIVE
+    return NOT_SHOWN
 
 
 _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
@@ -184,32 +184,32 @@ def list_differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[st
 
     Settings that vary within one of them do not count.
     """
-    after, before = _settings(new), _settings(old)
+    after, before = _read_settings(new), _read_settings(old)
     return [
-        f"{key} {_shown(after.get(key))}, was {_shown(before.get(key))}"
+        f"{key} {_format_value(after.get(key))}, was {_format_value(before.get(key))}"
         for key in dict.fromkeys((*before, *after))
         if after.get(key) != before.get(key)
     ]
 
 
-def _settings(cells: Sequence[Cell]) -> dict[str, Any]:
+def _read_settings(cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the settings that all runs share, as one flat mapping."""
     common: dict[str, Any] | None = None
     for cell in cells:
         for run in cell.runs:
             if raw := run.run.settings.raw:
-                flat = dict(_flat({key: raw.get(key) for key in _COMPARED}))
+                flat = dict(_flatten({key: raw.get(key) for key in _COMPARED}))
                 flat.pop("train.seed", None)
                 common = flat if common is None else {k: v for k, v in common.items() if k in flat and flat[k] == v}
     return common or {}
 
 
-def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
+def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [item for key, inner in value.items() for item in _flat(inner, f"{path}.{key}" if path else str(key))]
+        return [item for key, inner in value.items() for item in _flatten(inner, f"{path}.{key}" if path else str(key))]
     return [(path, value)]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     # Twelve digits: readers do not want to see 0.00030000000000000003.
     return "not set" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -18,12 +18,12 @@ from hpcbench.report.statistics import Interval
 SCHEME = Column("scheme", "scheme", text=True, help="Which codec works on which dimension, by its name in the study.")
 
 
-def scheme() -> Field[SchemeRow]:
+def make_scheme_column() -> Field[SchemeRow]:
     """Return the column of the schemes' names."""
     return SCHEME, lambda row: name(row.scheme)
 
 
-def columns(
+def make_columns(
     quantities: Iterable[Quantity],
     rows: Sequence[SchemeRow],
     *,
@@ -37,9 +37,9 @@ def columns(
     )
 
 
-def samples(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
+def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
     """Make the column of samples/s, with a star for runs that did not complete."""
-    ((column, entry),) = columns([SAMPLES], rows, group=0)
+    ((column, entry),) = make_columns([SAMPLES], rows, group=0)
 
     def add_star(row: SchemeRow) -> Entry:
         return replace(entry(row), shown=f"{entry(row).shown}*") if row.partial else entry(row)
@@ -140,7 +140,7 @@ def follow(path: str) -> Callable[[Any], Any]:
     return read
 
 
-def _p_values(**paths: str) -> dict[str, Figure]:
+def _read_p_values(**paths: str) -> dict[str, Figure]:
     """Return the raw and the adjusted p-value of some hypotheses of `hpcbench.report.findings`."""
     ends = {"": "raw", "_adjusted": "adjusted"}
     return {f"{name}{end}": follow(f"{path}.{kind}") for name, path in paths.items() for end, kind in ends.items()}
@@ -148,7 +148,7 @@ def _p_values(**paths: str) -> dict[str, Figure]:
 
 TESTS: dict[str, Figure] = {
     "loss_in_time_margin": follow("loss_in_time.margin"),
-    **_p_values(
+    **_read_p_values(
         speed_p_equal="speed.equal",
         speed_p_at_margin="speed.at_margin",
         loss_p_within="loss.within",
@@ -162,7 +162,7 @@ TESTS: dict[str, Figure] = {
 }
 """Values of the tests of the differences, by their names for programs."""
 LATER_TESTS: dict[str, Figure] = {
-    **_p_values(speed_p_apart="speed.apart"),
+    **_read_p_values(speed_p_apart="speed.apart"),
     "loss_difference_worst": follow("loss.worst"),
 }
 """Values of tests that later versions added."""

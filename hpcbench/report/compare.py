@@ -1,4 +1,4 @@
-"""Compares schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
+"""Comparison of schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation. They must be complete,
 and no run of their scheme may have diverged.
@@ -10,16 +10,16 @@ from typing import Any
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.duels import Duel
-from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather
+from hpcbench.report.evidence import Evidence, Findings, decide, gather, index_by_pairing
 from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
-from hpcbench.report.kinds import SchemeKind, classify
-from hpcbench.report.measures import Measures, completed, counted
+from hpcbench.report.kinds import SchemeKind, resolve_kind
+from hpcbench.report.measures import Measures, select_completed, select_counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.series import series_interval
-from hpcbench.report.statistics import Interval, geometric_interval, usable
+from hpcbench.report.series import compute_series_interval
+from hpcbench.report.statistics import Interval, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
-from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, verdict
+from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, resolve_verdict
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class SchemeRow:
     without such bytes.
     """
     outcome: Outcome | None
-    """What is shown of speed and loss together; None for the baseline."""
+    """Finding about speed and loss together; None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN
-    """How simple the scheme is."""
+    """Complexity of the scheme."""
     base: tuple[Measures, ...] = ()
     """The baseline's runs, if the scheme can be compared with them."""
 
     @property
     def verdict(self) -> str:
-        """The outcome in words, with the states of the runs."""
+        """The outcome as text, with the states of the runs."""
         return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
 
     @property
@@ -84,22 +84,22 @@ class SchemeRow:
 
     @property
     def counted(self) -> list[Measures]:
-        """The runs that its numbers rest on: the completed ones, else those with a known speed."""
-        return counted(self.runs)
+        """Runs from which its numbers are computed: the completed ones, else those with a known speed."""
+        return select_counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed; None if there is no pair."""
+        """Finding about the speed; None without a pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps; None if there is no pair."""
+        """Finding about the loss at equal steps; None without a pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Difference of loss that counts as none; None if there is no pair."""
+        """Largest difference of loss that does not count; None without a pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -150,73 +150,73 @@ def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
 
     Return the cells of each study.
     """
-    drafts = [(i, draft) for i, study in enumerate(studies) for draft in _drafts(study)]
+    drafts = [(i, draft) for i, study in enumerate(studies) for draft in _make_drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])
     cells: list[list[Cell]] = [[] for _ in studies]
     for (i, draft), findings_of_cell in zip(drafts, findings, strict=True):
-        cells[i].append(_cell(draft, findings_of_cell, studies[i].criteria))
+        cells[i].append(_make_cell(draft, findings_of_cell, studies[i].criteria))
     return cells
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A cell before anything is decided."""
+    """A cell before its findings."""
 
     schemes: Mapping[str, list[Measures]]
     baseline: str
     evidence: Evidence
 
 
-def _drafts(study: ComparedRuns) -> list[_Draft]:
+def _make_drafts(study: ComparedRuns) -> list[_Draft]:
     groups: dict[str, list[Measures]] = {}
     for run in study.runs:
         groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
-    return [_draft(group, study.baseline, study.criteria) for group in groups.values()]
+    return [_make_draft(group, study.baseline, study.criteria) for group in groups.values()]
 
 
-def _draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
+def _make_draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
     schemes: dict[str, list[Measures]] = {}
     for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
         schemes.setdefault(run.run.scheme, []).append(run)
     compared = {
         name: runs_of_scheme
         for name, runs_of_scheme in schemes.items()
-        if name != baseline and not _diverged(runs_of_scheme)
+        if name != baseline and not _has_diverged(runs_of_scheme)
     }
-    kinds = {name: classify(runs_of_scheme[0].run, is_baseline=False) for name, runs_of_scheme in compared.items()}
+    kinds = {name: resolve_kind(runs_of_scheme[0].run, is_baseline=False) for name, runs_of_scheme in compared.items()}
     idle = [name for name, runs_of_scheme in compared.items() if CODED.average(runs_of_scheme) == 0]
     return _Draft(schemes, baseline, gather(compared, schemes.get(baseline, []), kinds, idle, criteria))
 
 
-def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
+def _make_cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
     base = draft.schemes.get(draft.baseline, [])
     rows = tuple(
-        _row(scheme, runs_of_scheme, findings, base if scheme != draft.baseline else None)
+        _make_row(scheme, runs_of_scheme, findings, base if scheme != draft.baseline else None)
         for scheme, runs_of_scheme in draft.schemes.items()
     )
     values = next(iter(draft.schemes.values()))[0].run.cell
     return Cell(values, draft.baseline if base else None, rows, criteria, findings.duels, findings.gains)
 
 
-def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
+def _make_row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
     """Return the row of a scheme. `base` is None for the baseline itself."""
-    done, counted_runs = completed(runs), counted(runs)
+    done, counted_runs = select_completed(runs), select_counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
         outcome = None if done else NO_BASELINE
-    elif not by_pairing(base):
+    elif not index_by_pairing(base):
         outcome = NO_BASELINE
     elif speed is None:
         outcome = NO_PAIR
     else:
         steady = loss is None or loss.steady
-        outcome = verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
-    times = [run.step_seconds for run in counted_runs if run.step_seconds and usable(run.step_seconds)]
+        outcome = resolve_verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
+    times = [run.step_seconds for run in counted_runs if run.step_seconds and is_usable(run.step_seconds)]
     return SchemeRow(
         scheme=scheme,
         runs=tuple(runs),
         completed=len(done),
-        diverged=_diverged(runs),
+        diverged=_has_diverged(runs),
         partial=bool(counted_runs) and not done,
         samples_per_s=SAMPLES.average_or_none(runs),
         tokens_per_s=TOKENS.average_or_none(runs),
@@ -229,16 +229,16 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
         loss_in_time=findings.loss_in_time.get(scheme),
         coded_part=CODED.average(runs),
         outcome=outcome,
-        kind=classify(runs[0].run, is_baseline=base is None),
-        base=tuple(base) if base and not _diverged(runs) else (),
+        kind=resolve_kind(runs[0].run, is_baseline=base is None),
+        base=tuple(base) if base and not _has_diverged(runs) else (),
     )
 
 
-def step_time(measures: Measures) -> Interval | None:
-    """Mean step time of one run, with an interval from the scatter within the run."""
+def compute_step_time(measures: Measures) -> Interval | None:
+    """Return the mean step time of one run, with an interval from the scatter within the run."""
     times = measures.step_times()
-    return series_interval(times) if times else None
+    return compute_series_interval(times) if times else None
 
 
-def _diverged(runs: Sequence[Measures]) -> bool:
+def _has_diverged(runs: Sequence[Measures]) -> bool:
     return any(run.run.state == "nan" for run in runs)

@@ -6,10 +6,10 @@ from itertools import accumulate
 from statistics import fmean
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 WINDOW = 0.05
-"""Part of a run's steps whose losses are averaged, because one step's loss depends mostly on its batch."""
+"""Part of a run's steps whose losses are averaged, because the loss of one step depends mostly on its batch."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,16 @@ class Curve:
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:
-        """Mean of the last `window` losses at that time; None before there are enough, or if one is NaN or infinite."""
+        """Return the mean of the last `window` losses at that time; None if there are too few or one is not finite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
-        return fmean(last) if last and all(map(usable, last)) else None
+        return fmean(last) if last and all(map(is_usable, last)) else None
 
 
-def curve(log: RunLog | None) -> Curve | None:
-    """Return the training curve of a run that is known from its first step to its last.
+def read_curve(log: RunLog | None) -> Curve | None:
+    """Return the training curve of a run; None if it was resumed or has gaps: the time of lost steps is unknown.
 
-    None for a run that was resumed or has gaps, because the time of the lost steps is not known. A log with one line
-    for several steps is fine.
+    A log may have one line for several steps.
     """
     if log is None or log.resumed_from or not log.steps:
         return None
@@ -43,12 +42,12 @@ def curve(log: RunLog | None) -> Curve | None:
     if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
         return None
     times = [each * time for time in accumulate(seconds)]
-    # A sum with anything in it that is no number is none.
-    return Curve(times, losses) if usable(times[-1]) else None
+    # The sum is NaN or infinite if one of the times is.
+    return Curve(times, losses) if is_usable(times[-1]) else None
 
 
-def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
-    """Losses of two runs when the faster of them ended; None if a curve is missing or had hardly begun by then."""
+def find_losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
+    """Return the losses of two runs when the faster run ended; None if a curve is missing or too short."""
     if mine is None or other is None:
         return None, None
     window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))

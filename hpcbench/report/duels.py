@@ -1,4 +1,4 @@
-"""The comparison of one scheme with another one."""
+"""Comparison of one scheme with another."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from hpcbench.report.findings import LossFinding, SpeedFinding
 
 @dataclass(frozen=True)
 class Duel:
-    """The comparison of one scheme with another one, from pairs of runs."""
+    """A comparison of two schemes, from pairs of runs."""
 
     scheme: str
     other: str
@@ -30,7 +30,7 @@ class Duel:
         """Whether the scheme is significantly faster."""
         return self.speed is not None and self.speed.shown == "faster"
 
-    def turned(self) -> "Duel":
-        """Return the same duel, seen from the other scheme."""
-        speed = self.speed.turned() if self.speed else None
-        return Duel(self.other, self.scheme, speed, self.loss.turned() if self.loss else None)
+    def turn(self) -> "Duel":
+        """Return the same comparison, seen from the other scheme."""
+        speed = self.speed.turn() if self.speed else None
+        return Duel(self.other, self.scheme, speed, self.loss.turn() if self.loss else None)

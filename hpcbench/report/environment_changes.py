@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from hpcbench.collect.submission import RunResult
-from hpcbench.report.provenance import Finding, binding, nodes, packages, software
+from hpcbench.report.provenance import Finding, list_bindings, list_nodes, list_packages, list_software
 
 _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
 """Beginnings of the names of packages that are listed one by one: they compute, encode or send."""
@@ -15,30 +15,32 @@ def list_environment_changes(new: Sequence[RunResult], old: Sequence[RunResult])
 
     A fact that the logs of one submission lack does not count, apart from packages.
     """
-    programs = _differing(software(new), software(old))
-    machines = _differing(nodes(new), nodes(old))
-    placed = _differing(binding(new), binding(old))
-    return [*programs, *_package_changes(new, old, skipped=programs), *machines, *placed]
+    programs = _describe_differing(list_software(new), list_software(old))
+    machines = _describe_differing(list_nodes(new), list_nodes(old))
+    placed = _describe_differing(list_bindings(new), list_bindings(old))
+    return [*programs, *_describe_package_changes(new, old, skipped=programs), *machines, *placed]
 
 
-def _differing(new: Iterable[Finding], old: Iterable[Finding]) -> list[str]:
-    after, before = _values(new), _values(old)
+def _describe_differing(new: Iterable[Finding], old: Iterable[Finding]) -> list[str]:
+    after, before = _collect_values(new), _collect_values(old)
     return [
-        f"{name} {_shown(after[name])}, was {_shown(before[name])}"
+        f"{name} {_format_values(after[name])}, was {_format_values(before[name])}"
         for name in before
         if name in after and set(after[name]) != set(before[name])
     ]
 
 
-def _package_changes(new: Sequence[RunResult], old: Sequence[RunResult], *, skipped: Sequence[str]) -> list[str]:
-    after, before = _values(packages(new)), _values(packages(old))
+def _describe_package_changes(
+    new: Sequence[RunResult], old: Sequence[RunResult], *, skipped: Sequence[str]
+) -> list[str]:
+    after, before = _collect_values(list_packages(new)), _collect_values(list_packages(old))
     if not after or not before:
         return []
     names = [name for name in dict.fromkeys((*before, *after)) if after.get(name) != before.get(name)]
     named = {change.partition(" ")[0] for change in skipped}  # torch and numpy are in the environment, too
     chosen = [name for name in names if name.lower().startswith(_SHOWN_PACKAGES)]
     changes = [
-        f"{name} {_shown(after.get(name, []))}, was {_shown(before.get(name, []))}"
+        f"{name} {_format_values(after.get(name, []))}, was {_format_values(before.get(name, []))}"
         for name in chosen
         if name not in named
     ]
@@ -47,7 +49,7 @@ def _package_changes(new: Sequence[RunResult], old: Sequence[RunResult], *, skip
     return changes
 
 
-def _values(findings: Iterable[Finding]) -> dict[str, list[str]]:
+def _collect_values(findings: Iterable[Finding]) -> dict[str, list[str]]:
     """Return the values of each fact over all runs or nodes, in a fixed order."""
     values: dict[str, set[str]] = {}
     for finding in findings:
@@ -55,7 +57,7 @@ def _values(findings: Iterable[Finding]) -> dict[str, list[str]]:
     return {name: sorted(distinct) for name, distinct in values.items()}
 
 
-def _shown(values: Sequence[str]) -> str:
+def _format_values(values: Sequence[str]) -> str:
     if not values:
         return "not installed"
     more = " and more" if len(values) > _MOST_VALUES else ""

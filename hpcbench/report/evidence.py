@@ -1,4 +1,4 @@
-"""Evidence about schemes: pairs of runs and their values, and the findings that one level for the report allows.
+"""Evidence about schemes: pairs of runs and their values, and the findings at the level of the report.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation.
 """
@@ -9,13 +9,13 @@ from itertools import combinations, product
 from statistics import fmean
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.curves import curve, losses_at_equal_time
+from hpcbench.report.curves import find_losses_at_equal_time, read_curve
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, margin_of
-from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, allot
+from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, compute_margin
+from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, divide_level
 from hpcbench.report.kinds import SchemeKind
-from hpcbench.report.measures import Measures, common_rate, completed
-from hpcbench.report.statistics import usable
+from hpcbench.report.measures import Measures, compute_common_rate, select_completed
+from hpcbench.report.statistics import is_usable
 
 Both = tuple[float | None, float | None]
 Pair = tuple[str, str]
@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The compared values of one cell, before anything is decided."""
+    """The compared values of one cell, before its findings."""
 
     kinds: Mapping[str, SchemeKind]
     """Kinds of the schemes that have a pair with the baseline."""
@@ -39,28 +39,28 @@ class Evidence:
 
     @property
     def chains(self) -> Chains:
-        """The questions in the order in which they are asked."""
+        """The questions, in the order in which they are asked."""
         answers: dict[Hashable, Chain] = {}
         controls: dict[Hashable, Chain] = {}
         for scheme, kind in self.kinds.items():
             gains = tuple(test.question for (coded, _), test in self.gains.items() if coded == scheme)
-            chain = _chain(self.speeds.get(scheme), self.losses.get(scheme))
+            chain = _make_chain(self.speeds.get(scheme), self.losses.get(scheme))
             if chain is not None:
                 asked = tuple(gain for gain in gains if gain is not None)
                 (controls if kind is SchemeKind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
         pairs = dict.fromkeys((*self.duel_speeds, *self.duel_losses))
-        duels = ((pair, _chain(self.duel_speeds.get(pair), self.duel_losses.get(pair))) for pair in pairs)
-        times = ((scheme, _chain(None, test)) for scheme, test in self.times.items())
-        return Chains(answers, controls, _asked(duels), _asked(times))
+        duels = ((pair, _make_chain(self.duel_speeds.get(pair), self.duel_losses.get(pair))) for pair in pairs)
+        times = ((scheme, _make_chain(None, test)) for scheme, test in self.times.items())
+        return Chains(answers, controls, _select_asked(duels), _select_asked(times))
 
 
-def _chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes; None if they have one pair, which shows nothing."""
+def _make_chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
+    """Return the chain of two schemes; None for one pair, which has no test."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
 
-def _asked(chains: Iterable[tuple[Hashable, Chain | None]]) -> dict[Hashable, Chain]:
+def _select_asked(chains: Iterable[tuple[Hashable, Chain | None]]) -> dict[Hashable, Chain]:
     return {key: chain for key, chain in chains if chain is not None}
 
 
@@ -77,11 +77,11 @@ class Findings:
 
 def decide(cells: Sequence[Evidence]) -> list[Findings]:
     """Decide all questions about the cells of a report, with one level for all of them."""
-    allotments = allot([cell.chains for cell in cells])
-    return [_findings(cell, allotment) for cell, allotment in zip(cells, allotments, strict=True)]
+    allotments = divide_level([cell.chains for cell in cells])
+    return [_make_findings(cell, allotment) for cell, allotment in zip(cells, allotments, strict=True)]
 
 
-def _findings(cell: Evidence, allotment: Allotment) -> Findings:
+def _make_findings(cell: Evidence, allotment: Allotment) -> Findings:
     nothing = Shares()
     shares = {**allotment.answers, **allotment.controls}
     shares_of_scheme = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
@@ -93,7 +93,7 @@ def _findings(cell: Evidence, allotment: Allotment) -> Findings:
     for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
         given = allotment.duels.get(pair, nothing)
         speed, loss = cell.duel_speeds.get(pair), cell.duel_losses.get(pair)
-        # What a gain has shown already stays shown.
+        # A duel that a gain has decided stays decided.
         gain = max(gains.get(pair, 0.0), gains.get(pair[::-1], 0.0))
         shown = speed.finding(given.speed, gain) if speed else None
         duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
@@ -118,15 +118,17 @@ def gather(
     `schemes` are the runs without those of the baseline (`base`) and of diverged schemes. `idle` schemes, whose codecs
     encoded nothing, are compared with the baseline only.
     """
-    pairs = {scheme: paired(runs, base) for scheme, runs in schemes.items()}
+    pairs = {scheme: pair_runs(runs, base) for scheme, runs in schemes.items()}
     curves = {
-        other.run.pairing: curve(other.run.log) for pairs_of_scheme in pairs.values() for _, other in pairs_of_scheme
+        other.run.pairing: read_curve(other.run.log)
+        for pairs_of_scheme in pairs.values()
+        for _, other in pairs_of_scheme
     }
 
     def in_time(mine: Measures, other: Measures) -> Both:
-        return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
+        return find_losses_at_equal_time(read_curve(mine.run.log), curves[other.run.pairing])
 
-    speeds = _speed_tests(pairs, criteria)
+    speeds = _make_speed_tests(pairs, criteria)
     rivals = [scheme for scheme in speeds if scheme not in idle]
     coded = [
         scheme
@@ -134,24 +136,24 @@ def gather(
         if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.process_changes
     ]
     plain = [scheme for scheme in rivals if kinds[scheme] is SchemeKind.PLAIN]
-    gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}
-    duels = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in combinations(rivals, 2)}
+    gains = {pair: pair_runs(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}
+    duels = {pair: pair_runs(*(schemes[scheme] for scheme in pair)) for pair in combinations(rivals, 2)}
     return Evidence(
         {scheme: kinds[scheme] for scheme in pairs},
         speeds,
-        _loss_tests(pairs, valid_losses, criteria),
-        _loss_tests(pairs, in_time, criteria),
-        _speed_tests(gains, criteria),
-        _speed_tests(duels, criteria),
-        _loss_tests(duels, valid_losses, criteria, of_both=True),
+        _make_loss_tests(pairs, read_valid_losses, criteria),
+        _make_loss_tests(pairs, in_time, criteria),
+        _make_speed_tests(gains, criteria),
+        _make_speed_tests(duels, criteria),
+        _make_loss_tests(duels, read_valid_losses, criteria, of_both=True),
     )
 
 
-def _speed_tests(pairs: Mapping[Key, list[tuple[Measures, Measures]]], criteria: Criteria) -> dict[Key, SpeedTest]:
-    return {key: SpeedTest.of(values, criteria.speed_margin) for key, values in family(pairs, rates).items()}
+def _make_speed_tests(pairs: Mapping[Key, list[tuple[Measures, Measures]]], criteria: Criteria) -> dict[Key, SpeedTest]:
+    return {key: SpeedTest.of(values, criteria.speed_margin) for key, values in group_values(pairs, read_rates).items()}
 
 
-def _loss_tests(
+def _make_loss_tests(
     pairs: Mapping[Key, list[tuple[Measures, Measures]]],
     losses: Callable[[Measures, Measures], Both],
     criteria: Criteria,
@@ -159,27 +161,27 @@ def _loss_tests(
     of_both: bool = False,
 ) -> dict[Key, LossTest]:
     return {
-        key: LossTest.of(values, margin_of(values, criteria.loss_margin, of_both=of_both))
-        for key, values in family(pairs, losses, _seed).items()
+        key: LossTest.of(values, compute_margin(values, criteria.loss_margin, of_both=of_both))
+        for key, values in group_values(pairs, losses, _seed).items()
     }
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return what two runs of equal seed have in common: in joined submissions the number of the repeat."""
+    """Return the common key of runs with equal seed: in joined submissions the number of the repeat."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
-def rates(mine: Measures, other: Measures) -> Both:
-    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
-    return common_rate(mine, other) or (None, None)
+def read_rates(mine: Measures, other: Measures) -> Both:
+    """Return samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
+    return compute_common_rate(mine, other) or (None, None)
 
 
-def valid_losses(mine: Measures, other: Measures) -> Both:
+def read_valid_losses(mine: Measures, other: Measures) -> Both:
     """Return validation losses of both runs after the last step."""
     return mine.loss_valid, other.loss_valid
 
 
-def family(
+def group_values(
     pairs: Mapping[Key, list[tuple[Measures, Measures]]],
     values: Callable[[Measures, Measures], Both],
     same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
@@ -193,20 +195,20 @@ def family(
         groups: dict[Hashable, list[tuple[float, float]]] = {}
         for mine, other in pairs_of_scheme:
             a, b = values(mine, other)
-            if a is not None and b is not None and usable(a) and usable(b):
+            if a is not None and b is not None and is_usable(a) and is_usable(b):
                 groups.setdefault(same(mine), []).append((a, b))
         if groups:
             families[scheme] = [(fmean(a for a, _ in group), fmean(b for _, b in group)) for group in groups.values()]
     return families
 
 
-def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
-    mine, others = by_pairing(runs), by_pairing(base)
+def pair_runs(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
+    """Return completed runs of a scheme with the baseline's runs of the same pairing, in the order of the repeats."""
+    mine, others = index_by_pairing(runs), index_by_pairing(base)
     order = sorted(mine, key=lambda pairing: (mine[pairing].run.submission, mine[pairing].run.repeat or 0, pairing))
     return [(mine[pairing], others[pairing]) for pairing in order if pairing in others]
 
 
-def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Completed runs by their pairing. The first one counts if there are several."""
-    return {run.run.pairing: run for run in reversed(completed(runs))}
+def index_by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
+    """Return the completed runs by their pairing; the first one if there are several."""
+    return {run.run.pairing: run for run in reversed(select_completed(runs))}

@@ -1,4 +1,4 @@
-"""Tokens of the experts, as a run's log has them."""
+"""Tokens of the experts in a run's log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class ExpertLayer:
+class LayerLoads:
     """Choices of tokens in one layer, over all ranks and counted steps."""
 
     number: int
@@ -21,7 +21,7 @@ class ExpertLayer:
 
     @property
     def imbalance(self) -> float:
-        """The most that an expert got, over the mean."""
+        """Tokens of the fullest expert over the mean."""
         return max(self.tokens) / fmean(self.tokens)
 
 
@@ -29,16 +29,16 @@ class ExpertLayer:
 class ExpertLoads:
     """The layers of a run that have experts, at least one."""
 
-    layers: tuple[ExpertLayer, ...]
+    layers: tuple[LayerLoads, ...]
 
     @property
     def dropped_part(self) -> float:
-        """Choices that an expert had no place for, as a part of all."""
+        """Choices of a full expert, as a part of all choices."""
         return sum(layer.dropped for layer in self.layers) / sum(sum(layer.tokens) for layer in self.layers)
 
     @property
     def imbalance(self) -> float:
-        """The mean over the layers of the most that an expert got over the mean."""
+        """Imbalance, a mean over the layers."""
         return fmean(layer.imbalance for layer in self.layers)
 
     @property
@@ -47,21 +47,18 @@ class ExpertLoads:
         return sum(layer.tokens.count(0) for layer in self.layers)
 
 
-def experts(log: RunLog) -> ExpertLoads | None:
-    """Return what the experts of a run received, from its ``experts`` event.
-
-    None where the log does not speak of any, or not sensibly.
-    """
+def read_expert_loads(log: RunLog) -> ExpertLoads | None:
+    """Return the tokens of the experts of a run, from its ``experts`` event; None if it is missing or invalid."""
     layers = []
     for row in log.read_event(events.Experts).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:
             return None
         tokens = tuple(row.tokens)
-        if not _sensible(tokens, row.dropped):
+        if not _is_valid(tokens, row.dropped):
             return None
-        layers.append(ExpertLayer(row.layer, tokens, row.dropped))
+        layers.append(LayerLoads(row.layer, tokens, row.dropped))
     return ExpertLoads(tuple(layers)) if layers else None
 
 
-def _sensible(tokens: Sequence[int], dropped: int) -> bool:
+def _is_valid(tokens: Sequence[int], dropped: int) -> bool:
     return all(0 <= count < _LARGEST for count in tokens) and 0 <= dropped <= sum(tokens) > 0

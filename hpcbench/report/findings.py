@@ -11,12 +11,14 @@ from statistics import fmean
 from typing import Literal, TypeVar
 
 from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
-from hpcbench.report.looks import next_look, part_of_level
-from hpcbench.report.statistics import Interval, Mean, mean_of
+from hpcbench.report.looks import compute_level_part, find_next_look
+from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate
 
 AS_FAST = 0.03
 """Part of the speed within which two schemes are as fast as each other."""
 
+NOT_SHOWN: Literal["not shown"] = "not shown"
+"""Inconclusive. JSON and CSV of earlier versions have this value, too."""
 Speed = Literal["faster", "not faster", "as fast", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
 Key = TypeVar("Key", bound=Hashable)
@@ -69,7 +71,7 @@ class SpeedFinding(Interval):
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
             return "not faster"
-        return "as fast" if self.apart is not None and self.apart.rejects else "not shown"
+        return "as fast" if self.apart is not None and self.apart.rejects else NOT_SHOWN
 
     @property
     def near(self) -> bool:
@@ -87,9 +89,9 @@ class SpeedFinding(Interval):
         """Whether the ratio is significantly above ``1 / (1 + margin)``."""
         return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
-    def turned(self) -> "SpeedFinding":
+    def turn(self) -> "SpeedFinding":
         """Return the same finding seen from the other scheme."""
-        ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
+        ends = [None if end is None else _invert(end) for end in (self.estimate, self.high, self.low)]
         p = self.equal, self.at_slower, None, self.at_margin, self.apart
         return SpeedFinding(ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, *p)
 
@@ -114,7 +116,7 @@ class LossFinding(Interval):
         """Whether the difference lies significantly within the margin, or beyond it on one side."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
-        return self.side or "not shown"
+        return self.side or NOT_SHOWN
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
@@ -128,7 +130,7 @@ class LossFinding(Interval):
         """Whether no pair is worse by more than the margin."""
         return self.worst <= self.margin
 
-    def turned(self) -> "LossFinding":
+    def turn(self) -> "LossFinding":
         """Return the same finding seen from the other scheme, without the worst pair, which is the other's best one."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         p = self.within, self.apart, None
@@ -145,7 +147,7 @@ class SpeedTest:
     @classmethod
     def of(cls, values: Values, margin: float) -> "SpeedTest":
         """Take the ratios of pairs of positive, finite values; `margin` is a part of 1."""
-        return cls(mean_of([math.log(a) - math.log(b) for a, b in values]), margin)
+        return cls(estimate_mean([math.log(a) - math.log(b) for a, b in values]), margin)
 
     @property
     def question(self) -> Question | None:
@@ -154,17 +156,17 @@ class SpeedTest:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
         side = self.mean.p_two_sided()
-        largest_p = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
-        part = part_of_level(self.mean.count)
+        largest_p = max(side, *(_compute_p_of_bound(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
+        part = compute_level_part(self.mean.count)
         return Question(side / part, largest_p / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
         """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
         mean, limit = self.mean, math.log1p(self.margin)
-        bare = *_parts(mean.interval().exp()), self.margin
+        bare = *_split_interval(exponentiate(mean.interval())), self.margin
         if mean.error is None:
             return SpeedFinding(*bare, None, None, None)
-        part = part_of_level(mean.count)
+        part = compute_level_part(mean.count)
 
         def finding(enough: int | None) -> SpeedFinding:
             return SpeedFinding(
@@ -176,11 +178,12 @@ class SpeedTest:
                 PValue(mean.p_within(math.log1p(AS_FAST)), part * share),
             )
 
-        found = finding(None)
-        if found.shown != "not shown":
-            return found
+        if finding(None).shown != NOT_SHOWN:
+            return finding(None)
         near = math.log1p(AS_FAST) - abs(mean.estimate)
-        return finding(_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share)))
+        return finding(
+            _find_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share))
+        )
 
 
 @dataclass(frozen=True)
@@ -195,42 +198,43 @@ class LossTest:
     def of(cls, values: Values, margin: float) -> "LossTest":
         """Take the differences of pairs of finite values; `margin` is a difference of losses."""
         differences = [a - b for a, b in values]
-        return cls(mean_of(differences), margin, max(differences))
+        return cls(estimate_mean(differences), margin, max(differences))
 
     @property
     def question(self) -> Question | None:
         """The shares that decide it; None for a single pair."""
         if self.mean.error is None:
             return None
-        largest_p = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / part_of_level(self.mean.count)
+        largest_p = max(_compute_p_of_bound(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
+            self.mean.count
+        )
         return Question(largest_p, largest_p)
 
     def finding(self, share: float) -> LossFinding:
         """Return the finding with a share of the level."""
         mean, margin = self.mean, self.margin
-        bare = *_parts(mean.interval()), margin
+        bare = *_split_interval(mean.interval()), margin
         if mean.error is None:
             return LossFinding(*bare, None, None, None, self.worst)
-        level = part_of_level(mean.count) * share
+        level = compute_level_part(mean.count) * share
         beyond = mean.p_greater(margin) if mean.estimate > 0 else mean.p_less(-margin)
 
         def finding(enough: int | None) -> LossFinding:
             p = PValue(beyond, level), PValue(mean.p_within(margin), level)
             return LossFinding(*bare, *p, enough, self.worst)
 
-        found = finding(None)
-        if found.shown != "not shown":
-            return found
-        return finding(_enough(mean, (abs(margin - abs(mean.estimate)), share)))
+        if finding(None).shown != NOT_SHOWN:
+            return finding(None)
+        return finding(_find_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 
 
-def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
+def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     """Compare speeds over a number of pairs that was fixed in advance, as one family (Holm), looked at once."""
     tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
-    parts = {key: part_of_level(test.mean.count) for key, test in tests.items()}
+    parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
     questions = {key: test.question for key, test in tests.items()}
     chains = {
-        key: Chain(Question(question.side * parts[key], question.whole * parts[key]))
+        key: Chain(Question(question.side * parts[key], question.complete * parts[key]))
         for key, question in questions.items()
         if question is not None
     }
@@ -238,29 +242,29 @@ def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     return {key: test.finding(shares[key].speed / parts[key] if key in shares else 0.0) for key, test in tests.items()}
 
 
-def margin_of(values: Values, part: float, *, of_both: bool = False) -> float:
+def compute_margin(values: Values, part: float, *, of_both: bool = False) -> float:
     """Return the margin of a loss: a part of the mean loss of the second scheme, or of both schemes."""
     return part * abs(fmean(value for pair in values for value in (pair if of_both else pair[1:])))
 
 
-def _excluded(mean: Mean, bound: float) -> float:
+def _compute_p_of_bound(mean: Mean, bound: float) -> float:
     """Return the one-sided p-value of a bound, on the side of it that the estimate is on."""
     return mean.p_two_sided(bound) / 2
 
 
-def _inverse(x: float) -> float:
+def _invert(x: float) -> float:
     return 1 / x if x else math.inf
 
 
-def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
+def _split_interval(interval: Interval) -> tuple[float, float | None, float | None, int]:
     return interval.estimate, interval.low, interval.high, interval.pairs
 
 
-def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
+def _find_enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
     """Return the number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
 
     Each aim is a distance and a share of the level.
     """
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
-    looks = [next_look(distance, scatter, share, mean.count) for distance, share in aims]
+    looks = [find_next_look(distance, scatter, share, mean.count) for distance, share in aims]
     return min((look for look in looks if look is not None), default=None)

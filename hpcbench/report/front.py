@@ -11,7 +11,7 @@ from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import Loss, Speed
+from hpcbench.report.findings import NOT_SHOWN, Loss, Speed
 from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 
@@ -35,11 +35,11 @@ class Front:
     def duel(self, scheme: str, other: str) -> Duel | None:
         """Return the duel of two schemes, seen from the first; None if they have no pair."""
         duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
-        return duel.turned() if duel and duel.scheme == other else duel
+        return duel.turn() if duel and duel.scheme == other else duel
 
     def beaten_by(self, scheme: str) -> list[str]:
         """Return the schemes that significantly beat this one."""
-        sides = [duel if duel.other == scheme else duel.turned() for duel in self._of(scheme)]
+        sides = [duel if duel.other == scheme else duel.turn() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
     @property
@@ -51,7 +51,7 @@ class Front:
         return [duel for duel in self.duels if scheme in (duel.scheme, duel.other)]
 
 
-def front(cell: Cell) -> Front:
+def compute_front(cell: Cell) -> Front:
     """Gather the comparisons of the schemes of a cell with each other, over runs of equal pairing.
 
     Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
@@ -74,10 +74,10 @@ def conclude(cell: Cell, pareto: Front) -> list[str]:
         return []
     leader = _find_leader([row for row in rows if not row.kind.is_control])
     lines = _compare_with_casts(leader, cell, pareto) if leader else []
-    return [*lines, _name_simplest(cell, simplest(cell, pareto))]
+    return [*lines, _name_simplest(cell, find_simplest(cell, pareto))]
 
 
-def simplest(cell: Cell, pareto: Front) -> list[str]:
+def find_simplest(cell: Cell, pareto: Front) -> list[str]:
     """Return the simplest of the schemes that no other scheme significantly beats.
 
     Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
@@ -102,13 +102,13 @@ _SPEEDS: dict[Speed, str] = {
     "faster": "faster than",
     "not faster": "not faster than",
     "as fast": "as fast as",
-    "not shown": "not significantly faster than",
+    NOT_SHOWN: "not significantly faster than",
 }
 _LOSSES: dict[Loss | None, str] = {
     "as good": "at a loss that is no worse",
     "better": "at a better loss",
     "worse": "at a worse loss",
-    "not shown": "its loss is inconclusive",
+    NOT_SHOWN: "its loss is inconclusive",
     None: "without a loss to compare",
 }
 

@@ -1,4 +1,4 @@
-"""Divides one level over all questions of a report, the answer first, so that the whole report is held to it.
+"""Division of one level over all questions of a report, the answer first, so that the whole report keeps it.
 
 Whatever is true, a false finding is somewhere in a report with at most the probability `LEVEL`. A question has a share
 of the level, and passes it on when it is decided (sequentially rejective weighted Bonferroni tests: Bretz, Maurer,
@@ -42,9 +42,9 @@ class Question:
     """The smallest shares with which a comparison is decided."""
 
     side: float
-    """Share above which the side of 0 is shown, or for losses the side of the margin."""
-    whole: float
-    """Share above which the interval contains no bound of the question, so that nothing is left to be asked."""
+    """Share above which the side of 0 is significant, or for losses the side of the margin."""
+    complete: float
+    """Share above which the interval contains no bound of the question, so that it is decided completely."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,18 @@ def ask(chain: Chain, share: float) -> Shares:
         speed, loss = share * (chain.speed is not None), share * (chain.loss is not None)
         lone = chain.speed or chain.loss
         is_finished, passed = (
-            lone is None or lone.whole < share,
-            share if lone is None else share * _passed(lone, share),
+            lone is None or lone.complete < share,
+            share if lone is None else share * _compute_passed(lone, share),
         )
     else:
         speed, loss = SPEED_PART * share, (1 - SPEED_PART) * share
-        if decided := chain.loss.whole < loss:
+        if decided := chain.loss.complete < loss:
             speed = share
         else:
-            loss += speed * _passed(chain.speed, speed)
-            decided = chain.loss.whole < loss
-        is_finished = decided and chain.speed.whole < speed
-        passed = share * decided * _passed(chain.speed, speed)
+            loss += speed * _compute_passed(chain.speed, speed)
+            decided = chain.loss.complete < loss
+        is_finished = decided and chain.speed.complete < speed
+        passed = share * decided * _compute_passed(chain.speed, speed)
     gains = []
     for gain in chain.gains:
         gains.append(passed)
@@ -113,8 +113,8 @@ def ask(chain: Chain, share: float) -> Shares:
     return Shares(speed, loss, tuple(gains), is_finished)
 
 
-def _passed(question: Question, share: float) -> float:
-    return 1.0 if question.whole < share else SIDE_PASSES if question.side < share else 0.0
+def _compute_passed(question: Question, share: float) -> float:
+    return 1.0 if question.complete < share else SIDE_PASSES if question.side < share else 0.0
 
 
 def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0) -> dict[Key, Shares]:
@@ -135,7 +135,7 @@ def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0)
             return {key: asked[key] if key in asked else answers[key] for key in chains}
 
 
-def allot(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
+def divide_level(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
     """Divide the level over all questions of a report, given the chains of each cell."""
     # A cell without an answer keeps a place, whose share is free for its details.
     places = {

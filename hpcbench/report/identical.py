@@ -1,4 +1,4 @@
-"""Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
+"""Schemes that treat all traffic of a cell in the same way: their rules differ only for traffic that does not occur."""
 
 from collections.abc import Hashable, Sequence
 
@@ -11,14 +11,14 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.traffic import TrafficSum
 
 
-def identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+def find_identical(cell: Cell) -> list[list[str]]:
+    """Return groups of schemes that differ only in their names and in rules that no traffic matches.
 
     Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
     """
     groups: dict[Hashable, list[SchemeRow]] = {}
     for row in cell.rows:
-        treatments = {_treatment(run) for run in row.counted}
+        treatments = {_describe_treatment(run) for run in row.counted}
         if len(treatments) == 1 and (treatment := treatments.pop()) is not None:
             groups.setdefault(treatment, []).append(row)
     return [
@@ -38,11 +38,11 @@ def describe_identical(cell: Cell) -> list[str]:
     return [
         f"{', '.join(map(make_printable, schemes))} are identical here: they treat all traffic of these runs in the"
         " same way, so that differences between them are chance"
-        for schemes in identical(cell)
+        for schemes in find_identical(cell)
     ]
 
 
-def _treatment(run: Measures) -> Hashable:
+def _describe_treatment(run: Measures) -> Hashable:
     """Return all settings of a scheme that can change the run; None if they are not known."""
     channels = [channel for channel in run.channels if channel.dimension != "EXACT"]
     try:
@@ -52,9 +52,9 @@ def _treatment(run: Measures) -> Hashable:
     if not channels or any(channel.phase is None or channel.kind is None for channel in channels):
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
-    treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
+    treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_make_key, channels)}
     return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 
-def _key(channel: TrafficSum) -> tuple[str, ...]:
+def _make_key(channel: TrafficSum) -> tuple[str, ...]:
     return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)

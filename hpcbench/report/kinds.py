@@ -50,7 +50,7 @@ def has_half_messages(run: RunResult) -> bool:
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
-def classify(run: RunResult, *, is_baseline: bool) -> SchemeKind:
+def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
     """Return the kind of a run's scheme, by its settings; unknown for logs that a user named."""
     if is_baseline:
         return SchemeKind.BASELINE

@@ -1,9 +1,9 @@
-"""The live view: which run trains, how far it is, and the time left. It prints plain lines if there is no terminal."""
+"""Live view of the runs, their progress and the remaining time; plain lines if the output is not a terminal."""
 
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -19,13 +19,13 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
-"""Seconds between two looks. They are rare because training runs on the same cores."""
+"""Seconds between two polls. They are rare because training runs on the same cores."""
 _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _SILENCE = 60.0
 """Seconds without a plain line after which a waiting run is named again."""
 _PATIENCE = 60.0
-"""Seconds that jobs may be unknown to a scheduler that answers. A scheduler that does not answer is waited for."""
+"""Seconds for which jobs may be unknown to a scheduler that answers. Without an answer the view waits."""
 _STYLES: dict[str, str] = {
     "completed": "green",
     "running": "bold",
@@ -54,13 +54,14 @@ def follow(
     follower = Follower(root, ask, clock=clock)
     begin: float | None = None
     silent_since: float | None = None
-    view: _View = _Screen(console) if console.is_terminal else _Lines(console)
+    live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+    lines = _Lines(console)
     runs: list[RunProgress] = []
     try:
-        with view:
+        with live or nullcontext():
             while True:
                 runs = follower.poll()
-                if begin is None:  # the runs may have begun long before somebody looks
+                if begin is None:  # the runs may have begun long ago
                     begin = clock() - follower.since_start(runs)
                 states = {job.state for job in follower.jobs.values()}
                 if "unknown" not in states:
@@ -69,7 +70,11 @@ def follow(
                     silent_since = clock()
                 waiting = silent_since is not None and clock() - silent_since < _PATIENCE
                 over = not waiting and not states & OPEN
-                view.show(runs, clock() - begin, None if over else follower.left(runs), over)
+                elapsed, left = clock() - begin, None if over else follower.left(runs)
+                if live:
+                    live.update(render(runs, elapsed, left, console.height, console.width), refresh=True)
+                else:
+                    lines.show(runs, elapsed, left, over)
                 if over:
                     break
                 sleep(_POLL)
@@ -79,56 +84,21 @@ def follow(
     return 0 if all(run.state == "completed" for run in runs) else 1
 
 
-def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
+def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
     """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
-    parts = [f"{count} {state}" for state, count in counts.most_common()]
+    states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     remaining = f", about {span(left)} left" if left is not None else ""
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{remaining}"
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {states}; {span(elapsed)} elapsed{remaining}"
 
 
-class _View(ABC):
-    """Shows the result of a poll."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def __enter__(self) -> "_View":
-        return self
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027  (a view may have nothing to put away)
-        pass
-
-    @abstractmethod
-    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
-        """Show the runs, `elapsed` seconds after the view began and `left` seconds before all end."""
-
-
-class _Screen(_View):
-    """A table that is drawn over and over."""
+class _Lines:
+    """Plain lines: one when a run starts, further ones while it runs, and one when it ends."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> "_View":
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
-        self._live.update(picture(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
-
-
-class _Lines(_View):
-    """A line for a run when it starts, from time to time while it runs, and when it ends."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        self._console = console
         self._states: dict[str, State] = {}
-        self._said: dict[str, float] = {}
+        self._printed: dict[str, float] = {}
         self._last = 0.0
 
     def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
@@ -137,38 +107,38 @@ class _Lines(_View):
             self._states[run.id] = run.state
             if run.state == "pending":
                 if before != "pending":
-                    self._say(elapsed, f"{run.id}: waits to continue{_why(run)}")
-                    self._said[""] = elapsed
+                    self._say(elapsed, f"{run.id}: waits to continue{_describe_reason(run)}")
+                    self._printed[""] = elapsed
                 continue
             if run.state == "running":
                 if before != "running":
                     self._say(elapsed, f"{run.id}: started ({i + 1} of {len(runs)})")
-                    self._said[run.id] = elapsed
-                elif run.step and elapsed - self._said.get(run.id, 0.0) >= _SAY:
-                    self._said[run.id] = elapsed
-                    self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
+                    self._printed[run.id] = elapsed
+                elif run.step and elapsed - self._printed.get(run.id, 0.0) >= _SAY:
+                    self._printed[run.id] = elapsed
+                    self._say(elapsed, f"{run.id}: {_describe_progress(run)}, {span(left)} for all")
             elif run.state == "suspended":
                 if before != "suspended":
                     self._say(elapsed, f"{run.id}: suspended by its scheduler")
             elif before in OPEN:
-                self._say(elapsed, f"{run.id}: {outcome(run)}")
+                self._say(elapsed, f"{run.id}: {describe_outcome(run)}")
         waits = all(run.state == "pending" for run in runs)
-        if waits and not self._said and not over and elapsed >= _SAY:
-            self._said[""] = elapsed
-            self._say(elapsed, "nothing has started yet: the jobs wait for their turn, `hpcbench status` says for what")
+        if waits and not self._printed and not over and elapsed >= _SAY:
+            self._printed[""] = elapsed
+            self._say(elapsed, "no job has started yet: `hpcbench status` shows what they wait for")
         elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
             pending = next((run for run in runs if run.state == "pending"), None)
             if pending is not None:
-                self._say(elapsed, f"{pending.id}: still waits{_why(pending)}")
+                self._say(elapsed, f"{pending.id}: still waits{_describe_reason(pending)}")
         if over:
-            self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
+            self._console.print(Text(summarize(runs, elapsed, None)), soft_wrap=True)
 
     def _say(self, elapsed: float, text: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
+        self._console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
 
 
-def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
+def render(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
     """Return a row for each run, the reasons of some states, and a summary.
 
     If there are more runs than the screen has rows (`height`), the most important runs are shown.
@@ -182,11 +152,13 @@ def picture(runs: list[RunProgress], elapsed: float, left: float | None, height:
     explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
     explained.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
     reasons = [
-        Text(make_printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
+        Text(
+            make_printable(f"{run.id}: {describe_outcome(run)}", 400), style="dim" if run.state == "pending" else "red"
+        )
         for run in explained[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
-    shown = _choose(runs, max(height - 3 - lines, 4))  # beside a head, a summary and the cursor's line
+    shown = _choose(runs, max(height - 3 - lines, 4))  # without a head, a summary and the cursor's line
     for run in shown:
         steps = f"{run.step}/{run.steps}" if run.steps else "-"
         final = run.loss_valid if run.loss_valid is not None else run.loss
@@ -200,25 +172,24 @@ def picture(runs: list[RunProgress], elapsed: float, left: float | None, height:
         )
     hidden = len(runs) - len(shown)
     more = [Text(f"... and {hidden} more", style="dim")] if hidden else []
-    return Group(table, *more, *reasons, Text(summary(runs, elapsed, left)))
+    return Group(table, *more, *reasons, Text(summarize(runs, elapsed, left)))
 
 
-def outcome(run: RunProgress) -> str:
-    """State of a run in words."""
+def describe_outcome(run: RunProgress) -> str:
+    """Describe the state of a run."""
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
         return f"completed{took}, loss (valid) {loss(run.loss_valid)}"
     return str(run.verdict)
 
 
-def _why(run: RunProgress) -> str:
+def _describe_reason(run: RunProgress) -> str:
     return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
-def _progress(run: RunProgress) -> str:
-    parts = [f"step {run.step}/{run.steps}", f"loss {loss(run.loss)}"]
-    parts.append(f"{significant(run.samples_per_s)} samples/s")
-    return ", ".join(parts) + f", {span(run.left)} left"
+def _describe_progress(run: RunProgress) -> str:
+    speed = significant(run.samples_per_s)
+    return f"step {run.step}/{run.steps}, loss {loss(run.loss)}, {speed} samples/s, {span(run.left)} left"
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:

@@ -1,9 +1,9 @@
-"""Looks at a growing study: the part of the level that each number of pairs may use, and the next number worth it.
+"""Looks at a growing study: the part of the level for each number of pairs, and the next useful number of pairs.
 
-Whoever reads a report, adds repeats and reads it again has several chances of a false finding. The level is therefore
-divided over a fixed schedule of looks, which a report knows from its number of pairs alone (alpha spending: Lan and
-DeMets, Biometrika 70, 1983). The parts add up to 1, so that the bound holds for any dependence between the looks. With
-few pairs the p-values of two looks are almost independent, and a finer bound would gain little.
+Each report of a growing study is another chance of a false finding. The level is therefore divided over a fixed
+schedule of looks, which depends only on the number of pairs (alpha spending: Lan and DeMets, Biometrika 70, 1983). The
+parts add up to 1, so that the bound holds for any dependence between the looks. With few pairs the p-values of two
+looks are almost independent, and a finer bound would gain little.
 """
 
 import math
@@ -19,12 +19,12 @@ MOST = LOOKS[-1]
 """Largest number of pairs that is advised."""
 
 
-def part_of_level(pairs: int) -> float:
-    """Return the part of the level that a comparison of so many pairs may use."""
+def compute_level_part(pairs: int) -> float:
+    """Return the part of the level for a comparison of `pairs` pairs."""
     return PARTS[min(bisect_left(LOOKS, pairs), len(LOOKS) - 1)]
 
 
-def next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
+def find_next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
     """Return the next look at which a one-sided t test would probably show a mean that is `distance` away from a value.
 
     `scatter` is the standard deviation of the pairs, `share` the level of the test before it is divided over the looks,
@@ -32,10 +32,10 @@ def next_look(distance: float, scatter: float, share: float, pairs: int, power: 
     needed, or if the mean is on the wrong side.
     """
     later = (look for look in LOOKS if look > pairs)
-    return next((n for n in later if suffices(n, distance, scatter, share * part_of_level(n), power)), None)
+    return next((n for n in later if is_sufficient(n, distance, scatter, share * compute_level_part(n), power)), None)
 
 
-def suffices(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
+def is_sufficient(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
     """Return whether n pairs would probably show a mean that lies `distance` away.
 
     The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:

@@ -17,7 +17,7 @@ from hpcbench.present.results import resolve_format
 from hpcbench.report.against import compare_submissions
 from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
-from hpcbench.report.pooling import parts
+from hpcbench.report.pooling import split_pooled
 from hpcbench.report.sections import read
 from hpcbench.report.thresholds import list_broken
 
@@ -49,7 +49,7 @@ def report(
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"
         raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
-    targets = _targets(exports)
+    targets = _make_targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
     if bundle is not None or anonymous or replace:
@@ -74,7 +74,7 @@ def report(
         from hpcbench.present.figures import write
 
         write(build(sections, (), figures=True), plots)
-    read_submissions = parts([submission for submission, _ in sections])
+    read_submissions = split_pooled([submission for submission, _ in sections])
     if bundle is not None:
         pack(read_submissions, bundle, anonymous=anonymous, replaced=replaced)
     if trace is not None:
@@ -87,7 +87,7 @@ def report(
 def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
     """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
 
-    Standard error says what it holds.
+    Standard error describes the content.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):
@@ -112,12 +112,11 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
 
 
 def _describe_trace(about: dict[str, float]) -> str:
-    ranks, lost = about["ranks"], about["left_out"]
-    text = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
-    return f"{text}; {lost} spans were left out: trace fewer steps" if lost else text
+    text = f"ranks on one clock: {about['ranks']}, to {about['clock_error_us']:.0f} us"
+    return f"{text}; {about['left_out']} spans were left out: trace fewer steps" if about["left_out"] else text
 
 
-def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":
+def _make_targets(exports: Sequence[Path]) -> "list[ExportTarget]":
     if not exports:
         return []
     from hpcbench.report.export.files import ExportTarget  # with what only it needs, such as SQLite

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import resources, traffic
-from hpcbench.report.basis import Basis, basis
-from hpcbench.report.checks.notes import notes
+from hpcbench.report.basis import Basis, read_basis
+from hpcbench.report.checks.notes import list_run_notes
 from hpcbench.report.checks.relations import CheckedRun
-from hpcbench.report.pace import Pace, Rates, mean_rate, pace, step_times
-from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, phases
+from hpcbench.report.pace import Pace, Rates, compute_mean_rate, compute_pace, read_step_times
+from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, average_phases
 from hpcbench.report.traffic import HostTraffic, TimeSplit, TrafficSum, Unknown
 
 Extract = TypeVar("Extract")
@@ -29,7 +29,7 @@ class Measures(Pace):
 
     run: RunResult
     steps: int
-    """Number of steps that the throughput rests on."""
+    """Number of steps from which the throughput is computed."""
     batch: int | None
     """Samples of a step."""
     model_flops_per_rank: float | None
@@ -74,7 +74,7 @@ class Measures(Pace):
     """Loss of the evaluation after the last step; None for a run that has not reached it."""
     diverged_at: int | None
     notes: tuple[str, ...]
-    """Sentences about contradictions in the log, and about other facts that a reader must know."""
+    """Sentences about contradictions in the log and about other facts for the reader."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
     _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -92,40 +92,42 @@ class Measures(Pace):
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None for a run without traffic."""
-        return traffic.part_of(self.wire_bytes, self.message_bytes)
+        return traffic.divide_bytes(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
         """Part of the bytes that went through a codec, of those that the scheme has one for; None if there are none."""
-        return traffic.coded_part(self.channels)
+        return traffic.compute_coded_part(self.channels)
 
     @property
     def counted_steps(self) -> list[float]:
-        """Numbers of the steps that the throughput rests on."""
+        """Numbers of the steps from which the throughput is computed."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
 
     def rates_over(self, steps: Container[float]) -> Rates:
-        """Work per second over those counted steps that are among `steps`."""
-        return pace(self.run.log, basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
+        """Compute the work per second over the counted steps that are among `steps`."""
+        return (
+            compute_pace(self.run.log, read_basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
+        )
 
     def step_times(self) -> list[float]:
-        """Seconds of the steps after the warm-up, in the order of the log, for an interval."""
-        return step_times(self.run.log, self.first) if self.run.log else []
+        """Return the seconds of the steps after the warm-up, in the order of the log."""
+        return read_step_times(self.run.log, self.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
-    """Take a run's numbers from its log."""
+    """Compute the numbers of a run from its log."""
     log = run.log or RunLog(Path())
     has_wire_bytes = not run.settings.scheme.hides_traffic
-    rests_on = basis(run, log)
+    rests_on = read_basis(run, log)
     first = rests_on.first
-    speed = pace(log, rests_on)
+    speed = compute_pace(log, rests_on)
     rate = speed.samples_per_s
-    model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
-    hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
-    channels = traffic.channels(log, rests_on.ranks, has_wire_bytes=has_wire_bytes)
-    time = traffic.time_split(channels, traffic.counted(log, "seconds")) if traffic.timed(log) else None
-    messages, wires = _bytes(log, first, channels)
+    model = _compute_flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
+    hardware = _compute_flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
+    channels = traffic.read_channels(log, rests_on.ranks, has_wire_bytes=has_wire_bytes)
+    time = traffic.split_time(channels, traffic.select_counted(log, "seconds")) if traffic.has_times(log) else None
+    messages, wires = _sum_bytes(log, first, channels)
     last = log.last_step
     return Measures(
         **vars(speed),
@@ -134,50 +136,50 @@ def measure(run: RunResult) -> Measures:
         batch=rests_on.batch,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
-        neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
-        unlabelled_flops_per_rank=mean_rate(log, "unlabelled_flops_per_rank", first),
+        neox_flops_per_rank=_recompute_flops(rests_on.neox_flops, rate, rests_on),
+        unlabelled_flops_per_rank=compute_mean_rate(log, "unlabelled_flops_per_rank", first),
         chip=rests_on.chip,
         peak=rests_on.peak,
-        mfu=_utilization(log, "mfu", model, rests_on),
-        hfu=_utilization(log, "hfu", hardware, rests_on),
+        mfu=_compute_utilization(log, "mfu", model, rests_on),
+        hfu=_compute_utilization(log, "hfu", hardware, rests_on),
         message_bytes=messages,
         wire_bytes=wires if has_wire_bytes else "unknown",
         time=time,
         channels=channels,
-        dimensions=traffic.by_dimension(channels),
-        host_link=traffic.host_link(log, rests_on.ranks),
-        phases=phases(log, run.settings),
-        hosts=resources.hosts(log),
-        memory=resources.memory(log),
-        skipped=_highest(log, "skipped"),
-        nan_steps=_nan_steps(log),
+        dimensions=traffic.sum_by_dimension(channels),
+        host_link=traffic.read_host_traffic(log, rests_on.ranks),
+        phases=average_phases(log, run.settings),
+        hosts=resources.read_hosts(log),
+        memory=resources.read_memory(log),
+        skipped=_find_highest(log, "skipped"),
+        nan_steps=_count_nan_steps(log),
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=log.diverged_at,
-        notes=tuple(notes(CheckedRun(run, log, rests_on, channels, time))),
+        notes=tuple(list_run_notes(CheckedRun(run, log, rests_on, channels, time))),
         first=first,
     )
 
 
-def completed(runs: Iterable[Measures]) -> list[Measures]:
+def select_completed(runs: Iterable[Measures]) -> list[Measures]:
     """Return the completed runs."""
     return [run for run in runs if run.run.state == "completed"]
 
 
-def counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
-    return completed(runs) or [run for run in runs if run.samples_per_s]
+def select_counted(runs: Sequence[Measures]) -> list[Measures]:
+    """Return the runs from which a scheme's numbers are computed: the completed ones, else those with a known speed."""
+    return select_completed(runs) or [run for run in runs if run.samples_per_s]
 
 
 def is_gpu(run: RunResult) -> bool:
-    """Whether the run's ranks compute on GPUs."""
+    """Return whether the run's ranks compute on GPUs."""
     return (run.settings.device or "cpu") != "cpu"
 
 
-def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """Work per second of two runs, over the steps that both counted.
+def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
+    """Return the work per second of two runs over the steps that both counted.
 
-    So a run that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
+    Otherwise a shorter run, or one with a longer warm-up, would be compared with other steps.
     """
     if mine.counted_steps == other.counted_steps:
         return mine.rates, other.rates
@@ -185,42 +187,44 @@ def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
     return mine.rates_over(both), other.rates_over(both)
 
 
-def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """Return the first of `common_rates` that is known for both runs, such as samples/s; None if there is none."""
-    pairs = zip(*common_rates(mine, other), strict=True)
+def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
+    """Return the first of `compute_common_rates` that both runs have, such as samples/s; None if there is none."""
+    pairs = zip(*compute_common_rates(mine, other), strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 
-def _bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
+def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
+    """Return message bytes and wire bytes: of the steps, or of all traffic if step lines do not contain them."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))
-    return sum(row.message_bytes for row in channels), traffic.total([row.wire_bytes for row in channels])
+    return sum(row.message_bytes for row in channels), traffic.add_bytes([row.wire_bytes for row in channels])
 
 
-def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
-    """FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
-    return _recomputed(per_sample, rate, rests_on) or mean_rate(log, name, rests_on.first)
+def _compute_flops(
+    log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis
+) -> float | None:
+    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
+    return _recompute_flops(per_sample, rate, rests_on) or compute_mean_rate(log, name, rests_on.first)
 
 
-def _recomputed(per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
+def _recompute_flops(per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
     return per_sample * rate / rests_on.ranks if per_sample and rate and rests_on.ranks else None
 
 
-def _utilization(log: RunLog, name: str, flops: float | None, rests_on: Basis) -> float | None:
+def _compute_utilization(log: RunLog, name: str, flops: float | None, rests_on: Basis) -> float | None:
     if rests_on.peak and flops:
         return flops / rests_on.peak
-    return mean_rate(log, name, rests_on.first)
+    return compute_mean_rate(log, name, rests_on.first)
 
 
-def _highest(log: RunLog, name: str) -> int | None:
+def _find_highest(log: RunLog, name: str) -> int | None:
     values = log.steps.column(name)
     return int(max(values)) if values else None
 
 
-def _nan_steps(log: RunLog) -> int | None:
-    counted = _highest(log, "nan_steps")
+def _count_nan_steps(log: RunLog) -> int | None:
+    counted = _find_highest(log, "nan_steps")
     if counted is not None:
         return counted
     losses = log.steps.column("loss")

@@ -10,11 +10,11 @@ from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import make_printable
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.evidence import paired
+from hpcbench.report.evidence import pair_runs
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import CONFIDENCE, usable
+from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
@@ -69,7 +69,7 @@ def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
     """
     seen: dict[str, list[float]] = {}
     for run in runs:
-        hosts = {host.host: host.over_peers for host in run.hosts if _positive(host.over_peers)}
+        hosts = {host.host: host.over_peers for host in run.hosts if _is_positive(host.over_peers)}
         if len(hosts) < FEWEST:
             continue
         middle = median(hosts.values())
@@ -92,7 +92,7 @@ def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     speeds = {
         make_printable(run.run.pairing, 40): run.samples_per_s
         for run in base
-        if run.run.state == "completed" and _positive(run.samples_per_s)
+        if run.run.state == "completed" and _is_positive(run.samples_per_s)
     }
     far = compute_robust_deviations([math.log(speed) for speed in speeds.values()])
     middle = median(speeds.values()) if speeds else 0.0
@@ -104,8 +104,8 @@ def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     ]
 
 
-def _positive(value: float | None) -> TypeGuard[float]:
-    return value is not None and value > 0 and usable(value)
+def _is_positive(value: float | None) -> TypeGuard[float]:
+    return value is not None and value > 0 and is_usable(value)
 
 
 def describe_method(cell: Cell, base: SchemeRow) -> list[str]:
@@ -158,7 +158,7 @@ def _describe_allocations(cell: Cell) -> str:
     """Return whether the runs of a pair had the same nodes."""
     base = cell.row(cell.baseline)
     others = [row for row in cell.rows if row is not base and row.speed]
-    pairs = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []
+    pairs = [pair for row in others for pair in pair_runs(row.runs, base.runs)] if base else []
     apart = sum(mine.run.allocation != other.run.allocation for mine, other in pairs)
     if not apart:
         return say.SAME_ALLOCATION

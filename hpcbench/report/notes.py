@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from hpcbench.contract.text import make_printable
-from hpcbench.report.basis import stated_warmup
+from hpcbench.report.basis import read_warmup
 from hpcbench.report.measures import Measures
-from hpcbench.report.provenance import differences
+from hpcbench.report.provenance import describe_differences
 
 UNEVEN = 0.05
 """Largest relative difference between mean and median step time without a note."""
@@ -15,13 +15,17 @@ def list_notes(runs: Iterable[Measures]) -> list[str]:
     """List the notes about the runs, each once, and the unintended differences between the runs."""
     all_runs = list(runs)
     notes = [note for run in all_runs for note in run.notes]
-    further = (*_note_first_lines(all_runs), *_note_uneven(all_runs), *differences([run.run for run in all_runs]))
+    further = (
+        *_note_first_lines(all_runs),
+        *_note_uneven(all_runs),
+        *describe_differences([run.run for run in all_runs]),
+    )
     return list(dict.fromkeys([*notes, *further]))
 
 
 def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
     """Note that the first step line of logs without a stated warm-up is left out."""
-    logs = [(run.run.log, run.first) for run in runs if run.run.log and stated_warmup(run.run) is None]
+    logs = [(run.run.log, run.first) for run in runs if run.run.log and read_warmup(run.run) is None]
     if not any(step < first for log, first in logs for step in log.steps):
         return []
     return [

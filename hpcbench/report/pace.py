@@ -1,6 +1,6 @@
 """Speed of a run over some of its steps: the work that they did, divided by the time that they took.
 
-A median step would hide every step that stalled. So step times are averaged, and rates are averaged over time.
+Step times are averaged, and rates are averaged over time, because a median would hide steps that stalled.
 """
 
 from collections.abc import Container, Sequence
@@ -12,7 +12,7 @@ from statistics import median, quantiles
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.report.basis import Basis
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 Rates = tuple[float | None, ...]
 """Work per second in samples, tokens, tokens of a rank, and steps.
@@ -30,7 +30,7 @@ class Pace:
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     step_seconds: float | None
-    """Mean step time, by which work per second is computed."""
+    """Mean step time. Work per second is computed from it."""
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """Step time that 95 % of the steps do not exceed."""
@@ -44,63 +44,65 @@ class Pace:
         return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
 
 
-def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
+def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, or over those that are among `steps`.
 
     Samples/s follow from the batch in the settings, else they are those that the log prints, or follow from the batch
     that every step line gives.
     """
     first = rests_on.first
-    times = step_times(log, first, steps)
-    seconds = _mean_time(log, first, steps)
+    times = read_step_times(log, first, steps)
+    seconds = _compute_mean_time(log, first, steps)
     samples = rests_on.batch / seconds if rests_on.batch and seconds else None
     if samples is None:
-        samples = mean_rate(log, "samples_per_s", first, steps)
-        batches = set(_lines(log, first, steps, "samples")[1])
+        samples = compute_mean_rate(log, "samples_per_s", first, steps)
+        batches = set(_select_lines(log, first, steps, "samples")[1])
         if samples is None and len(batches) == 1 and seconds:
             samples = batches.pop() / seconds
-    tokens = samples * rests_on.seq_len if samples and rests_on.seq_len else mean_rate(log, _RATES[1], first, steps)
-    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else mean_rate(log, _RATES[2], first, steps)
-    middle, late = (median(times), _p95(times)) if times else (None, None)
-    return Pace(samples, tokens, per_rank, seconds, middle, late, _unevenness(log, first, seconds, middle))
+    tokens = (
+        samples * rests_on.seq_len if samples and rests_on.seq_len else compute_mean_rate(log, _RATES[1], first, steps)
+    )
+    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else compute_mean_rate(log, _RATES[2], first, steps)
+    middle, late = (median(times), _compute_p95(times)) if times else (None, None)
+    return Pace(samples, tokens, per_rank, seconds, middle, late, _compute_unevenness(log, first, seconds, middle))
 
 
-def step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
-    """Step times from number `first` on, or of some of these steps, in the order of the log."""
-    return _lines(log, first, steps, "seconds")[1]
+def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
+    """Return the step times from step `first` on, or of some of these steps, in the order of the log."""
+    return _select_lines(log, first, steps, "seconds")[1]
 
 
-def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Mean over time of a rate that the log prints; None if it prints none.
+def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
+    """Compute the mean over time of a rate that the log prints; None if it prints none.
 
     Each value counts by the time of its steps. If step times are not known, all steps did the same work, so that the
     harmonic mean is the mean over time, and 0 if one of them is 0. The last one of running means is the mean over all
     steps.
     """
-    numbers, rates = _lines(log, first, steps, name)
+    numbers, rates = _select_lines(log, first, steps, name)
     if not rates:
         return None
     if name in log.running_means or min(rates) == max(rates):
         return rates[-1]
-    timed, timed_rates, times = _lines(log, first, steps, name, "seconds")
+    timed, timed_rates, times = _select_lines(log, first, steps, name, "seconds")
     if timed == numbers:
-        weights = [count * time for count, time in zip(_covered(log, timed), times, strict=True)]
-        return _weighted_mean(timed_rates, weights)
+        weights = [count * time for count, time in zip(_count_covered_steps(log, timed), times, strict=True)]
+        return _compute_weighted_mean(timed_rates, weights)
     if min(rates) <= 0:
         return 0.0
-    return 1 / _weighted_mean([1 / rate for rate in rates], _covered(log, numbers))
+    return 1 / _compute_weighted_mean([1 / rate for rate in rates], _count_covered_steps(log, numbers))
 
 
-def _mean_time(log: RunLog, first: int, steps: Container[float] | None) -> float | None:
-    numbers, times = _lines(log, first, steps, "seconds")
-    return _weighted_mean(times, _covered(log, numbers)) if times else None
+def _compute_mean_time(log: RunLog, first: int, steps: Container[float] | None) -> float | None:
+    numbers, times = _select_lines(log, first, steps, "seconds")
+    return _compute_weighted_mean(times, _count_covered_steps(log, numbers)) if times else None
 
 
-def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+def _compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return fsum(map(mul, values, weights)) / fsum(weights)
 
 
-def _covered(log: RunLog, numbers: Sequence[float]) -> list[float]:
+def _count_covered_steps(log: RunLog, numbers: Sequence[float]) -> list[float]:
     """Return the number of steps whose mean each line has, by the numbers of the lines' steps.
 
     Other frameworks may print one line for several steps, and fewer steps at the end. If lines are missing, the line
@@ -114,20 +116,20 @@ def _covered(log: RunLog, numbers: Sequence[float]) -> list[float]:
     return [min(gaps.get(int(step), usual), usual) for step in numbers]
 
 
-def _unevenness(log: RunLog, first: int, mean: float | None, middle: float | None) -> float | None:
+def _compute_unevenness(log: RunLog, first: int, mean: float | None, middle: float | None) -> float | None:
     for name in _RATES:
-        rate = None if mean or name in log.running_means else mean_rate(log, name, first)
+        rate = None if mean or name in log.running_means else compute_mean_rate(log, name, first)
         if rate:
-            mean, middle = 1 / rate, 1 / median(_lines(log, first, None, name)[1])
+            mean, middle = 1 / rate, 1 / median(_select_lines(log, first, None, name)[1])
     return mean / middle if mean and middle else None
 
 
-def _p95(times: Sequence[float]) -> float:
+def _compute_p95(times: Sequence[float]) -> float:
     return quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0]
 
 
-def _lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
-    """Step numbers, and quantities of these steps side by side, of the steps that have all of them.
+def _select_lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
+    """Return step numbers and quantities of the steps that have all of them.
 
     Steps are those from number `first` on, or some of them. Values that have no mean, and times that are not positive,
     are left out.
@@ -136,7 +138,7 @@ def _lines(log: RunLog, first: int, steps: Container[float] | None, *names: str)
     least = [0.0 if name == "seconds" else -inf for name in names]
     fits = [
         (steps is None or step in steps)
-        and all(usable(value) and value > low for value, low in zip(values, least, strict=True))
+        and all(is_usable(value) and value > low for value, low in zip(values, least, strict=True))
         for step, *values in zip(*columns, strict=True)
     ]
     return columns if all(fits) else [list(compress(column, fits)) for column in columns]

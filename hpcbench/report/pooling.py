@@ -1,4 +1,4 @@
-"""Joins submissions of the same study, and tells apart those that cannot be joined.
+"""Joining of submissions of the same study.
 
 Submissions are joined if the same study, with the same options, site file and version of hpcbench, was submitted
 several times, and if their runs had the same software. Their pairs are then pairs of one comparison.
@@ -12,18 +12,20 @@ from pathlib import Path
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.submission import SubmissionFile
 from hpcbench.contract.text import make_printable
-from hpcbench.report.provenance import packages, software
+from hpcbench.report.provenance import list_packages, list_software
 
 
-def pool(submissions: Sequence[Submission]) -> list[Submission]:
-    """Join the submissions of the same study, in the order of the first of each.
+def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
+    """Join the submissions of the same study.
 
-    Of those that stay apart although study and site have the same names, each gets a label for titles.
+    Submissions that cannot be joined although study and site have the same names get labels for their titles.
     """
     groups: list[list[Submission]] = []
     for submission in submissions:
-        alike = [group for group in groups if _digest(group[0]) and _digest(group[0]) == _digest(submission)]
-        different = [_different_software(group, submission) for group in alike]
+        alike = [
+            group for group in groups if _read_digest(group[0]) and _read_digest(group[0]) == _read_digest(submission)
+        ]
+        different = [_find_different_software(group, submission) for group in alike]
         if None in different:
             alike[different.index(None)].append(submission)
             continue
@@ -31,55 +33,57 @@ def pool(submissions: Sequence[Submission]) -> list[Submission]:
             where = make_printable(f"{submission.root} and {alike[0][0].root}")
             print(f"hpcbench: {where}: not pooled: their runs differ in {different[0]}", file=sys.stderr)
         groups.append([submission])
-    labels = _labels(submissions)
+    labels = _make_labels(submissions)
     names = [(group[0].plan.study, group[0].plan.site) for group in groups]
     pooled = []
     for group, of in zip(groups, names, strict=True):
         if len(group) > 1:
-            pooled.append(_joined(group, [labels[id(member)] for member in group]))
+            pooled.append(_join_group(group, [labels[id(member)] for member in group]))
         elif names.count(of) > 1 and labels[id(group[0])]:
-            pooled.append(_labelled(group[0], labels[id(group[0])]))
+            pooled.append(_label_submission(group[0], labels[id(group[0])]))
         else:
             pooled += group
     return pooled
 
 
-def parts(submissions: Sequence[Submission]) -> list[Submission]:
+def split_pooled(submissions: Sequence[Submission]) -> list[Submission]:
     """Return the submissions as they were read, before they were joined."""
     return [part for submission in submissions for part in submission.parts or (submission,)]
 
 
-def _digest(submission: Submission) -> tuple[str, str, str] | None:
-    """Digest, site and version of a submission; None if it cannot be joined with others."""
+def _read_digest(submission: Submission) -> tuple[str, str, str] | None:
+    """Return digest, site and version of a submission; None if it cannot be joined with others."""
     plan = submission.plan
     if not isinstance(plan, SubmissionFile) or not plan.digest or plan.dry_run or submission.root is None:
         return None
     return plan.digest, plan.site, plan.version
 
 
-def _different_software(group: Sequence[Submission], other: Submission) -> str | None:
-    """Name of the first version or setting that differs between runs of a scheme; None if all are the same."""
-    mine, theirs = (_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs))
+def _find_different_software(group: Sequence[Submission], other: Submission) -> str | None:
+    """Return the name of the first version or setting that differs between runs of a scheme; None without any."""
+    mine, theirs = (
+        _read_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs)
+    )
     return next((key[-1] for key, values in mine.items() if key in theirs and theirs[key] != values), None)
 
 
-def _software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]:
+def _read_software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]:
     """Return the values of each fact by cell, scheme and name."""
     values: dict[tuple[str, str, str], set[str]] = {}
     for run in runs:
-        for finding in (*software([run]), *packages([run])):
+        for finding in (*list_software([run]), *list_packages([run])):
             values.setdefault((repr(run.cell), run.scheme, finding.name), set()).add(finding.value)
     return values
 
 
-def _joined(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
-    """Return one submission with the runs of all, whose pairs stay those of one submission each."""
-    runs = [run for submission, label in zip(group, labels, strict=True) for run in _apart(submission, label)]
+def _join_group(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
+    """Return one submission with the runs of all. Each pair is still within one of the submissions."""
+    runs = [run for submission, label in zip(group, labels, strict=True) for run in _label_runs(submission, label)]
     return Submission(group[0].root, group[0].plan, runs, tuple(group))
 
 
-def _apart(submission: Submission, label: str) -> Iterator[RunResult]:
-    """Yield the runs with names and pairings that no other submission has."""
+def _label_runs(submission: Submission, label: str) -> Iterator[RunResult]:
+    """Yield the runs with names and pairings that are unique among the submissions."""
     for run in submission.runs:
         yield replace(
             run,
@@ -91,11 +95,11 @@ def _apart(submission: Submission, label: str) -> Iterator[RunResult]:
         )
 
 
-def _labelled(submission: Submission, label: str) -> Submission:
+def _label_submission(submission: Submission, label: str) -> Submission:
     return replace(submission, runs=[replace(run, submission=label) for run in submission.runs])
 
 
-def _labels(submissions: Sequence[Submission]) -> dict[int, str]:
+def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:
     """Return the shortest end of each submission's directory that no other one has; empty for logs."""
     places = {
         id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None

@@ -1,4 +1,4 @@
-"""The origin of results, and the differences between their environments. Each fact names its file."""
+"""Origin of results, and differences between their environments. Each fact names its file."""
 
 import json
 import re
@@ -28,52 +28,49 @@ _OF_A_RANK = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact that one place gives."""
+    """A fact from one place."""
 
     name: str
     value: str
-    who: str
-    """Run or node that it is about."""
+    subject: str
+    """Run or node of the fact."""
     source: str
     """File, or ``file:line``."""
 
 
-def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Versions and settings that the runs' worker found, without packages."""
-    for run, where, event in _environments(runs):
+def list_software(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Yield the versions and settings that the runs' workers detected, without packages."""
+    for run, where, event in _read_environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
             yield Finding("hpcbench", make_printable(start.version, 80), run.id, run.log.where(start.line))
         facts = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
-        yield from (Finding(name, value, run.id, where) for name, value in _flat(facts))
+        yield from (Finding(name, value, run.id, where) for name, value in _flatten(facts))
 
 
-def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return packages of the runs' Python, and their versions."""
+def list_packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Yield the packages of the runs' Python and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
-    for run, where, event in _environments(runs):
+    for run, where, event in _read_environments(runs):
         if (versions := event.packages) is not None:
-            if versions != before:  # they seldom differ, and are many
-                before, names = versions, list(_flat(versions))
+            if versions != before:  # They are many and seldom differ.
+                before, names = versions, list(_flatten(versions))
             yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
-def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the equipment of nodes, from their ranks' records.
-
-    Each fact is there once for each node. Clocks are in `clocks`.
-    """
+def list_nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Yield the equipment of nodes from their ranks' records, without clock frequencies: each fact once per node."""
     seen: set[tuple[str, str, str]] = set()
-    for host, where, name, value in _of_nodes(runs):
+    for host, where, name, value in _list_facts_of_nodes(runs):
         if name not in _MOMENTARY and (host, name, value) not in seen:
             seen.add((host, name, value))
             yield Finding(name, value, host, where)
 
 
-def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the lowest and the highest value of each clock at the start of a run. No two readings are equal."""
+def list_clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Yield the range of each clock frequency at the start of the runs. No two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
-    for _, where, name, value in _of_nodes(runs):
+    for _, where, name, value in _list_facts_of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
             seen.setdefault(name, []).append((float(value), where))
     for name, readings in seen.items():
@@ -81,10 +78,10 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
         yield Finding(name, f"{low:g} to {high:g}", "", where)
 
 
-def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the real placement of the ranks by the launcher, by their number on the node."""
+def list_bindings(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Yield the actual placement of the ranks by the launcher, by local rank."""
     seen: set[tuple[str, str, str]] = set()
-    for run, where, rank in _ranks(runs):
+    for run, where, rank in _list_ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
         parts = [f"cores {'unknown' if rank.core_ranges is None else rank.core_ranges}"]
         parts += [f"NUMA {','.join(str(node) for node in rank.numa)}"] if rank.numa is not None else []
@@ -97,73 +94,77 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
             yield Finding(name, value, run.id, where)
 
 
-def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
+def describe_differing(kind: str, findings: Iterable[Finding]) -> list[str]:
     """Return a sentence for each name with different values, up to a few.
 
     Runs or nodes (`kind`) without a value are equal.
     """
     stated: dict[str, dict[str, dict[str, None]]] = {}
     for finding in findings:
-        stated.setdefault(finding.name, {}).setdefault(finding.who, {})[finding.value] = None
+        stated.setdefault(finding.name, {}).setdefault(finding.subject, {})[finding.value] = None
     sentences = []
     for name, values in stated.items():
         groups: dict[frozenset[str], list[str]] = {}
         for who, values_of in values.items():
             groups.setdefault(frozenset(values_of), []).append(who)
         if len(groups) > 1:
-            shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
+            shown = [f"{' and '.join(list(values[group[0]])[:3])} ({list_some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
     more = len(sentences) - _SENTENCES
-    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more of that sort."] if more > 0 else [])
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} further facts."] if more > 0 else [])
 
 
-def device_name(device: str) -> str:
+def strip_device_number(device: str) -> str:
     """Return the name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
     return re.sub(r"^(\w+):[0-9]+", r"\1", device)
 
 
-def some(names: list[str]) -> str:
+def list_some(names: list[str]) -> str:
     """Return the first three names, and the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(make_printable(name, 60) for name in names[:3]) + more
 
 
-def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Environment]]:
+def _read_environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Environment]]:
     for run in runs:
         if run.log and (event := run.log.event(Environment)):
             yield run, run.log.where(event.line), event
 
 
-def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
-    for run, where, event in _environments(runs):
+def _list_ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
+    for run, where, event in _read_environments(runs):
         yield from ((run, where, rank) for rank in event.world or ())
 
 
-def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
-    """Node, source, name and value of each fact."""
-    for _, where, event in _environments(runs):
+def _list_facts_of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield node, source, name and value of each fact."""
+    for _, where, event in _read_environments(runs):
         for host in event.hosts or ():
             parts = [{key: value for key, value in host.raw.items() if key not in ("host", "gpus")}]
             parts += [{"gpus": len(host.gpus)}, *({"gpu": gpu.raw} for gpu in host.gpus)] if host.gpus else []
-            yield from ((_host(host.host), where, name, value) for part in parts for name, value in _flat(part))
+            yield from (
+                (_clean_host(host.host), where, name, value) for part in parts for name, value in _flatten(part)
+            )
         for rank in event.world or ():
             facts = {key: value for key, value in rank.raw.items() if key not in _OF_A_RANK}
-            yield from ((_host(rank.host), where, name, device_name(value)) for name, value in _flat(facts))
+            yield from (
+                (_clean_host(rank.host), where, name, strip_device_number(value)) for name, value in _flatten(facts)
+            )
 
 
-def _host(name: str | None) -> str:
+def _clean_host(name: str | None) -> str:
     return make_printable(name or "unknown", 80)
 
 
-def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Values of nested objects by their keys, joined with dots, without nulls and without facts of single ranks."""
+def _flatten(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the values of nested objects by their joined keys, without nulls and facts of single ranks."""
     for key, value in data.items():
         name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:
             continue
         if isinstance(value, dict):
             if len(prefix) < 200:
-                yield from _flat(value, f"{name}.")
+                yield from _flatten(value, f"{name}.")
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield name, make_printable(", ".join(value))
         else:
@@ -200,33 +201,33 @@ class Provenance:
     """Sentences about facts that make its runs less comparable or harder to repeat."""
 
 
-def provenance(submission: Submission) -> Provenance:
+def gather_provenance(submission: Submission) -> Provenance:
     """Gather the facts from the submission's files and the runs' logs. Missing facts are left out."""
     root, runs = submission.root, submission.runs
     names = [job.id for job in submission.plan.jobs]
     groups = [
-        FactGroup("Submission", tuple(_submitted(submission))),
-        FactGroup("Software of the runs", _merged(software(runs))),
-        FactGroup("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
-        FactGroup("Ranks, as the launcher placed them", _merged(binding(runs))),
-        FactGroup("Jobs", tuple(_jobs(root, names) if root else ())),
-        FactGroup("Packages of the runs", _merged(packages(runs))),
+        FactGroup("Submission", tuple(_list_submission_facts(submission))),
+        FactGroup("Software of the runs", _merge_findings(list_software(runs))),
+        FactGroup("Nodes", (*_merge_findings(list_nodes(runs)), *_merge_findings(list_clocks(runs)))),
+        FactGroup("Ranks, as the launcher placed them", _merge_findings(list_bindings(runs))),
+        FactGroup("Jobs", tuple(_list_job_facts(root, names) if root else ())),
+        FactGroup("Packages of the runs", _merge_findings(list_packages(runs))),
     ]
-    notes = [*differences(runs), *_changed(root, runs)]
+    notes = [*describe_differences(runs), *_describe_changes(root, runs)]
     return Provenance(tuple(group for group in groups if group.facts), tuple(notes))
 
 
-def differences(runs: Sequence[RunResult]) -> list[str]:
+def describe_differences(runs: Sequence[RunResult]) -> list[str]:
     """Return sentences about unintended differences between the runs of a comparison or their nodes."""
     return [
-        *differing("runs", software(runs)),
-        *differing("runs", packages(runs)),
-        *differing("nodes", nodes(runs)),
-        *differing("runs", binding(runs)),
+        *describe_differing("runs", list_software(runs)),
+        *describe_differing("runs", list_packages(runs)),
+        *describe_differing("nodes", list_nodes(runs)),
+        *describe_differing("runs", list_bindings(runs)),
     ]
 
 
-def _submitted(submission: Submission) -> Iterator[Fact]:
+def _list_submission_facts(submission: Submission) -> Iterator[Fact]:
     plan, root = submission.plan, submission.root
     stated = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
     stated += [("scheduler", plan.scheduler or "", "submission.json"), ("hpcbench", plan.version, "submission.json")]
@@ -245,18 +246,18 @@ def _submitted(submission: Submission) -> Iterator[Fact]:
             yield Fact(name, make_printable(value), str(path))
     if isinstance(command := recorded.get("command"), list):
         yield Fact("command", make_printable(" ".join(str(word) for word in command)), str(path))
-    for name, revision, dirty in _revisions(recorded):
+    for name, revision, dirty in _list_revisions(recorded):
         yield Fact(f"revision of {name}", revision + (", with changes" if dirty else ""), str(path))
 
 
-def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
+def _list_job_facts(root: Path, names: Iterable[str]) -> Iterator[Fact]:
     for job in names:
         path = root / "jobs" / job / "status.json"
         mark = read_mark(path.parent)
         if mark is None or not mark.readable:
             continue
         parts = [f"id {mark.id}"] if mark.id else []
-        parts += [f"on {some(list(mark.hosts))}"] if mark.hosts else []
+        parts += [f"on {list_some(list(mark.hosts))}"] if mark.hosts else []
         parts += [f"{mark.start or 'unknown'} to {mark.end or 'unknown'}", f"attempt {mark.attempt}"]
         parts += [f"exit {mark.exit}"] if mark.exit is not None else []
         yield Fact(job, make_printable(", ".join(parts)), str(path))
@@ -265,37 +266,37 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
                 yield Fact(make_printable(f"{job}: {file.stem}", 80), make_printable(file.name, 80), str(file))
 
 
-def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Sentences about code that no revision can restore."""
-    for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
+def _describe_changes(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
+    """Yield sentences about code with uncommitted changes."""
+    for name, revision, dirty in _list_revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
-            yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
+            yield f"At submission the checkout of {name} had uncommitted changes to revision {revision[:12]}: {place}."
     stated: dict[str, list[str]] = {}
-    for finding in software(runs):
+    for finding in list_software(runs):
         if finding.name == "revision" and finding.value.endswith("-dirty"):
-            stated.setdefault(finding.value.removesuffix("-dirty")[:12], []).append(finding.who)
+            stated.setdefault(finding.value.removesuffix("-dirty")[:12], []).append(finding.subject)
     for revision, who in stated.items():
-        yield f"hpcbench had changes beside its revision {revision} when it ran {some(who)}."
+        yield f"hpcbench had uncommitted changes to revision {revision} when it ran {list_some(who)}."
 
 
-def _revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
+def _list_revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
     git = get_member(recorded, "git")
     for name in git if isinstance(git, dict) else ():
         if revision := get_text(git, name, "revision"):
             yield make_printable(name, 40), make_printable(revision, 80), get_member(git, name, "dirty") is True
 
 
-def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:
-    """Facts merged so that each name and value is there once."""
+def _merge_findings(findings: Iterable[Finding]) -> tuple[Fact, ...]:
+    """Merge facts, so that each name and value occurs once."""
     stated: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
     for finding in findings:
         stated.setdefault((finding.name, finding.value), []).append(finding)
-        everyone.setdefault(finding.name, set()).add(finding.who)
+        everyone.setdefault(finding.name, set()).add(finding.subject)
     facts: dict[str, list[Fact]] = {name: [] for name in everyone}
     for (name, value), findings_of_value in stated.items():
-        who = tuple(dict.fromkeys(finding.who for finding in findings_of_value))
+        who = tuple(dict.fromkeys(finding.subject for finding in findings_of_value))
         facts[name].append(
             Fact(name, value, findings_of_value[0].source, () if len(who) == len(everyone[name]) else who)
         )

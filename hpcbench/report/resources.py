@@ -1,4 +1,4 @@
-"""A run's use of its machine, from its log: memory, time of each host, and phases of a step."""
+"""Use of the machine by a run, from its log: memory, time of each host, and phases of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,8 +43,8 @@ class HostTime:
     """
 
 
-def memory(log: RunLog) -> PeakMemory:
-    """Peak memory, from the ``memory`` event or the lines of a foreign log."""
+def read_memory(log: RunLog) -> PeakMemory:
+    """Return the peak memory, from the ``memory`` event or the lines of another program's log."""
     event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
@@ -59,7 +59,7 @@ def memory(log: RunLog) -> PeakMemory:
     )
 
 
-def hosts(log: RunLog) -> tuple[HostTime, ...]:
+def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
     """Return the computing time of each host, from the ``hosts`` event."""
     times = []
     for row in log.read_event(events.Hosts).hosts or ():
@@ -109,28 +109,28 @@ class StepPhases:
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
 
-def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
+def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Average the phases of a step over the stages.
 
     None if the log does not divide a step or its parts do not add up.
     """
-    stages = by_stage(log)
+    stages = read_stages(log)
     if not stages:
         return None
     mean = {part: sum(stage[part] for stage in stages) / len(stages) for part in ("step", *PARTS)}
-    # Stages begin a step together; the passes of the one that ends last tell how long the others had nothing to do.
+    # Stages begin a step together: the passes of the last stage to end determine the idle time of the others.
     longest = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
     several = len(stages) > 1 and longest > 0
     return StepPhases(
         **mean,
         idle=1 - busy / longest if several else None,
-        idle_by_schedule=_by_schedule(settings, len(stages)) if several else None,
+        idle_by_schedule=_compute_scheduled_idle(settings, len(stages)) if several else None,
     )
 
 
-def by_stage(log: RunLog) -> list[dict[str, float]]:
-    """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
+def read_stages(log: RunLog) -> list[dict[str, float]]:
+    """Return the seconds of each stage by `PARTS`, and of its ``step``; empty if a stage lacks one of them."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [
@@ -140,7 +140,7 @@ def by_stage(log: RunLog) -> list[dict[str, float]]:
     return stages if is_complete and all(0 <= value < 1e12 for row in stages for value in row.values()) else []
 
 
-def _by_schedule(settings: LoggedSettings, stages: int) -> float | None:
+def _compute_scheduled_idle(settings: LoggedSettings, stages: int) -> float | None:
     batch, micro = settings.train.global_batch, settings.train.micro_batch
     if settings.train.schedule in UNFLUSHED:
         return 0.0

@@ -14,16 +14,16 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
-from hpcbench.report.bundle import submissions as bundled
+from hpcbench.report.bundle import load_bundle as bundled
 from hpcbench.report.compare import ComparedRuns, compare_all
 from hpcbench.report.measures import measure
-from hpcbench.report.pooling import pool
+from hpcbench.report.pooling import join_submissions
 
 Named = tuple[str, Path]
 """The name of a scheme, and one of its logs."""
 
 
-def named(path: Path) -> Named | None:
+def parse_name(path: Path) -> Named | None:
     """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():
@@ -33,32 +33,35 @@ def named(path: Path) -> Named | None:
     return name.strip(), Path(file)
 
 
-def together(logs: Sequence[Named]) -> Submission:
+def join_logs(logs: Sequence[Named]) -> Submission:
     """Return logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order."""
     counts: Counter[str] = Counter()
     runs = []
     for name, path in logs:
         counts[name] += 1
         k = counts[name]
-        run = replace(_run(path), id=f"r{k}-{name}", scheme=name, repeat=k, pairing=f"r{k}", cell={}, given=True)
+        run = replace(_load_run(path), id=f"r{k}-{name}", scheme=name, repeat=k, pairing=f"r{k}", cell={}, given=True)
         runs.append(run)
-    study, site = _common([run.study for run in runs], "logs"), _common([run.site for run in runs], UNKNOWN_SITE)
+    study, site = (
+        _find_common([run.study for run in runs], "logs"),
+        _find_common([run.site for run in runs], UNKNOWN_SITE),
+    )
     runs = [replace(run, study=study, site=site) for run in runs]
     return Submission(None, RunPlan(study=study, site=site, baseline={"scheme": logs[0][0]}, jobs=[], runs=[]), runs)
 
 
-def _run(path: Path) -> RunResult:
+def _load_run(path: Path) -> RunResult:
     try:
         return from_log(path)
     except NoRunError:
-        if _tables(path):
+        if _read_tables(path):
             raise UserError(
                 f"{make_printable(str(path))}: a table of micro-benchmarks has no scheme: give it without NAME="
             ) from None
         raise
 
 
-def _tables(path: Path) -> list[Microbenchmark]:
+def _read_tables(path: Path) -> list[Microbenchmark]:
     """Return the tables of a file that have rows; none if it has no table."""
     tables = load_microbenchmarks(path)
     filled = [table for table in tables if table.sizes]
@@ -71,7 +74,7 @@ def _tables(path: Path) -> list[Microbenchmark]:
     return filled
 
 
-def _common(names: Sequence[str], several: str) -> str:
+def _find_common(names: Sequence[str], several: str) -> str:
     return names[0] if len(set(names)) == 1 else several
 
 
@@ -93,7 +96,7 @@ def read(paths: list[Path]) -> Subjects:
     microbenchmarks: list[Microbenchmark] = []
     logs: list[Named] = []
     for path in dict.fromkeys(paths):
-        if (log := named(path)) is not None:
+        if (log := parse_name(path)) is not None:
             logs.append(log)
             continue
         if is_archive(path):
@@ -108,18 +111,18 @@ def read(paths: list[Path]) -> Subjects:
         try:
             runs.append((path, from_log(path)))
         except NoRunError:
-            if not (tables := _tables(path)):
+            if not (tables := _read_tables(path)):
                 raise
             microbenchmarks += tables
     submissions.extend(gather(runs))
     if logs:
-        submissions.append(together(logs))
-    return Subjects(sections_of(pool(submissions)), microbenchmarks)
+        submissions.append(join_logs(logs))
+    return Subjects(make_sections(join_submissions(submissions)), microbenchmarks)
 
 
-def sections_of(submissions: Sequence[Submission]) -> list[Section]:
+def make_sections(submissions: Sequence[Submission]) -> list[Section]:
     """Submissions with their runs compared, with one level for all that the report finds."""
-    cells = compare_all([_study(submission) for submission in submissions])
+    cells = compare_all([_make_study(submission) for submission in submissions])
     return list(zip(submissions, cells, strict=True))
 
 
@@ -129,10 +132,10 @@ def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
     Logs of different directories come from different submissions, so that they make no pair, even if both name ``r1``.
     """
     groups: dict[tuple[str, str], list[RunResult]] = {}
-    homes = {_home(path) for path, _ in runs}
+    homes = {_find_home(path) for path, _ in runs}
     for path, run in runs:
         if len(homes) > 1:
-            run.pairing = f"{_home(path)}:{run.pairing}"
+            run.pairing = f"{_find_home(path)}:{run.pairing}"
         groups.setdefault((run.study, run.site), []).append(run)
     submissions = []
     for (study, site), group in groups.items():
@@ -149,7 +152,7 @@ def _is_directory(path: Path) -> bool:
         return False
 
 
-def _home(path: Path) -> Path:
+def _find_home(path: Path) -> Path:
     """Directory of the submission that a log lies in."""
     return path.absolute().parents[1] if path.name == "log.txt" else path.absolute().parent
 
@@ -158,6 +161,6 @@ def _is_baseline(run: RunResult) -> bool:
     return run.settings.scheme.algorithm == "native" and run.settings.scheme.is_uncompressed
 
 
-def _study(submission: Submission) -> ComparedRuns:
+def _make_study(submission: Submission) -> ComparedRuns:
     baseline = str(submission.plan.baseline.get("scheme", "baseline"))
     return ComparedRuns([measure(run) for run in submission.runs], baseline, submission.plan.criteria)

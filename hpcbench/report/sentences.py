@@ -1,7 +1,7 @@
 """Sentences of a report. The names in braces are filled in; lists of schemes are joined by commas."""
 
 # The answer: does compression pay?
-NO_BASELINE_RUN = "Nothing can be compared: there is no run of the baseline."
+NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
 NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
 NO_PAIR_COMPLETED = "Nothing can be compared: no scheme completed a run that has its pair in {scheme}."
 PAYS = "{where} compression pays: {schemes}, {loss}."

@@ -1,4 +1,4 @@
-"""Interval of the mean of values of which each depends on those before it, such as the step times of a run."""
+"""Interval of the mean of correlated values, such as the step times of a run."""
 
 import math
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from itertools import pairwise
 from statistics import fmean
 
 from hpcbench.report.significance import student_t_quantile
-from hpcbench.report.statistics import Interval, need_finite
+from hpcbench.report.statistics import Interval, require_finite
 
 FEWEST = 30
-"""Fewest values for an interval: fewer do not show how long their memory is."""
+"""Smallest number of values for an interval. With fewer, the correlation is unknown."""
 _MOST_BATCHES = 50
-"""Most batches. In longer series each batch has several values, so that a memory of many values is seen, too."""
+"""Largest number of batches. In longer series each batch has several values, so that long correlations count."""
 _FEWEST_INDEPENDENT = 2.0
-"""Number of independent values below which there is no interval: the series is hardly longer than its memory."""
+"""Smallest number of independent values for an interval. With fewer, the series is hardly longer than its memory."""
 
 
-def series_interval(values: Sequence[float]) -> Interval:
+def compute_series_interval(values: Sequence[float]) -> Interval:
     """Return the mean of a series with its 95 % interval, which is absent if there are too few values.
 
     Means of batches of successive values are modeled as an AR(1) process, in which each value depends on the one
@@ -24,11 +24,11 @@ def series_interval(values: Sequence[float]) -> Interval:
     and Pope, Biometrika 41, 1954), and half of its standard error is added, because a too narrow interval does more
     harm than a too wide one. ``benchmarks/series_interval.py`` shows the coverage.
     """
-    need_finite(values)
+    require_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))
     if len(values) < FEWEST:
         return absent
-    deviations = [batch - fmean(values) for batch in _batch_means(values)]
+    deviations = [batch - fmean(values) for batch in _compute_batch_means(values)]
     n = len(deviations)
     squares = math.fsum(deviation * deviation for deviation in deviations)
     if squares == 0:
@@ -45,8 +45,8 @@ def series_interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, len(values))
 
 
-def _batch_means(values: Sequence[float]) -> list[float]:
-    """Means of equally long batches of successive values. The first values are left out if the last batch needs it."""
+def _compute_batch_means(values: Sequence[float]) -> list[float]:
+    """Return the means of equally long batches of successive values. Surplus values at the beginning are left out."""
     size = math.ceil(len(values) / _MOST_BATCHES)
     first = len(values) % size
     return [fmean(values[start : start + size]) for start in range(first, len(values), size)]

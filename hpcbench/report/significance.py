@@ -8,15 +8,15 @@ from hpcbench.errors import UserError
 
 def student_t_cdf(t: float, df: float) -> float:
     """Return the probability that Student's t with `df` degrees of freedom is at most `t`."""
-    return float(_special().stdtr(df, t))
+    return float(_import_scipy().stdtr(df, t))
 
 
 def student_t_quantile(p: float, df: float) -> float:
     """Return the t that `student_t_cdf` maps to `p`."""
-    return float(_special().stdtrit(df, p))
+    return float(_import_scipy().stdtrit(df, p))
 
 
-def _special() -> Any:
+def _import_scipy() -> Any:
     """Import SciPy when a report needs it: its import takes 0.2 s, `scipy.stats` another 0.35 s."""
     try:
         import scipy.special

@@ -5,37 +5,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
+from hpcbench.present.notation import Interval as Interval
 from hpcbench.report.significance import student_t_cdf, student_t_quantile
 
 CONFIDENCE = 0.95
 """Confidence of an interval."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 % confidence interval.
-
-    `low` and `high` are None if there is only one value, because one value has no interval.
-    """
-
-    estimate: float
-    low: float | None
-    high: float | None
-    pairs: int
-    """Number of values that it rests on, mostly of pairs of runs."""
-
-    def exp(self) -> "Interval":
-        """Return the interval of a quantity whose natural logarithm has this interval."""
-        low, high = (None if end is None else _exp(end) for end in (self.low, self.high))
-        return Interval(_exp(self.estimate), low, high, self.pairs)
+def exponentiate(interval: Interval) -> Interval:
+    """Return the interval of a quantity whose natural logarithm has this interval."""
+    low, high = (None if end is None else _exp(end) for end in (interval.low, interval.high))
+    return Interval(_exp(interval.estimate), low, high, interval.pairs)
 
 
-def usable(value: float) -> bool:
+def is_usable(value: float) -> bool:
     """Whether a value of a log is a number whose sums and squares are finite, too."""
     return abs(value) < 1e100
 
 
-def need_finite(values: Sequence[float]) -> None:
+def require_finite(values: Sequence[float]) -> None:
     """Refuse values that nothing can be estimated from."""
     if not values or not all(map(math.isfinite, values)):
         raise ValueError("an interval needs finite values")
@@ -98,11 +86,11 @@ class Mean:
         return max(self.p_greater(-margin), self.p_less(margin))
 
 
-def mean_of(values: Sequence[float]) -> Mean:
+def estimate_mean(values: Sequence[float]) -> Mean:
     """Mean of a sample. The mean of the differences of pairs is the subject of Student's paired test."""
-    need_finite(values)
+    require_finite(values)
     n = len(values)
-    return Mean(fmean(values), math.sqrt(_variance(values) / n) if n > 1 else None, n - 1, n)
+    return Mean(fmean(values), math.sqrt(_compute_variance(values) / n) if n > 1 else None, n - 1, n)
 
 
 def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
@@ -111,11 +99,11 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
     Degrees of freedom are those of Welch (Biometrika 34, 1947) and Satterthwaite.
     """
     for values in (new, old):
-        need_finite(values)
+        require_finite(values)
     difference, count = fmean(new) - fmean(old), min(len(new), len(old))
     if count < 2:
         return Mean(difference, None, 0, count)
-    parts = [_variance(values) / len(values) for values in (new, old)]
+    parts = [_compute_variance(values) / len(values) for values in (new, old)]
     square = sum(parts)
     # Each part is taken over their sum before it is squared: squares of tiny variances would be 0.
     shares = [part / square for part in parts] if square else [0.5, 0.5]
@@ -124,7 +112,7 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
     return Mean(difference, math.sqrt(square), freedom, count)
 
 
-def _variance(values: Sequence[float]) -> float:
+def _compute_variance(values: Sequence[float]) -> float:
     """Variance with n - 1 in the denominator.
 
     The standard library's function computes exact fractions, which is slow.
@@ -135,12 +123,12 @@ def _variance(values: Sequence[float]) -> float:
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean with Student's interval."""
-    return mean_of(values).interval(confidence)
+    return estimate_mean(values).interval(confidence)
 
 
 def geometric_interval(values: Sequence[float]) -> Interval:
     """Geometric mean with its interval, from Student's t on the logarithms."""
-    return mean_interval([math.log(x) for x in _positive(values)]).exp()
+    return exponentiate(mean_interval([math.log(x) for x in _require_positive(values)]))
 
 
 def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
@@ -148,8 +136,8 @@ def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
 
     Speeds of one allocation scale together, so that ratios are similar from pair to pair, and differences are not.
     """
-    pairs = zip(_positive(values), _positive(base), strict=True)
-    return mean_interval([math.log(x) - math.log(y) for x, y in pairs]).exp()
+    pairs = zip(_require_positive(values), _require_positive(base), strict=True)
+    return exponentiate(mean_interval([math.log(x) - math.log(y) for x, y in pairs]))
 
 
 def paired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:
@@ -157,19 +145,19 @@ def paired_difference(values: Sequence[float], base: Sequence[float]) -> Interva
     return mean_interval([x - y for x, y in zip(values, base, strict=True)])
 
 
-def _positive(values: Sequence[float]) -> Sequence[float]:
+def _require_positive(values: Sequence[float]) -> Sequence[float]:
     if any(not (math.isfinite(x) and x > 0) for x in values):
         raise ValueError("a ratio needs positive, finite values")
     return values
 
 
-def mean_of_known(values: Iterable[float | None]) -> float | None:
+def average_known(values: Iterable[float | None]) -> float | None:
     """Arithmetic mean of the known values that can be summed; None if there is none."""
-    numbers = [value for value in values if value is not None and usable(value)]
+    numbers = [value for value in values if value is not None and is_usable(value)]
     return fmean(numbers) if numbers else None
 
 
-def geometric_mean_of_known(values: Iterable[float | None]) -> float | None:
+def average_known_geometrically(values: Iterable[float | None]) -> float | None:
     """Geometric mean of the known positive values. Ratios of such means are means of their pairs' ratios."""
     numbers = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
     return geometric_mean(numbers) if numbers else None

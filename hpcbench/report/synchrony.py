@@ -1,8 +1,7 @@
-"""Ways to keep ranks in step, beside the one in which all wait: time to a loss, bubble, staleness, over paired seeds.
+"""Sync modes compared with a synchronous one: time to a loss, bubble, staleness, over paired seeds.
 
-Cells belong together if their runs differ in nothing but the way: the schedule of a pipeline, or how replicas keep in
-step. One of the ways in which all wait is the reference of the others. Runs are paired by scheme, and by their pairing,
-whose runs have the same seed.
+The sync mode is the schedule of a pipeline, or how replicas keep in step. The compared cells differ only in their mode.
+A mode in which all ranks wait is the reference. Runs of one scheme and one pairing, with the same seed, are compared.
 """
 
 import json
@@ -28,44 +27,44 @@ from hpcbench.present.notation import (
 from hpcbench.present.notation import loss as loss_digits
 from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.evidence import paired
+from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import Value, make_fields
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, add_ages, describe_ages
-from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable
-from hpcbench.report.time_to_loss import Basis, TimeToLoss, time_to_loss
-from hpcbench.report.titles import example
+from hpcbench.report.statistics import Interval, is_usable, paired_difference, paired_ratio
+from hpcbench.report.time_to_loss import Basis, TimeToLoss, compare_times_to_loss
+from hpcbench.report.titles import find_example
 
 _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
     "layout": ("chunks", "stages"),
 }
-"""Settings in which runs may differ that belong together; the seed differs between repeats."""
+"""Settings of the sync mode, in which compared runs may differ; the seed differs between repeats."""
 _REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
-"""Ways in which all wait, the first of which is the reference."""
+"""Modes in which all ranks wait. The first one that ran is the reference."""
 
 Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
 
 
 @dataclass(frozen=True)
 class SyncMode:
-    """How the runs of a cell keep their ranks in step."""
+    """The way in which a run keeps its ranks in step."""
 
     name: str
     waits: bool
-    """Whether gradients are always of the newest weights."""
+    """Whether gradients are always computed with the newest weights."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs of one way and scheme, beside those of the reference. A number is None if no run gives it."""
+    """The runs of one sync mode and scheme, compared with the reference. A number is None if no run gives it."""
 
     group: str
     """Values of the matrix that the compared cells share and others do not; empty if there are no others."""
     way: SyncMode
     scheme: str
     against: str | None
-    """The reference's way; None for the reference itself, and where there is none."""
+    """Mode of the reference; None for the reference itself, and without a reference."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
@@ -79,9 +78,9 @@ class Arm:
     waiting: float | None
     """Part of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
     waiting_change: Interval | None
-    """The same minus the reference's."""
+    """Waiting part minus that of the reference."""
     ages: Ages | None
-    """Staleness of the gradients of all completed runs; None where it is not counted."""
+    """Staleness of the gradients of all completed runs; None if it is not counted."""
 
     @property
     def run_names(self) -> list[str]:
@@ -109,7 +108,7 @@ class Arm:
 
     @property
     def basis(self) -> Basis | None:
-        """Which loss it is, of all pairs; None if pairs differ."""
+        """Kind of the loss of all pairs; None if pairs differ."""
         bases = {time.basis for time in self.times}
         return bases.pop() if len(bases) == 1 else None
 
@@ -121,14 +120,14 @@ class Arm:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Parts of all gradients by staleness; empty where it is not known."""
+        """Parts of all gradients by staleness; empty if unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
 
 
-def way_of(settings: LoggedSettings) -> SyncMode | None:
-    """How a run keeps its ranks in step; None if its settings do not say."""
+def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
+    """Return the sync mode of a run; None if its settings do not contain it."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
         return None
@@ -139,27 +138,31 @@ def way_of(settings: LoggedSettings) -> SyncMode | None:
     return SyncMode(mode, train.sync in ("all-reduce", "bsp"))
 
 
-def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
+def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     """Return the sync modes with their references; none if all runs wait for all ranks.
 
     `margin` is the relative increase of the reference's last loss that is still good enough.
     """
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
-        run = example(cell)
-        if (way := way_of(run.settings)) is not None:
-            groups.setdefault(_fixed(run), []).append((way, cell))
-    asked = [group for group in groups.values() if any(_is_asked(example(cell).settings) for _, cell in group)]
-    return [arm for group in asked for arm in _arms(group, [cell for group in asked for _, cell in group], margin)]
+        run = find_example(cell)
+        if (way := resolve_mode(run.settings)) is not None:
+            groups.setdefault(_write_fixed_settings(run), []).append((way, cell))
+    asked = [group for group in groups.values() if any(_is_asked(find_example(cell).settings) for _, cell in group)]
+    return [
+        arm
+        for group in asked
+        for arm in _list_arms_of_group(group, [cell for group in asked for _, cell in group], margin)
+    ]
 
 
 def _is_asked(settings: LoggedSettings) -> bool:
-    """Whether a run has another way than those that every study has had."""
+    """Return whether a run does not use the default mode."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 
-def _fixed(run: RunResult) -> str:
-    """All settings of the work, the layout and the links, but those of the way."""
+def _write_fixed_settings(run: RunResult) -> str:
+    """Return all settings of the work, the layout and the links except those of the sync mode, as JSON."""
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
         if isinstance(settings := same[section], dict):
@@ -167,20 +170,20 @@ def _fixed(run: RunResult) -> str:
     return json.dumps(same, sort_keys=True)
 
 
-def _arms(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
+def _list_arms_of_group(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
     waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.name.split(" x ")[0] == name]
     reference = waiting[0] if waiting else None
-    shared = _shared([cell for _, cell in group], cells)
+    shared = _describe_shared_values([cell for _, cell in group], cells)
     for way, cell in group:
         is_reference = reference is not None and cell is reference[1]
         for row in cell.rows:
             base = reference[1].row(row.scheme) if reference is not None and not is_reference else None
-            yield _arm(
+            yield _make_arm(
                 shared, way, row, base, reference[0] if base and reference else None, margin, is_reference=is_reference
             )
 
 
-def _shared(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
+def _describe_shared_values(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """Return the values of the matrix that all cells of a group have, and that not all cells of the submission have."""
     ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
     first = {key: value for key, value in group[0].values.items() if key not in ways}
@@ -189,7 +192,7 @@ def _shared(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]} {common[key]}" for key in common if key in apart)
 
 
-def _arm(
+def _make_arm(
     group: str,
     way: SyncMode,
     row: SchemeRow,
@@ -200,9 +203,9 @@ def _arm(
     is_reference: bool,
 ) -> Arm:
     runs, base = row.runs, other.runs if other else ()
-    both = paired(runs, base)
+    both = pair_runs(runs, base)
     lost = {run.run.pairing for run in runs if run.run.state == "nan"} & {run.run.pairing for run in base}
-    times = [time for mine, other in both if (time := time_to_loss(mine.run.log, other.run.log, margin))]
+    times = [time for mine, other in both if (time := compare_times_to_loss(mine.run.log, other.run.log, margin))]
     pairs = [(time.mine, time.other) for time in times if time.mine]
     counted = [run for run in runs if run.run.state == "completed"]
     return Arm(
@@ -215,26 +218,28 @@ def _arm(
         times=tuple(times),
         pairs=len(times) + len(lost),
         time_ratio=paired_ratio(*zip(*pairs, strict=True)) if pairs and all(b > 0 for _, b in pairs) else None,
-        loss=_difference(both, lambda run: run.loss_valid),
+        loss=_compute_difference(both, lambda run: run.loss_valid),
         waiting=WAITING.average_or_none(runs),
-        waiting_change=_difference(both, WAITING.compute),
+        waiting_change=_compute_difference(both, WAITING.compute),
         ages=add_ages(counted),
     )
 
 
-def _difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measures], Value]) -> Interval | None:
+def _compute_difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measures], Value]) -> Interval | None:
     values = [(of(mine), of(other)) for mine, other in both]
-    pairs = [(a, b) for a, b in values if isinstance(a, float) and isinstance(b, float) and usable(a) and usable(b)]
+    pairs = [
+        (a, b) for a, b in values if isinstance(a, float) and isinstance(b, float) and is_usable(a) and is_usable(b)
+    ]
     return paired_difference([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
 
 
 _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "unknown": "warning"}
 
 
-def table(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
     """Return a row for each sync mode and scheme; None if every run waits for all others."""
     margin = submission.plan.criteria.loss_margin
-    modes = arms(cells, margin)
+    modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)
     several = len({arm.group for arm in modes}) > 1
     fields: list[Field[Arm]] = [
@@ -248,10 +253,12 @@ def table(submission: Submission, cells: list[Cell]) -> Table | None:
             lambda arm: name(arm.group if several else ""),
         ),
         (
-            Column("time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_help("Seconds to the loss")),
-            _ratio,
+            Column(
+                "time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_write_help("Seconds to the loss")
+            ),
+            _make_ratio_entry,
         ),
-        (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _reached),
+        (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _make_reached_entry),
         (
             Column("time_to_loss_s", f"time ({unit.name})", help="Seconds in steps of the runs that reached the loss."),
             lambda arm: quantity(arm.seconds, unit.show),
@@ -262,42 +269,52 @@ def table(submission: Submission, cells: list[Cell]) -> Table | None:
         ),
         (
             Column(
-                "loss_to_reference", "loss vs reference (95 % CI)", group=1, help=_help("Validation loss at the end")
+                "loss_to_reference",
+                "loss vs reference (95 % CI)",
+                group=1,
+                help=_write_help("Validation loss at the end"),
             ),
             lambda arm: estimate(arm.loss, loss_interval),
         ),
         *make_fields([WAITING], modes, lambda one, arm: arm.waiting),
         (
-            Column("waiting_change", "vs reference (95 % CI)", group=2, help=_help("The part waited")),
-            lambda arm: estimate(arm.waiting_change, lambda change: between(change, _points)),
+            Column("waiting_change", "vs reference (95 % CI)", group=2, help=_write_help("The part waited")),
+            lambda arm: estimate(arm.waiting_change, lambda change: between(change, _format_points)),
         ),
         *make_fields([STALENESS_MEAN, STALENESS_MOST], modes, lambda one, arm: one.average(arm.runs)),
     ]
     title = "Ways to keep in step: time to a loss, waiting, staleness"
-    return tabulate("synchrony", title, modes, fields, notes=[*_rule(modes, margin), *_ages(modes)], always=3)
+    return tabulate(
+        "synchrony",
+        title,
+        modes,
+        fields,
+        notes=[*_describe_rule(modes, margin), *_describe_histograms(modes)],
+        always=3,
+    )
 
 
-def _help(what: str) -> str:
-    return f"{what}, beside the reference's run of the same scheme and seed, with its interval."
+def _write_help(what: str) -> str:
+    return f"{what}, compared with the reference's run of the same scheme and seed, with its interval."
 
 
-def _points(part: float) -> str:
+def _format_points(part: float) -> str:
     return f"{100 * part:+.1f} %"
 
 
-def _ratio(arm: Arm) -> Entry:
+def _make_ratio_entry(arm: Arm) -> Entry:
     if arm.against and arm.state in ("not reached", "unknown"):
         return Entry(arm.state, None, _TONES[arm.state])
     return estimate(arm.time_ratio, speed_interval)
 
 
-def _reached(arm: Arm) -> Entry:
+def _make_reached_entry(arm: Arm) -> Entry:
     if arm.is_reference:
         return name("reference")
     return Entry(f"{arm.reached} of {arm.pairs}", arm.state, _TONES.get(arm.state, ""))
 
 
-def _rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
+def _describe_rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
     references = dict.fromkeys(arm.against for arm in modes if arm.against)
     if not references:
         return
@@ -308,11 +325,11 @@ def _rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
         f"{percent(margin)}, run by run of the same seed; below 1 is faster. Evaluations take no time."
     )
     if any(arm.state == "reached in part" for arm in modes):
-        yield "Where not all pairs reached the loss, the ratio is of those that did, and flatters the way."
+        yield "If not all pairs reached the loss, the ratio is that of the others: the mode is worse than shown."
 
 
-def _ages(modes: Sequence[Arm]) -> Iterator[str]:
-    """Histograms of staleness."""
+def _describe_histograms(modes: Sequence[Arm]) -> Iterator[str]:
+    """Yield the histograms of staleness."""
     for arm in modes:
         if arm.ages:
             who = ", ".join(name(text).shown for text in (arm.way.name, arm.group, arm.scheme) if text)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from hpcbench.contract.criteria import Quantity, QuantityBound
 from hpcbench.report.compare import Cell
-from hpcbench.report.evidence import by_pairing
-from hpcbench.report.measures import Measures, common_rate
+from hpcbench.report.evidence import index_by_pairing
+from hpcbench.report.measures import Measures, compute_common_rate
 from hpcbench.report.quantities import Quantity as Measured
 from hpcbench.report.quantities.speed import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
 from hpcbench.report.quantities.traffic import WIRE
@@ -42,7 +42,7 @@ def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound])
     tests = []
     for cell in cells if thresholds else ():
         base = cell.row(cell.baseline)
-        pairs = by_pairing(base.runs if base else ())
+        pairs = index_by_pairing(base.runs if base else ())
         for measures in cell.runs:
             run = measures.run
             if run.state != "completed":
@@ -65,7 +65,7 @@ def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> l
 
 
 def _compute_ratio(run: Measures, base: Measures | None) -> float | None:
-    rates = common_rate(run, base) if base is not None else None
+    rates = compute_common_rate(run, base) if base is not None else None
     return rates[0] / rates[1] if rates else None
 
 
@@ -75,7 +75,7 @@ def _compute_difference(run: Measures, base: Measures | None) -> float | None:
     return run.loss_valid - base.loss_valid
 
 
-def _of_run(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
+def _read_run_value(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
     """Return the function of a value that does not need the baseline."""
 
     def compute(run: Measures, base: Measures | None) -> float | None:
@@ -86,13 +86,13 @@ def _of_run(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measu
 
 
 _VALUES: dict[Quantity, Callable[[Measures, Measures | None], float | None]] = {
-    "samples_per_s": _of_run(SAMPLES),
-    "tokens_per_s": _of_run(TOKENS),
-    "step_seconds": _of_run(STEP_SECONDS),
-    "mfu": _of_run(MFU),
-    "wire_over_message": _of_run(WIRE),
-    "tflops": _of_run(MODEL_FLOPS, 1e12),
-    "loss": _of_run(LOSS_VALID),
+    "samples_per_s": _read_run_value(SAMPLES),
+    "tokens_per_s": _read_run_value(TOKENS),
+    "step_seconds": _read_run_value(STEP_SECONDS),
+    "mfu": _read_run_value(MFU),
+    "wire_over_message": _read_run_value(WIRE),
+    "tflops": _read_run_value(MODEL_FLOPS, 1e12),
+    "loss": _read_run_value(LOSS_VALID),
     "speed_ratio": _compute_ratio,
     "loss_difference": _compute_difference,
 }

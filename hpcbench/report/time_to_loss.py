@@ -1,4 +1,4 @@
-"""Time to a loss: the seconds in steps until a run is as good as another one at its end.
+"""Time to a loss: the seconds in steps until a run reaches the final loss of another run.
 
 The loss to reach is the other run's last validation loss, with the study's margin on top. Between two evaluations the
 loss is taken to lie on a straight line. Where a run has fewer than two evaluations, the mean training loss of the last
@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import Literal
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.report.curves import WINDOW, Curve, curve
-from hpcbench.report.statistics import usable
+from hpcbench.report.curves import WINDOW, Curve, read_curve
+from hpcbench.report.statistics import is_usable
 
 Basis = Literal["validation", "training"]
 Points = Sequence[tuple[float, float]]
@@ -21,50 +21,50 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class TimeToLoss:
-    """Seconds of two runs until each was as good as the second one at its end."""
+    """Seconds of two runs until each reached the final loss of the second one."""
 
     target: float
     basis: Basis
-    """Which loss it is."""
+    """Kind of the loss."""
     mine: float | None
-    """None for a run that never was as good."""
+    """None if the run never reached the loss."""
     other: float
 
 
-def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
+def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
     """Compare the times of two runs to the last loss of the second one plus `margin`, a relative increase.
 
     None if the time of a run's steps is not known, or if the second run has no loss at its end.
     """
-    ours, theirs = curve(mine), curve(other)
+    ours, theirs = read_curve(mine), read_curve(other)
     if mine is None or other is None or ours is None or theirs is None:
         return None
     basis: Basis = "validation"
-    a, b = evaluated(mine, ours), evaluated(other, theirs)
+    a, b = list_evaluations(mine, ours), list_evaluations(other, theirs)
     if min(len(a), len(b)) < 2:
-        basis, (a, b) = "training", _smoothed(ours, theirs)
-    if not b or not usable(b[-1][1]):
+        basis, (a, b) = "training", _smooth_losses(ours, theirs)
+    if not b or not is_usable(b[-1][1]):
         return None
     target = b[-1][1] + margin * abs(b[-1][1])
-    reached = first_at(b, target)
-    return None if reached is None else TimeToLoss(target, basis, first_at(a, target), reached)
+    reached = find_first_time(b, target)
+    return None if reached is None else TimeToLoss(target, basis, find_first_time(a, target), reached)
 
 
-def evaluated(log: RunLog, along: Curve) -> Points:
+def list_evaluations(log: RunLog, along: Curve) -> Points:
     """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
     ends = dict(zip(log.steps, along.times, strict=True))
     losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
     return sorted((time, loss) for time, loss in losses.items() if time is not None)
 
 
-def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
-    """Means of the last training losses, of as many steps in both runs."""
+def _smooth_losses(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
+    """Return the means of the last training losses over the same number of steps in both runs."""
     window = max(1, round(WINDOW * min(len(ours.times), len(theirs.times))))
-    return _means(ours, window), _means(theirs, window)
+    return _compute_means(ours, window), _compute_means(theirs, window)
 
 
-def _means(along: Curve, window: int) -> Points:
-    fine = list(map(usable, along.losses))
+def _compute_means(along: Curve, window: int) -> Points:
+    fine = list(map(is_usable, along.losses))
     sums = list(accumulate((loss if ok else 0.0 for loss, ok in zip(along.losses, fine, strict=True)), initial=0.0))
     counts = list(accumulate(fine, initial=0))
     return [
@@ -74,14 +74,14 @@ def _means(along: Curve, window: int) -> Points:
     ]
 
 
-def first_at(points: Points, target: float) -> float | None:
+def find_first_time(points: Points, target: float) -> float | None:
     """Return the time at which the loss first reaches the target, interpolated linearly; None if it never does.
 
-    A loss that is no number ends its line.
+    A loss that is not finite interrupts the line.
     """
     before: tuple[float, float] | None = None
     for time, loss in points:
-        if not usable(loss):
+        if not is_usable(loss):
             before = None
             continue
         if loss <= target:

@@ -14,10 +14,10 @@ _LONGEST = 60
 """Most characters of a command in a title."""
 
 
-def title(cell: Cell) -> tuple[str, str]:
+def write_title(cell: Cell) -> tuple[str, str]:
     """Return the title of a cell: what was run, where, and what it is compared with."""
-    run = example(cell)
-    parts = [_model(run), _layout(run), cell_words(run.cell)]
+    run = find_example(cell)
+    parts = [_describe_model(run), _describe_layout(run), describe_cell(run.cell)]
     ranks, steps = run.settings.ranks, run.settings.work.steps
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
@@ -25,30 +25,30 @@ def title(cell: Cell) -> tuple[str, str]:
     if steps is not None:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
-    where = place_words(run)
-    return make_printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
+    where = describe_place(run)
+    return make_printable(f"{where}: {what}" if what else where), f"baseline: {describe_baseline(cell)}"
 
 
-def place_words(run: RunResult) -> str:
+def describe_place(run: RunResult) -> str:
     """Study and site of a run, with the label of a submission that stays apart from others of the study."""
     apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
     return make_printable(f"{run.study} on {run.site}{apart}")
 
 
-def size_words(cell: Cell) -> str:
+def describe_size(cell: Cell) -> str:
     """Model, parameters and steps of a cell, without which a finding about it says too much."""
-    run = example(cell)
+    run = find_example(cell)
     steps = run.settings.work.steps or (run.log.planned_steps if run.log else None)
-    parts = [_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
+    parts = [_describe_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
     return make_printable(", ".join(parts))
 
 
-def cell_words(values: Mapping[str, Any]) -> str:
+def describe_cell(values: Mapping[str, Any]) -> str:
     """Return the values of a cell in words; empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
-def baseline_words(cell: Cell) -> str:
+def describe_baseline(cell: Cell) -> str:
     """Return the baseline in words."""
     base = cell.row(cell.baseline)
     if base is None:
@@ -66,14 +66,14 @@ def baseline_words(cell: Cell) -> str:
     return f"{codec}, {collectives}"
 
 
-def example(cell: Cell) -> RunResult:
+def find_example(cell: Cell) -> RunResult:
     """Return a run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     stated = [run for run in runs if run.settings.raw] or runs
     return next((run for run in stated if run.log and run.settings.raw), stated[0])
 
 
-def _model(run: RunResult) -> str:
+def _describe_model(run: RunResult) -> str:
     command = run.settings.program.command
     if command is not None:
         return command if len(command) <= _LONGEST else f"{command[: _LONGEST - 3]}..."
@@ -84,7 +84,7 @@ def _model(run: RunResult) -> str:
     return name if count is None else f"{name} {parameters(count)} parameters"
 
 
-def _layout(run: RunResult) -> str:
+def _describe_layout(run: RunResult) -> str:
     """Sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
     layout = run.settings.layout
     shares = layout.cp not in (None, 1)

@@ -63,12 +63,12 @@ class TrafficSum:
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None if nothing was sent."""
-        return part_of(self.wire_bytes, self.message_bytes)
+        return divide_bytes(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
         """Part of the bytes that went through the codec, of those of channels with a codec; None without such bytes."""
-        return part_of(self.coded_bytes, self.to_code)
+        return divide_bytes(self.coded_bytes, self.to_code)
 
 
 _COUNTS = ("calls", "plain_calls", "message_bytes")
@@ -110,34 +110,34 @@ class TimeSplit:
         return self.exposed / self.step
 
 
-def channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
+def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
     """Return the traffic of each channel, from the run's ``traffic`` event; none if the number of ranks is not known.
 
     Without `has_wire_bytes` the wire bytes are unknown, because the MPI library may have compressed.
     """
-    rows, steps = log.read_event(events.TrafficTotals).channels, len(window(log))
+    rows, steps = log.read_event(events.TrafficTotals).channels, len(find_window(log))
     if not rows or not steps or not ranks:
         return ()
     shares = steps * ranks
     return tuple(_read_channel(row, shares, has_wire_bytes=has_wire_bytes) for row in rows if row.dimension is not None)
 
 
-def timed(log: RunLog) -> bool:
+def has_times(log: RunLog) -> bool:
     """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
 
-def host_link(log: RunLog, ranks: int | None) -> HostTraffic | None:
+def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
-    event, shares = log.read_event(events.TrafficTotals), len(window(log)) * (ranks or 0)
+    event, shares = log.read_event(events.TrafficTotals), len(find_window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
     return HostTraffic(down / shares, up / shares)
 
 
-def window(log: RunLog) -> range:
+def find_window(log: RunLog) -> range:
     """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
@@ -146,28 +146,28 @@ def window(log: RunLog) -> range:
     return range(first, last + 1)
 
 
-def counted(log: RunLog, name: str) -> list[float]:
+def select_counted(log: RunLog, name: str) -> list[float]:
     """One quantity of the steps that the ``traffic`` event counts."""
-    steps = window(log)
+    steps = find_window(log)
     if log.last_step is not None and log.last_step.step < steps.stop:
         return log.steps.column(name, first=steps.start)
     return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
 
 
-def by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
+def sum_by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each dimension, in the order in which they first appear."""
     names = dict.fromkeys(row.dimension for row in rows)
     return tuple(_add_up(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
-def by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
+def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_add_up("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
 
 
-def time_split(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
+def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
     """Split the time of a step; None without steps or without traffic, because communication is then not known."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
@@ -207,7 +207,7 @@ def _read_channel(row: events.ChannelTraffic, shares: int, *, has_wire_bytes: bo
 def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
     codecs = {row.codec for row in rows}
     sums: dict[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in (*_COUNTS, *_SECONDS, "to_code")}
-    sums |= {name: total([getattr(row, name) for row in rows]) for name in _MAY_BE_UNKNOWN}
+    sums |= {name: add_bytes([getattr(row, name) for row in rows]) for name in _MAY_BE_UNKNOWN}
     return TrafficSum(
         dimension=dimension,
         phase=None,
@@ -219,19 +219,19 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
     )
 
 
-def coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
+def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
     """Part of the bytes that went through codecs, of those of channels with a codec; None without such bytes."""
-    return part_of(total([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
+    return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 
-def part_of(part: int | Unknown, nbytes: int) -> float | Unknown | None:
+def divide_bytes(part: int | Unknown, nbytes: int) -> float | Unknown | None:
     """Return a part of some bytes; None if there are no bytes."""
     if part == "unknown":
         return part
     return part / nbytes if nbytes else None
 
 
-def total(values: Sequence[int | Unknown]) -> int | Unknown:
+def add_bytes(values: Sequence[int | Unknown]) -> int | Unknown:
     """Return the sum of values; unknown if one of them is."""
     numbers = [value for value in values if value != "unknown"]
     return sum(numbers) if len(numbers) == len(values) else "unknown"

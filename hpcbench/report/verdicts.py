@@ -9,7 +9,7 @@ from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Tone
-from hpcbench.report.findings import AS_FAST, Loss, Speed
+from hpcbench.report.findings import AS_FAST, NOT_SHOWN, Loss, Speed
 from hpcbench.report.measures import Measures
 
 Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "no loss", "none"]
@@ -25,6 +25,7 @@ class Outcome:
     tone: Tone = "warning"
 
 
+# The texts are also values of the verdict in JSON and CSV, and do not change.
 GOOD = Outcome("faster and as good", "good", "good")
 UNSTEADY = Outcome("faster, as good only on average", "unsteady")
 """The mean loss is no worse, but a pair is worse by more than the margin."""
@@ -34,7 +35,7 @@ WORSE_SLOWER = Outcome("worse loss, not faster", "worse")
 WORSE_AS_FAST = Outcome(f"worse loss, as fast (within {100 * AS_FAST:.0f} %)", "worse")
 AS_FAST_AS = Outcome(f"as fast (within {100 * AS_FAST:.0f} %)", "as fast", "")
 NOT_FASTER = Outcome("not faster", "not faster", "")
-NOT_SHOWN = Outcome("not shown (too few repeats)", "open")
+OPEN_SPEED = Outcome("not shown (too few repeats)", "open")
 NEAR = Outcome("about as fast, inconclusive", "open")
 """Its interval alone lies within the margin of "as fast", but the finding is not significant in the whole report."""
 LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
@@ -43,12 +44,12 @@ NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
 NO_PAIR = Outcome("not compared (no pair with the baseline)", "none", "bad")
 
 _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
-    "faster": {"worse": WORSE_FASTER, "not shown": LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
+    "faster": {"worse": WORSE_FASTER, NOT_SHOWN: LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
     "not faster": {"worse": WORSE_SLOWER},
     "as fast": {"worse": WORSE_AS_FAST},
-    "not shown": {"worse": WORSE_OPEN},
+    NOT_SHOWN: {"worse": WORSE_OPEN},
 }
-_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, "not shown": NOT_SHOWN}
+_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, NOT_SHOWN: OPEN_SPEED}
 
 IDLE = "codec never ran"
 """Verdict on a scheme whose codecs encoded nothing. Its speed and loss say nothing about the codecs."""
@@ -68,10 +69,10 @@ _WORST: tuple[str, ...] = (
     "running",
     "pending",
 )
-"""States of incomplete runs, the first of which is named in the verdict."""
+"""States of incomplete runs. The verdict names the first one that occurs."""
 
 
-def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
+def resolve_verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
     """Return the outcome for a scheme. Its loss is None if no pair has validation losses.
 
     A scheme is `steady` if no pair has a loss that is worse by more than the margin, and `near` if the interval of its
@@ -80,7 +81,7 @@ def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool 
     outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
     if outcome is GOOD and not steady:
         return UNSTEADY
-    return NEAR if outcome is NOT_SHOWN and near else outcome
+    return NEAR if outcome is OPEN_SPEED and near else outcome
 
 
 def describe_verdict(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:

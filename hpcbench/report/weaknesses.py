@@ -15,13 +15,13 @@ from string import ascii_lowercase
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import parse_time
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.evidence import family, paired, rates
+from hpcbench.report.evidence import group_values, pair_runs, read_rates
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 FEW_PAIRS = 5
-"""Number of pairs below which chance is large.
+"""Number of pairs below which findings depend largely on chance.
 
 With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``).
@@ -29,7 +29,7 @@ With fewer pairs, a t test finds even a difference of several deviations in only
 RARE, FOUND = 0.1, 0.95
 """Part of the runs that fail, and the probability with which one of them is to be among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes so many failures: 29."""
+"""Number of pairs without a failure that excludes this share of failures: 29."""
 FEW_ORDERED = 5
 """Number of pairs below which their order shows nothing."""
 ORDERS = 199
@@ -37,7 +37,7 @@ ORDERS = 199
 FEW_STEPS = 100
 """Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Number of parts of a run. The last two tell whether its loss still falls."""
+"""Number of parts of a run. The last two are compared to see whether its loss still falls."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Weakness:
     text: str
     """Sentence for the reader, without a full stop."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
-    """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
+    """Function of a cell, a scheme's row and the baseline's row that returns whether the reason applies."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Weakened:
         return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
 
     def has(self, scheme: str, weakness: Weakness) -> bool:
-        """Whether a scheme's verdict is weakened by one reason."""
+        """Return whether a scheme's verdict has a weakness."""
         return weakness.name in self.names(scheme)
 
     @property
@@ -79,15 +79,15 @@ class Weakened:
         return [f"[{letter}] {weakness.text}." for letter, weakness in self.reasons]
 
 
-def weakened(cell: Cell) -> Weakened:
+def find_weaknesses(cell: Cell) -> Weakened:
     """Return the weaknesses of a cell's verdicts, including those of the baseline itself."""
-    (alone,) = weakened_together([cell])
+    (alone,) = find_common_weaknesses([cell])
     return alone
 
 
-def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
+def find_common_weaknesses(cells: Sequence[Cell]) -> list[Weakened]:
     """Return the weaknesses of each cell, with the same letters in all cells."""
-    concerned = [_concerned(cell) for cell in cells]
+    concerned = [_find_concerned(cell) for cell in cells]
     present = [
         weakness for weakness in WEAKNESSES if any(weakness.name in names for of in concerned for names in of.values())
     ]
@@ -101,7 +101,7 @@ def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
     ]
 
 
-def _concerned(cell: Cell) -> dict[str, set[str]]:
+def _find_concerned(cell: Cell) -> dict[str, set[str]]:
     """Return the names of the weaknesses of each compared scheme."""
     base = cell.row(cell.baseline)
     if base is None:
@@ -112,11 +112,7 @@ def _concerned(cell: Cell) -> dict[str, set[str]]:
     }
 
 
-def _few_pairs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return row.speed is not None and row.speed.pairs < FEW_PAIRS
-
-
-def _rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+def _has_rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Return whether a loss is as good by too few pairs to exclude that some runs fail.
 
     If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
@@ -127,13 +123,13 @@ def _rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return not loss.worst == loss.estimate == 0
 
 
-def _correlated(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    values = family({row.scheme: paired(row.runs, base.runs)}, rates).get(row.scheme, [])
+def _has_correlated_repeats(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    values = group_values({row.scheme: pair_runs(row.runs, base.runs)}, read_rates).get(row.scheme, [])
     return follow_each_other([math.log(mine / other) for mine, other in values])
 
 
 def follow_each_other(values: Sequence[float]) -> bool:
-    """Return whether successive values are more alike than values in random order are in 19 of 20 cases.
+    """Return whether successive values are more similar than in 19 of 20 random orders.
 
     The measure is von Neumann's: the squared differences of neighbours (Annals of Mathematical Statistics 12, 1941),
     compared with those of random orders of the same values, so that no distribution is assumed.
@@ -149,39 +145,31 @@ def follow_each_other(values: Sequence[float]) -> bool:
     return (1 + as_near) / (1 + ORDERS) <= LEVEL
 
 
-def _few_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(0 < run.steps < FEW_STEPS for run in _used(row, base))
-
-
-def _still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Whether the baseline's training loss fell by more than the margin over the last two tenths of its steps."""
-    falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
+def _is_still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    """Return whether the baseline's training loss fell by more than the margin in the last tenth of its steps."""
+    falls = [fall for run in base.counted if (fall := _compute_fall(run)) is not None]
     return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
 
 
-def _fall(run: Measures) -> float | None:
-    """Fall of the loss from the last tenth but one to the last tenth, relative to the former."""
+def _compute_fall(run: Measures) -> float | None:
+    """Return the relative fall of the loss from the ninth to the last tenth of the steps."""
     losses = run.run.log.steps.column("loss") if run.run.log else []
     size = len(losses) // _TENTHS
     before, last = losses[-2 * size : -size], losses[-size:]
-    if not size or not all(map(usable, (*before, *last))) or not fmean(before) > 0:
+    if not size or not all(map(is_usable, (*before, *last))) or not fmean(before) > 0:
         return None
     return 1 - fmean(last) / fmean(before)
 
 
-def _shared_cores(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(_shares(run) for run in _used(row, base))
-
-
-def _shares(run: Measures) -> bool:
-    """Whether ranks shared the cores of a machine, by the cores that they had, else by the run's settings."""
+def _shares_cores(run: Measures) -> bool:
+    """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
     for rank in world:
         if rank.cores is None:
             return run.run.settings.oversubscribe
-        machine = _machine(run, rank)
+        machine = _find_machine(run, rank)
         threads[machine] += rank.threads or 1
         cores.setdefault(machine, set()).update(rank.cores)
     if not world:
@@ -190,31 +178,31 @@ def _shares(run: Measures) -> bool:
 
 
 _VIRTUAL_HOSTS = "virtual-hosts"
-"""The site whose hosts are all on one machine, for logs that do not name the machine of each rank, as older ones."""
+"""Site whose hosts are all on one machine, for older logs, which do not name the machine of each rank."""
 
 
-def _machine(run: Measures, rank: Rank) -> str | None:
+def _find_machine(run: Measures, rank: Rank) -> str | None:
     """Return the machine whose cores a rank has. Several virtual hosts may be on one."""
     if rank.machine is None and run.run.settings.site == _VIRTUAL_HOSTS:
         return _VIRTUAL_HOSTS
     return rank.machine or rank.host
 
 
-def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
-    used = {id(run) for run in _used(row, base)}
+def _has_other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    """Return whether runs of two jobs of the cell shared a node at a time, by the status files of their job scripts."""
+    used = {id(run) for run in _list_used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
         start, end = parse_time(run.run.start), parse_time(run.run.end)
         if start is None or end is None:
             continue
-        for host in _hosts(run):
+        for host in _list_hosts(run):
             spans.setdefault(host, []).append((start, end, run.run.job, id(run) in used))
-    return any(_overlap(sorted(runs_on_host, key=itemgetter(0))) for runs_on_host in spans.values())
+    return any(_has_overlap(sorted(runs_on_host, key=itemgetter(0))) for runs_on_host in spans.values())
 
 
-def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
-    """Whether two spans of different jobs overlap, one of them of a run that was used.
+def _has_overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
+    """Return whether two spans of different jobs overlap, at least one of a compared run.
 
     The spans are sorted by start.
     """
@@ -228,90 +216,83 @@ def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bo
     return False
 
 
-def _hosts(run: Measures) -> set[str]:
+def _list_hosts(run: Measures) -> set[str]:
     named = {rank.host for rank in run.run.log.ranks if rank.host} if run.run.log else set()
     return named or {host for host in [run.run.host] if host}
 
 
-def _learnt_nothing(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
+def _has_learnt_nothing(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    bounds = [bound for run in _list_used(row, base) if (bound := _read_unigram_loss(run)) is not None]
     losses = [scheme_row.loss_valid for scheme_row in (row, base) if scheme_row.loss_valid is not None]
     return row.loss is not None and bool(bounds) and any(loss >= min(bounds) for loss in losses)
 
 
-def _unigram(run: Measures) -> float | None:
+def _read_unigram_loss(run: Measures) -> float | None:
     bound = run.run.log.read_event(Configuration).valid_loss_unigram if run.run.log else None
     return bound if bound is not None and isfinite(bound) else None
 
 
-def _other_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(mine.counted_steps != other.counted_steps for mine, other in paired(row.runs, base.runs))
-
-
-def _partly_coded(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return isinstance(row.coded_part, float) and row.coded_part < 1
-
-
-def _used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
-    return [run for pair in paired(row.runs, base.runs) for run in pair]
+def _list_used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
+    return [run for pair in pair_runs(row.runs, base.runs) for run in pair]
 
 
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
-    "The validation loss of the scheme or of the baseline is no better than that of a model that knows only how often"
-    " each byte occurs: a model that has learnt nothing has nothing to lose, so that as good means nothing",
-    _learnt_nothing,
+    "The validation loss of the scheme or of the baseline is no better than that of a model that has learnt only"
+    " how often each byte occurs: a model that has learnt nothing has nothing to lose, so that a loss no worse means"
+    " nothing",
+    _has_learnt_nothing,
 )
 RARE_FAILURES = Weakness(
     "rare_failures",
     f"Rare failures not excluded: a run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would show it"
     f" with a probability of {100 * FOUND:.0f} %",
-    _rare_failures,
+    _has_rare_failures,
 )
 WEAKNESSES = (
     Weakness(
         "few_pairs",
-        f"Fewer than {FEW_PAIRS} pairs of runs: chance has a large part in what is shown and in what is not",
-        _few_pairs,
+        f"Fewer than {FEW_PAIRS} pairs of runs: findings depend largely on chance",
+        lambda _, row, base: row.speed is not None and row.speed.pairs < FEW_PAIRS,
     ),
     Weakness(
         "few_steps",
         f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
-        _few_steps,
+        lambda _, row, base: any(0 < run.steps < FEW_STEPS for run in _list_used(row, base)),
     ),
     Weakness(
         "still_falling",
         "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
-        " are as good here may differ later",
-        _still_falling,
+        " are no worse here may differ later",
+        _is_still_falling,
     ),
     Weakness(
         "shared_cores",
         "Ranks shared cores and took turns: the codec of one rank delays the computation of another",
-        _shared_cores,
+        lambda _, row, base: any(map(_shares_cores, _list_used(row, base))),
     ),
     Weakness(
         "other_jobs",
         "Runs of different jobs of this comparison were on one node at the same time, and took time from each other",
-        _other_jobs,
+        _has_other_jobs,
     ),
     LEARNT_NOTHING,
     Weakness(
         "other_steps",
         "Runs of a pair counted different steps: their speeds are of the steps that both counted, their losses of"
         " different ends",
-        _other_steps,
+        lambda _, row, base: any(a.counted_steps != b.counted_steps for a, b in pair_runs(row.runs, base.runs)),
     ),
     Weakness(
         "partly_coded",
-        "Only a part of the bytes that the scheme has a codec for went through it, which column coded says",
-        _partly_coded,
+        "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
+        lambda _, row, base: isinstance(row.coded_part, float) and row.coded_part < 1,
     ),
     RARE_FAILURES,
     Weakness(
         "correlated_repeats",
         "Speed ratios of successive repeats resemble each other: pairs are not independent, and findings less certain",
-        _correlated,
+        _has_correlated_repeats,
     ),
 )
 """The weaknesses in the order of their letters."""

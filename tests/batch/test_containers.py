@@ -123,7 +123,7 @@ def test_what_lies_within_a_bind_is_bound_once() -> None:
         ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
         ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
         ({"kind": "charliecloud", "image": "x", "gpu": "nvidia"}, "srun", "ch-fromhost"),
-        ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "no :ro"),
+        ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "has no read-only binds: remove :ro"),
     ],
 )
 def test_what_a_kind_cannot_say_is_refused(said: dict[str, Any], where: str, words: str) -> None:
@@ -134,7 +134,7 @@ def test_what_a_kind_cannot_say_is_refused(said: dict[str, Any], where: str, wor
 def test_a_site_that_cannot_run_its_containers_has_a_fault() -> None:
     data = LAUNCHERS["jsrun"].model_dump(exclude_unset=True)
     found = faults(Site.model_validate({**data, "container": {"kind": "pyxis"}}))
-    assert [fault.path for fault in found] == [("container",)] and "pyxis is part of srun" in found[0].words
+    assert [fault.path for fault in found] == [("container",)] and "pyxis is part of srun" in found[0].problem
     assert faults(Site.model_validate({**data, "container": {"kind": "apptainer"}})) == []
 
 

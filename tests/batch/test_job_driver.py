@@ -72,7 +72,7 @@ def test_a_python_of_the_ranks_takes_the_place_of_one_that_is_gone(tmp_path: Pat
 
 def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local", runs="a")
-    bench.act("a", "sleep 3")
+    bench.act("a", "until [ -e $here/go ]; do sleep 0.05; done")
     first = bench.start()
     find_driver(bench, first)
     whole = bench.script.read_text(encoding="utf-8")
@@ -83,6 +83,7 @@ def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None
     bench.script.write_text(whole, encoding="utf-8")
     assert bench.go().returncode == 73  # and a script that was refused writes nothing
     assert bench.job_mark["state"] == "running"
+    (tmp_path / "go").touch()
     first.communicate(timeout=60)
     assert (first.returncode, bench.job_mark["exit"]) == (0, 0)
 
@@ -273,3 +274,11 @@ def test_modules_are_recorded_whatever_bash_env_names(tmp_path: Path) -> None:
 def test_a_script_from_before_a_rename_still_starts_a_program(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "hpcbench.program"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("hpcbench.program: ")
+
+
+def test_lines_of_the_site_have_the_number_of_the_attempt(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local", runs="a", site={"setup": [f"echo $HPCBENCH_ATTEMPT >> {tmp_path}/attempts"]})
+    bench.act("a", "exit 1")
+    for _ in range(3):
+        assert bench.go().returncode == 1
+    assert bench.lines("attempts") == ["1", "2", "3"] and bench.lines("calls") == ["a 1", "a 2", "a 3"]

@@ -222,7 +222,7 @@ def test_retry_gives_a_job_more_time(fake: Fake) -> None:
     fake.acts({})
     retry(root, all=True, sets=["walltime=90s"])
     text = (root / "jobs" / "j0001-r1" / "job.sh").read_text(encoding="utf-8")
-    assert "limit=$(((70 - SECONDS) / waiting))" in text and "'--extra arg')" in text
+    assert "--walltime 90 --stop-ahead 20 " in text and "'--extra arg')" in text
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     [job] = track(root).submission.jobs
     assert (job.walltime, job.stop_ahead) == (90, 20)

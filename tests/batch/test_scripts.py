@@ -535,7 +535,7 @@ def test_a_run_that_is_suspended_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "lsf")
     bench.act("b", "sleep 0.5; exit 5")
     process = bench.start()
-    wait_for(lambda: (bench.here / "pid.b").exists())
+    wait_for(lambda: bench.lines("pid.b"))
     pid = int(bench.lines("pid.b")[0])
     os.killpg(os.getpgid(pid), signal.SIGSTOP)
     time.sleep(1.5)

@@ -183,7 +183,9 @@ def test_a_directory_that_takes_no_files_names_out(fake: Fake, monkeypatch: pyte
         monkeypatch.setattr("os.access", lambda path, mode: path != out)
     else:
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: exec("raise OSError(30, 'Read-only file system')"))
-    with pytest.raises(UserError, match=r"results: (is not writable|Read-only file system): give a directory .* --out"):
+    with pytest.raises(
+        UserError, match=r"results: (is not writable|Read-only file system): name one of your directories with --out"
+    ):
         submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
 
 

@@ -110,13 +110,13 @@ def test_all_families_by_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_every_build_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = []
+    outcome = []
     for isa in ("generic", kernels().instruction_set):
         assert bench(monkeypatch, "zfp:8", "int4", "--isa", isa, "--output", str(tmp_path / "x.json")) == 0
         document = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
         assert document["settings"]["instruction_set"] == isa
-        found.append([{key: row[key] for key in row if key != "speeds"} for row in document["rows"]])
-    assert found[0] == found[1]
+        outcome.append([{key: row[key] for key in row if key != "speeds"} for row in document["rows"]])
+    assert outcome[0] == outcome[1]
 
 
 def test_a_broken_promise_is_told_and_fails(

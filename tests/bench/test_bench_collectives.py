@@ -16,7 +16,7 @@ from ranks_cli import bench, command, environment
 
 from hpcbench.bench import data, options
 from hpcbench.bench.exercise import OPERATIONS, rotate_values
-from hpcbench.bench.schemes import Scheme
+from hpcbench.bench.schemes import MeasuredScheme
 from hpcbench.bench.tuning import merge_times
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import load
@@ -71,8 +71,8 @@ class Run:
         self.rows: list[dict[str, Any]] = self.document["rows"]
 
     def row(self, operation: str, nbytes: int, scheme: str) -> dict[str, Any]:
-        (found,) = (r for r in self.rows if (r["operation"], r["bytes"], r["scheme"]) == (operation, nbytes, scheme))
-        return found
+        (result,) = (r for r in self.rows if (r["operation"], r["bytes"], r["scheme"]) == (operation, nbytes, scheme))
+        return result
 
     def contributions(self, nbytes: int) -> list[np.ndarray]:
         values = data.make_values("gradient", max(SIZES) // 4, FLOAT)[: nbytes // 4]
@@ -183,11 +183,11 @@ def test_auto_heeds_the_file_and_the_rows_say_so(run: Run) -> None:
 
 
 def test_what_was_measured_is_added_to_the_file(run: Run) -> None:
-    found = load(run.links)
+    result = load(run.links)
     before = links(run.ranks)
-    native = {(operation, size): seconds for operation, size, seconds in found.native}
-    measured = {row[:-1]: row[-1] for row in found.measured}
-    assert len(native) == len(found.native) == len(before["native"]) and len(measured) == len(found.measured)
+    native = {(operation, size): seconds for operation, size, seconds in result.native}
+    measured = {row[:-1]: row[-1] for row in result.measured}
+    assert len(native) == len(result.native) == len(before["native"]) and len(measured) == len(result.measured)
     for operation in Operation:
         for size in SIZES:
             assert native[operation.value, size] == run.row(operation.value, size, "native")["seconds"]
@@ -335,9 +335,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "x.json"
     file.write_text("old", encoding="utf-8")
 
-    def full(self: Path, words: str, encoding: str) -> int:
+    def full(self: Path, phrase: str, encoding: str) -> int:
         with self.open("w", encoding=encoding) as out:
-            out.write(words[:3])
+            out.write(phrase[:3])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -363,4 +363,4 @@ def test_tuning_replaces_what_it_measured_again(tmp_path: Path) -> None:
     rows = [["all-reduce", "int8:256", 4096, "ring", 1, 1.0], ["all-reduce", "int8:256", 4096, "ring", 2, 2.0]]
     file.write_text(json.dumps(links(2, measured=rows)), encoding="utf-8")
     assert json.loads(merge_times(file, []))["measured"] == rows
-    assert Scheme("int8", Algorithm.AUTO).channel().codec.name == "int8:256"
+    assert MeasuredScheme("int8", Algorithm.AUTO).channel().codec.name == "int8:256"

@@ -28,9 +28,9 @@ class There:
 
 def seen(array: Any) -> Any:
     """What kernels see: bfloat16 is shown as two bytes of no kind."""
-    words = array.words.hidden if hasattr(array, "words") else array.hidden
-    assert words.dtype != BFLOAT16, "CuPy has no such type"
-    return words.view(BFLOAT16) if array.__cuda_array_interface__["typestr"] == "<V2" else words
+    phrase = array.words.hidden if hasattr(array, "words") else array.hidden
+    assert phrase.dtype != BFLOAT16, "CuPy has no such type"
+    return phrase.view(BFLOAT16) if array.__cuda_array_interface__["typestr"] == "<V2" else phrase
 
 
 class OnDevice:

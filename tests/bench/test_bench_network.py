@@ -84,7 +84,7 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     if ranks == 2:
         assert "between_work" not in document and core_costs.read_core_costs(document, 1.0) is None
         return
-    collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
+    collectives = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
     wanted = {(operation, n) for operation in collectives for n in (2, 4)}
     wanted |= {("send", 2)}
     rows = document["between_work"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench_cli import bench
 
-from hpcbench.bench.codecs import Result, Row, Speed
+from hpcbench.bench.codecs import CodecRow, CodecThroughput, Result
 from hpcbench.bench.plot import figure
 from hpcbench.present.figures import svg
 
@@ -41,12 +41,12 @@ def test_several_outputs_each_in_the_format_of_its_suffix(monkeypatch: pytest.Mo
 
 
 def test_codecs_with_infinite_error_are_named_and_not_drawn() -> None:
-    speeds = {"encode": Speed(3.0, 2.0)}
+    speeds = {"encode": CodecThroughput(3.0, 2.0)}
     rows = [
-        Row(name, False, 100, 2.0, 16.0, speeds, rmse, rmse, None, "lost")
+        CodecRow(name, False, 100, 2.0, 16.0, speeds, rmse, rmse, None, "lost")
         for name, rmse in (("good", 1e-3), ("overflowed", math.inf))
     ]
-    drawn = svg(figure(Result(Speed(1, 1), tuple(rows)), "title"))
+    drawn = svg(figure(Result(CodecThroughput(1, 1), tuple(rows)), "title"))
     assert "good (3.00)" in drawn and "infinite error, left out: overflowed" in drawn and "overflowed (" not in drawn
 
 

@@ -1,4 +1,4 @@
-"""How a long measurement shows that it goes on."""
+"""Progress of a long measurement."""
 
 import io
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcbench.bench.codecs import Row, measure
+from hpcbench.bench.codecs import CodecRow, measure
 from hpcbench.bench.data import make_values
 from hpcbench.bench.device import Cpu
 from hpcbench.codecs.library import kernels
@@ -27,7 +27,7 @@ NAMES = [re.findall(r"`([^`]+)`", cells[0])[0] for cells in LINES]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[CodecRow]:
     x = make_values("gradient", 1 << 22, np.dtype(np.float32))
     names = [AS_MEASURED.get(name, name) for name in NAMES]
     return list(measure(names, x, Cpu(kernels()), 1).rows)
@@ -37,20 +37,20 @@ def test_no_family_is_missing() -> None:
     assert {split(name)[0] for name in NAMES} == set(FAMILIES)
 
 
-def test_bits_and_errors(rows: list[Row]) -> None:
+def test_bits_and_errors(rows: list[CodecRow]) -> None:
     for cells, row in zip(LINES, rows, strict=True):
         assert float(cells[2]) == pytest.approx(row.bits_per_value, rel=0.02, abs=0.01), row.codec
         assert float(cells[3]) == pytest.approx(row.relative_rmse, rel=0.05), row.codec
 
 
-def test_bounds(rows: list[Row]) -> None:
+def test_bounds(rows: list[CodecRow]) -> None:
     """Where the table gives a share of the largest value, it is the codec's bound to 2 %."""
     largest = float(np.abs(make_values("gradient", 1 << 22, np.dtype(np.float32))).max())
     seen = 0
     for cells, row in zip(LINES, rows, strict=True):
-        told = re.match(r"(2\^-(\d+)|1/(\d+)) of the largest value", cells[4])
-        if told:
-            share = 2.0 ** -int(told[2]) if told[2] else 1 / int(told[3])
+        description = re.match(r"(2\^-(\d+)|1/(\d+)) of the largest value", cells[4])
+        if description:
+            share = 2.0 ** -int(description[2]) if description[2] else 1 / int(description[3])
             assert row.error_bound == pytest.approx(share * largest, rel=0.02), row.codec
             seen += 1
         elif cells[4] == "0":

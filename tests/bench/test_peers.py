@@ -42,8 +42,8 @@ def test_goals(module: Any) -> None:
     assert module.judge(goal, {"float32": both}).endswith("not measured, float32 zfpy 16 is missing")
 
     ratio = module.Goal("ratio", 1.4, ("xpk",), types=("bfloat16",))
-    found = {"bfloat16": rows(module, xpk=14.1)}
-    assert module.judge(ratio, found) == "xpk ratio >= 1.4, bfloat16: 1.410: reached"
+    result = {"bfloat16": rows(module, xpk=14.1)}
+    assert module.judge(ratio, result) == "xpk ratio >= 1.4, bfloat16: 1.410: reached"
     assert module.judge(ratio, {"bfloat16": rows(module, xpk=13.9)}).endswith("1.390: MISSED")
     assert module.judge(ratio, {}).endswith("not measured, bfloat16 xpk is missing")
 
@@ -66,11 +66,11 @@ def test_a_peer_that_is_not_installed_keeps_its_rows(module: Any, monkeypatch: p
     from hpcbench.bench.data import TYPES
     from hpcbench.codecs.library import kernels
 
-    def found(dtype: str) -> list[Any]:
+    def result(dtype: str) -> list[Any]:
         entries: list[Any] = module.entries(TYPES[dtype], kernels())
         return entries
 
-    real, before = peers.importlib.import_module, found("float32")
+    real, before = peers.importlib.import_module, result("float32")
     assert all(entry.make for entry in before if entry.name.startswith(("zfp", "torch"))), "these are here"
 
     def lacking(name: str) -> Any:
@@ -79,7 +79,7 @@ def test_a_peer_that_is_not_installed_keeps_its_rows(module: Any, monkeypatch: p
         return real(name)
 
     monkeypatch.setattr(peers.importlib, "import_module", lacking)
-    entries = {entry.name: entry for entry in found("float32")}
+    entries = {entry.name: entry for entry in result("float32")}
     assert list(entries) == [entry.name for entry in before]
     assert entries["zfpy 8"].make is None and entries["zfp:8"].rival == "" and entries["zfp:8"].make
     (column,) = (c for c in module.table([entries["zfpy 8"]], {}, "title").columns if c.header == "encode, decode vs")

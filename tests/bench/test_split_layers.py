@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcbench.bench.layers import Shape, make_stack, measure_layers
+from hpcbench.bench.layers import LayerShape, make_stack, measure_layers
 from hpcbench.bench.lone_rank import LoneRank
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Scheme
@@ -15,7 +15,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
 
 
-def products(shape: Shape) -> int:
+def products(shape: LayerShape) -> int:
     """Additions and multiplications of products and attention, forward and backward, by PyTorch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -29,22 +29,22 @@ def products(shape: Shape) -> int:
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("ways", [2, 4])
 def test_one_rank_of_a_split_layer_multiplies_its_part(ways: int, spread: bool) -> None:
-    whole, part = Shape(128, 64, "learned"), Shape(128, 64, "learned", ways, spread)
-    assert products(whole) > 0 and products(part) * ways == products(whole)
+    total, part = LayerShape(128, 64, "learned"), LayerShape(128, 64, "learned", ways, spread)
+    assert products(total) > 0 and products(part) * ways == products(total)
 
 
 def test_what_only_some_ranks_could_hold_is_not_split() -> None:
-    assert Shape(128, 64, "learned", 4).can_be_split
-    assert not Shape(64, 64, "learned", 4).can_be_split, "two heads"
-    assert not Shape(128, 6, "learned", 4).can_be_split, "six positions"
+    assert LayerShape(128, 64, "learned", 4).can_be_split
+    assert not LayerShape(64, 64, "learned", 4).can_be_split, "two heads"
+    assert not LayerShape(128, 6, "learned", 4).can_be_split, "six positions"
 
 
 def test_rows_say_how_a_layer_is_split() -> None:
     rows = measure_layers([64], [32], precision="fp32", device="cpu", repeats=1)
-    found = [(row["positions"], row["tp"], row["sequence_parallel"], row["pass"]) for row in rows]
-    whole = [(positions, 1, False) for positions in ("learned", "rotary")]
+    result = [(row["positions"], row["tp"], row["sequence_parallel"], row["pass"]) for row in rows]
+    total = [(positions, 1, False) for positions in ("learned", "rotary")]
     split = [("learned", 2, spread) for spread in (False, True)]
-    assert found == [(*how, passage) for how in whole + split for passage in ("forward", "backward")]
+    assert result == [(*how, passage) for how in total + split for passage in ("forward", "backward")]
     assert all(row["seconds"] > 0 for row in rows)
 
 
@@ -64,7 +64,7 @@ def test_a_rank_that_is_alone_gives_each_operation_its_shape() -> None:
 
 
 def test_weights_of_split_layers_have_values() -> None:
-    layers = make_stack(Shape(64, 32, "learned", 2, spread=True), "fp32", "cpu")
+    layers = make_stack(LayerShape(64, 32, "learned", 2, spread=True), "fp32", "cpu")
     layers.forward()
     layers.backward()
     assert all(torch.isfinite(home).all() and home.abs().sum() > 0 for _, home in layers._homes)

@@ -16,10 +16,10 @@ def tiny() -> Callable[..., Printed]:
         done = run(script, *arguments)
         assert done.returncode == 0, f"{script} ended with {done.returncode}:\n{done.stderr[-3000:]}"
         lines = done.stdout.splitlines()
-        said = head(lines)
-        assert list(said) == list(KEYS), f"{script} begins with {lines[:3]}"
-        assert said["command"] == " ".join(["python", f"benchmarks/{script}", "--tiny", *arguments])
-        assert "core" in said["machine"] and "Python 3." in said["machine"]
+        output = head(lines)
+        assert list(output) == list(KEYS), f"{script} begins with {lines[:3]}"
+        assert output["command"] == " ".join(["python", f"benchmarks/{script}", "--tiny", *arguments])
+        assert "core" in output["machine"] and "Python 3." in output["machine"]
         return Printed(lines[len(KEYS) :])
 
     return ran

@@ -20,8 +20,8 @@ def gaussian(shape: tuple[int, int], seed: int) -> Matrix:
 def low(shape: tuple[int, int], rank: int, seed: int, noise: float = 0.0) -> Matrix:
     """A matrix of this rank, with some noise."""
     left, right = gaussian((shape[0], rank), seed), gaussian((rank, shape[1]), seed + 1)
-    found: Matrix = left @ right + noise * gaussian(shape, seed + 2)
-    return found
+    result: Matrix = left @ right + noise * gaussian(shape, seed + 2)
+    return result
 
 
 def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype: str = "float32") -> SampledMessage:

@@ -24,9 +24,9 @@ class Printed:
 
     def row(self, name: str) -> list[str]:
         """The cells behind the first one, of the one line that begins so."""
-        found = [cells[1:] for cells in self.rows() if cells[0] == name]
-        assert len(found) == 1, f"{len(found)} rows of {name}:\n" + "\n".join(self.lines)
-        return found[0]
+        result = [cells[1:] for cells in self.rows() if cells[0] == name]
+        assert len(result) == 1, f"{len(result)} rows of {name}:\n" + "\n".join(self.lines)
+        return result[0]
 
 
 def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -42,5 +42,5 @@ def numbers(cells: list[str]) -> list[float]:
 
 
 def positive(cells: list[str], count: int) -> bool:
-    """So many numbers above 0."""
+    """Parse `count` numbers above 0."""
     return len(cells) == count and min(numbers(cells)) > 0

@@ -17,13 +17,15 @@ Known = Callable[[str], bool]
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """What the file, or the one beside it that names it, says; what is not said is not there."""
-    own = document(path) if path.suffix == ".json" else head(lines(path)) if path.suffix == ".txt" else {}
-    if own or not (beside := path.with_name(BESIDE)).exists():
-        return own
+    """Read the provenance of a file, or of the file next to it that names it; missing keys are left out."""
+    current = document(path) if path.suffix == ".json" else head(lines(path)) if path.suffix == ".txt" else {}
+    if current or not (beside := path.with_name(BESIDE)).exists():
+        return current
     blocks = re.split(r"^(?=# files: )", beside.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = (head(block.splitlines()) for block in blocks)
-    return next((each for each in found if any(fnmatch(path.name, name) for name in each.get("files", "").split())), {})
+    result = (head(block.splitlines()) for block in blocks)
+    return next(
+        (each for each in result if any(fnmatch(path.name, name) for name in each.get("files", "").split())), {}
+    )
 
 
 def lines(path: Path) -> list[str]:
@@ -33,13 +35,13 @@ def lines(path: Path) -> list[str]:
 
 def head(text: list[str]) -> dict[str, str]:
     """Keys and values of the lines with a hash that a text begins with."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for line in text:
         if not line.startswith("#"):
             break
         if match := re.fullmatch(r"# (\w+): (.+)", line):
-            found[match[1]] = match[2]
-    return found
+            result[match[1]] = match[2]
+    return result
 
 
 def document(path: Path) -> dict[str, str]:
@@ -49,7 +51,7 @@ def document(path: Path) -> dict[str, str]:
     return about if all(isinstance(value, str) for value in about.values()) else {}
 
 
-def faults(path: Path, known: Known) -> Iterator[str]:
+def faults(path: Path, reference: Known) -> Iterator[str]:
     """The faults of a stored result.
 
     Parameters
@@ -57,37 +59,37 @@ def faults(path: Path, known: Known) -> Iterator[str]:
     path
         Path of the file.
     known
-        Whether git knows a revision.
+        Function that returns whether a revision exists.
     """
-    said = provenance(path)
-    if missing := [key for key in KEYS if key not in said]:
+    output = provenance(path)
+    if missing := [key for key in KEYS if key not in output]:
         yield f"says nothing of its {' and '.join(missing)}"
         return
-    yield from command_faults(said["command"])
-    revision = said["revision"]
+    yield from command_faults(output["command"])
+    revision = output["revision"]
     match = re.fullmatch(r"([0-9a-f]{7,40}) of \d{4}-\d\d-\d\d", revision)
     if match is None:
         yield f"revision {revision!r} is not one that was committed"
-    elif not known(match[1]):
-        yield f"git does not know its revision {match[1]}"
+    elif not reference(match[1]):
+        yield f"its revision {match[1]} is not in the history"
 
 
 def command_faults(command: str) -> Iterator[str]:
     """What is wrong with ``python benchmarks/x.py ...``, ``make x`` or ``hpcbench ...``, or several with ``;``."""
     for part in command.split(";"):
-        words = shlex.split(part)
-        if words[0] == "python" and len(words) > 1 and words[1].startswith("benchmarks/"):
-            if not (ROOT / words[1]).is_file():
-                yield f"{words[1]} does not exist"
-        elif words[0] == "make":
-            if not re.search(rf"^{re.escape(words[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
-                yield f"the Makefile has no {words[1]}"
-        elif words[0] != "hpcbench":
-            yield f"{part.strip()!r} is no command of this repository"
+        phrase = shlex.split(part)
+        if phrase[0] == "python" and len(phrase) > 1 and phrase[1].startswith("benchmarks/"):
+            if not (ROOT / phrase[1]).is_file():
+                yield f"{phrase[1]} does not exist"
+        elif phrase[0] == "make":
+            if not re.search(rf"^{re.escape(phrase[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
+                yield f"the Makefile has no {phrase[1]}"
+        elif phrase[0] != "hpcbench":
+            yield f"{part.strip()!r} is not a command of this repository"
 
 
 def git_knows() -> Known:
-    """Asks git; where there is no history to ask, any revision will do."""
+    """Ask git; without a history every revision is accepted."""
 
     def git(*command: str) -> str | None:
         try:

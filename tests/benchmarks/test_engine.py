@@ -43,36 +43,36 @@ def test_all_contenders_do_the_same_work_in_turns(engine: Any, tiny: Callable[..
     file = tmp_path / "turns.json"
     printed = tiny("engine.py", "--json", str(file))
     document = json.loads(file.read_text())
-    one, spread = document["measured"]
-    assert [row["name"] for row in one["rows"]] == ONE
+    item, spread = document["measured"]
+    assert [row["name"] for row in item["rows"]] == ONE
     assert {row["name"]: row["transport"] for row in spread["rows"]} == SPREAD
-    for measured in (one, spread):
+    for measured in (item, spread):
         rows = {row["name"]: row for row in measured["rows"]}
         reference = engine.fastest(measured["rows"])
-        assert reference["name"] in (ONE[:2] if measured is one else list(SPREAD)[:2]), "on the same transport"
+        assert reference["name"] in (ONE[:2] if measured is item else list(SPREAD)[:2]), "on the same transport"
         for name, row in rows.items():
             cells = printed.row(name)
             if "lack" in row:
                 assert name == "FSDP2" and row["lack"] in cells[-1]
                 continue
-            for whole, gradients, optimizer in row["turns"]:
+            for total, gradients, optimizer in row["turns"]:
                 assert min(gradients, optimizer) > 0 and len(row["turns"]) == 2
-                assert max(gradients, optimizer) <= whole
+                assert max(gradients, optimizer) <= total
             if row is not reference:
                 ratio = paired_ratio(engine.seconds(row), engine.seconds(reference))
                 assert engine.shown(ratio) in cells
-        own = next(rows[name] for name in engine.OURS if name in rows)
-        ratio = paired_ratio(engine.seconds(own), engine.seconds(reference))
+        current = next(rows[name] for name in engine.OURS if name in rows)
+        ratio = paired_ratio(engine.seconds(current), engine.seconds(reference))
         goal = next(line for line in printed.lines if re.search(rf"^goal, .* {reference['name']}: ", line))
-        assert goal.strip().endswith(engine.verdict(ratio, 1.03 if measured is one else 1.0))
+        assert goal.strip().endswith(engine.verdict(ratio, 1.03 if measured is item else 1.0))
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "words"),
+    ("low", "high", "phrase"),
     [(0.9, 1.0, "met"), (0.9, 1.001, "not decided"), (1.0, 1.1, "not decided"), (1.001, 1.1, "missed")],
 )
-def test_a_verdict_needs_the_whole_interval(engine: Any, low: float, high: float, words: str) -> None:
-    assert engine.verdict(Interval((low * high) ** 0.5, low, high, 9), 1.0) == words
+def test_a_verdict_needs_the_whole_interval(engine: Any, low: float, high: float, phrase: str) -> None:
+    assert engine.verdict(Interval((low * high) ** 0.5, low, high, 9), 1.0) == phrase
 
 
 def test_one_turn_decides_nothing(engine: Any) -> None:
@@ -104,7 +104,7 @@ def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Library:
-    """An MPI library whose sums of two ranks end when they are told to."""
+    """An MPI library whose sums of two ranks end on request."""
 
     size = 2
 

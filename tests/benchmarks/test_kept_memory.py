@@ -1,4 +1,4 @@
-"""benchmarks/kept_memory.py: large memory that was freed is used again, so that no page of it is taken anew."""
+"""benchmarks/kept_memory.py: large freed memory is used again without new pages."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ print(faults() - before)
 
 
 def test_no_page_is_taken_twice() -> None:
-    kept, given_back = (
+    stored, given_back = (
         int(
             subprocess.run(
                 [sys.executable, "-c", COUNT, how], cwd=ROOT / "benchmarks", check=True, capture_output=True
@@ -30,5 +30,5 @@ def test_no_page_is_taken_twice() -> None:
         )
         for how in ("kept", "given back")
     )
-    assert kept < PAGES // 100
+    assert stored < PAGES // 100
     assert given_back > PAGES // 2, "new memory cost nothing: nothing was shown"

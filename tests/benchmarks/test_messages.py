@@ -114,18 +114,18 @@ def test_long_matrices_are_thinned_and_bad_ones_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("what", "phrase"),
     [
         ("empty", "no run in it has sampled messages: submit a study with `train: {keep_messages"),
-        ("damaged", "not a whole file of messages"),
+        ("damaged", "not a complete file of message samples"),
         ("codec", "zpf:8"),
     ],
 )
-def test_refusals_are_one_line(tmp_path: Path, what: str, words: str) -> None:
+def test_refusals_are_one_line(tmp_path: Path, what: str, phrase: str) -> None:
     if what != "empty":
         directory = write_run(tmp_path, {7: [message(GRAD, {"w": gaussian(SHAPE, 1)})]})
     if what == "damaged":
         (directory / "messages/step-7-rank-3.zip").write_bytes(b"no archive")
     done = run("messages.py", str(tmp_path), *(["--codecs", "zpf:8"] if what == "codec" else []))
     (line,) = done.stderr.splitlines()
-    assert done.returncode == 2 and done.stdout == "" and line.startswith("messages: ") and words in line
+    assert done.returncode == 2 and done.stdout == "" and line.startswith("messages: ") and phrase in line

@@ -22,9 +22,9 @@ def run(*arguments: str) -> str:
 @pytest.mark.long
 def test_tiny(need: Callable[[str | None], None]) -> None:
     need(why_not())
-    said = run("--tiny")
-    assert re.match(r"# command: python benchmarks/overlap\.py --tiny\n# revision: .+\n# machine: .+\n", said)
-    lines = [line.strip() for line in said.splitlines() if re.match(r" ?(baseline|zhybrid-16-8)  ", line)]
+    output = run("--tiny")
+    assert re.match(r"# command: python benchmarks/overlap\.py --tiny\n# revision: .+\n# machine: .+\n", output)
+    lines = [line.strip() for line in output.splitlines() if re.match(r" ?(baseline|zhybrid-16-8)  ", line)]
     rows = [re.split(r" {2,}", line) for line in lines]
     assert [row[:2] for row in rows] == [
         [scheme, overlap] for scheme in ("baseline", "zhybrid-16-8") for overlap in ("off", "on")
@@ -34,9 +34,9 @@ def test_tiny(need: Callable[[str | None], None]) -> None:
         assert 0 < float(exposed.split()[0]) < float(step.split()[0]), lines
     for scheme in ("baseline", "zhybrid-16-8"):
         assert re.search(
-            rf"^{scheme}: with overlap [0-9.]+ \([0-9.]+ to [0-9.]+\) times as fast .* 2 pairs\)", said, re.MULTILINE
+            rf"^{scheme}: with overlap [0-9.]+ \([0-9.]+ to [0-9.]+\) times as fast .* 2 pairs\)", output, re.MULTILINE
         )
-    assert "every run's replicas agree" in said
+    assert "every run's replicas agree" in output
 
 
 def test_wrong_arguments() -> None:

@@ -28,9 +28,9 @@ def test_the_papers_runs(tiny: Tiny) -> None:
     """Every scheme has a range on each machine."""
     lines = tiny("predict_paper.py").lines
     for scheme in ("naive-mpc", "naive-zfp8", "mzhybrid", "zhybrid-24-8"):
-        found = [line for line in lines if line.strip().startswith(f"{scheme}:")]
-        assert len(found) == 3
-        assert all(re.search(r"[+-]\d+\.\d to [+-]\d+\.\d %, median [+-]\d+\.\d %: \w+", line) for line in found)
+        result = [line for line in lines if line.strip().startswith(f"{scheme}:")]
+        assert len(result) == 3
+        assert all(re.search(r"[+-]\d+\.\d to [+-]\d+\.\d %, median [+-]\d+\.\d %: \w+", line) for line in result)
 
 
 def test_speed(tiny: Tiny) -> None:

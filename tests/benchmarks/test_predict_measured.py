@@ -39,8 +39,8 @@ def test_only_pairs_that_repeats_tell_apart_count_for_the_order(predicted: Calla
 
 
 def test_how_alike_a_machine_is_to_itself(predicted: Callable[[str], Any]) -> None:
-    said = predicted("compare").drift([(1.0, 2.0, 9.0), (4.0, 5.0)], [(2.0, 2.0), (3.0,)])
-    assert said == "the same runs took 1.25 times as long as before in the mean, 1.00 to 1.50 times"
+    output = predicted("compare").drift([(1.0, 2.0, 9.0), (4.0, 5.0)], [(2.0, 2.0), (3.0,)])
+    assert output == "the same runs took 1.25 times as long as before in the mean, 1.00 to 1.50 times"
 
 
 def test_a_byte_that_is_not_predicted_is_told(predicted: Callable[[str], Any]) -> None:
@@ -50,15 +50,15 @@ def test_a_byte_that_is_not_predicted_is_told(predicted: Callable[[str], Any]) -
         model = import_module("hpcbench.contract.training").Model(layers=2, hidden=32, heads=2)
         shape = None
 
-    made = Run()
+    built = Run()
     sums: dict[str, int] = {}
-    for key, nbytes in volume.count_all_ranks_bytes(made.model, made.train, made.layout).items():
+    for key, nbytes in volume.count_all_ranks_bytes(built.model, built.train, built.layout).items():
         sums[key[0]] = sums.get(key[0], 0) + nbytes
     differ = predicted("compare").bytes_differ
     traffic = {name: {"message_bytes": float(nbytes)} for name, nbytes in sums.items()}
-    assert differ(made, traffic) == []
+    assert differ(built, traffic) == []
     traffic["DP"]["message_bytes"] += 1
-    assert differ(made, traffic) == [f"DP: {sums['DP'] + 1} counted, {sums['DP']} predicted"]
+    assert differ(built, traffic) == [f"DP: {sums['DP'] + 1} counted, {sums['DP']} predicted"]
 
 
 def test_ten_studies_of_eight_ranks_and_none_is_the_calibration(predicted: Callable[[str], Any]) -> None:
@@ -74,8 +74,8 @@ def test_the_tiny_form_measures_and_compares(
     tiny: Callable[..., Printed], need: Callable[[str | None], None], tmp_path: Path
 ) -> None:
     need(why_not())
-    kept = str(tmp_path / "kept")
-    lines = tiny("predict_measured.py", "--out", str(tmp_path / "found.json"), "--keep", kept).lines
+    stored = str(tmp_path / "kept")
+    lines = tiny("predict_measured.py", "--out", str(tmp_path / "found.json"), "--keep", stored).lines
     for word in ("by the tables alone", "with what the earlier run taught"):
         (line,) = [line for line in lines if line.startswith(f"step time {word}")]
         assert re.search(r"mean \d+\.\d %, median [+-]\d+\.\d %, worst \d+\.\d %", line)
@@ -85,8 +85,10 @@ def test_the_tiny_form_measures_and_compares(
     worst = re.search(r"worst (\d+\.\d) %", memory)
     assert worst and float(worst[1]) < 25, "allocations do not depend on the machine"
     assert (tmp_path / "found.json").stat().st_size > 100
-    again = tiny("predict_measured.py", "--again", kept, "--before", kept).lines
+    again = tiny("predict_measured.py", "--again", stored, "--before", stored).lines
     assert "the same runs took 1.00 times as long as before in the mean, 1.00 to 1.00 times" in again
     again = [line for line in again if not line.startswith("the same runs")]
-    said = [line for line in lines if not line.startswith(("#", "["))]
-    assert [line for line in again if not line.startswith("#")] == said, "what was kept is predicted alike"
+    output = [line for line in lines if not line.startswith(("#", "["))]
+    assert [line for line in again if not line.startswith("#")] == output, (
+        "predictions of stored measurements are identical"
+    )

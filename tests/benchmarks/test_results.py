@@ -39,22 +39,22 @@ def test_a_stored_result_says_where_it_comes_from(name: str, knows: Known) -> No
         ({"command": None, "revision": None}, "says nothing of its command and revision"),
         ({"command": "python benchmarks/gone.py --tiny"}, "benchmarks/gone.py does not exist"),
         ({"command": "make nothing"}, "the Makefile has no nothing"),
-        ({"command": "magic"}, "'magic' is no command of this repository"),
+        ({"command": "magic"}, "'magic' is not a command of this repository"),
         ({"revision": "0123456789ab-dirty of 2026-11-22"}, "is not one that was committed"),
-        ({"revision": "unknown: this is no checkout of git's"}, "is not one that was committed"),
-        ({"revision": "ffff567 of 2026-11-22"}, "git does not know its revision ffff567"),
+        ({"revision": "unknown: not a git checkout"}, "is not one that was committed"),
+        ({"revision": "ffff567 of 2026-11-22"}, "its revision ffff567 is not in the history"),
         ({"revision": "not recorded; committed in 0123456789ab"}, "is not one that was committed"),
     ],
 )
 @pytest.mark.parametrize("form", ["x.txt", "x.json", "beside"])
 def test_what_is_wrong_is_found(form: str, change: dict[str, str | None], fault: str | None, tmp_path: Path) -> None:
-    said = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
+    output = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     path = tmp_path / ("x.svg" if form == "beside" else form)
-    head = "".join(f"# {key}: {value}\n" for key, value in said.items())
+    head = "".join(f"# {key}: {value}\n" for key, value in output.items())
     if form == "beside":
         path.write_text("<svg/>")
         (tmp_path / BESIDE).write_text(f"# files: other.*\n\n# files: y.svg x.*\n{head}")
     else:
-        path.write_text(json.dumps({"provenance": said}) if form == "x.json" else f"{head}a table\n")
-    found = list(faults(path, lambda revision: revision == "0123456789ab"))
-    assert (len(found) == 1 and fault in found[0]) if fault else not found
+        path.write_text(json.dumps({"provenance": output}) if form == "x.json" else f"{head}a table\n")
+    result = list(faults(path, lambda revision: revision == "0123456789ab"))
+    assert (len(result) == 1 and fault in result[0]) if fault else not result

@@ -26,7 +26,7 @@ SPEEDS = {
     None: {"baseline": 1.0, "identity": 1.0, "naive-bf16": 0.9, "naive-int8": 1.2, "zhybrid-16-8": 1.0},
     "100mbit": {"baseline": 0.5, "identity": 0.5, "naive-bf16": 0.72, "naive-int8": 0.9, "zhybrid-16-8": 0.723},
 }
-"""Eight-bit integers spare the processors, too; the hybrid is faster than the cast by less than 8 repeats can tell."""
+"""Eight-bit integers also spare the processors; the hybrid's gain over the cast is not significant with 8 repeats."""
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def throttled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return lambda name: import_module(f"throttled.{name}")
 
 
-def row(said: str, scheme: str, after: str) -> str:
+def row(output: str, scheme: str, after: str) -> str:
     """The scheme's line in the table that follows some words."""
-    return next(line for line in said[said.index(after) :].splitlines() if line.split()[:1] == [scheme])
+    return next(line for line in output[output.index(after) :].splitlines() if line.split()[:1] == [scheme])
 
 
 def test_the_links_part_of_a_gain_is_told_from_the_processors(throttled: Callable[[str], Any]) -> None:
-    compare, found = throttled("compare"), draw(SPEEDS)
-    free, limited = compare.columns(found)
+    compare, result = throttled("compare"), draw(SPEEDS)
+    free, limited = compare.columns(result)
     gains = {row.scheme: row for row in compare.rows(limited, free, ranks=2)}
     for scheme, truth in (("identity", 1.0), ("naive-bf16", 1.6), ("naive-int8", 1.5), ("zhybrid-16-8", 1.446)):
         link = gains[scheme].link
@@ -55,43 +55,47 @@ def test_the_links_part_of_a_gain_is_told_from_the_processors(throttled: Callabl
 
 
 def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable[[str], Any]) -> None:
-    said = throttled("show").render(draw(SPEEDS, noise=0.02), ["# command: x"])
-    assert said.startswith("# command: x\n")
+    output = throttled("show").render(draw(SPEEDS, noise=0.02), ["# command: x"])
+    assert output.startswith("# command: x\n")
     for scheme in SPEEDS[None]:
-        assert row(said, scheme, "due to the link") and row(said, scheme, "links of 100mbit: the limit costs")
-    cast = said[said.index("Beside naive-bf16, a plain cast of all traffic to 16 bits, at links of 100mbit") :]
+        assert row(output, scheme, "due to the link") and row(output, scheme, "links of 100mbit: the limit costs")
+    cast = output[
+        output.index("Compared with naive-bf16, a plain cast of all traffic to 16 bits, at links of 100mbit") :
+    ]
     faster, slower, neither, hybrids = (line.strip() for line in cast.splitlines()[1:5])
-    assert faster.startswith("shown to be faster: naive-int8 1.2") and "zhybrid" not in faster
-    assert slower.startswith("shown to be slower: ") and {"baseline", "identity"} <= set(slower.split())
-    assert neither.startswith("not shown to be faster or slower: zhybrid-16-8 1.0")
+    assert faster.startswith("significantly faster: naive-int8 1.2") and "zhybrid" not in faster
+    assert slower.startswith("significantly slower: ") and {"baseline", "identity"} <= set(slower.split())
+    assert neither.startswith("inconclusive: zhybrid-16-8 1.0")
     assert hybrids == "Of the 1 hybrids, faster than naive-bf16: none; slower than it: none."
-    integers = said[said.index("Beside naive-int8, 8-bit integers for all traffic, at links of 100mbit") :]
+    integers = output[output.index("Compared with naive-int8, 8-bit integers for all traffic, at links of 100mbit") :]
     assert (
         integers.splitlines()[4].strip()
         == "Of the 1 hybrids, faster than naive-int8: none; slower than it: zhybrid-16-8."
     )
     assert re.search(
-        r"After 20 steps it separates no schemes and is no verdict: .*docs/explanation/convergence\.md", said, re.DOTALL
+        r"After 20 steps it separates no schemes, and is not a verdict: .*docs/explanation/convergence\.md",
+        output,
+        re.DOTALL,
     )
 
 
 def test_one_repeat_shows_nothing(throttled: Callable[[str], Any]) -> None:
-    said = throttled("show").render(draw(SPEEDS, repeats=1), [])
-    assert "shown to be faster: none" in said and not re.search(r"shown to be (faster|slower): [^n]", said)
+    output = throttled("show").render(draw(SPEEDS, repeats=1), [])
+    assert "significantly faster: none" in output and not re.search(r"significantly (faster|slower): [^n]", output)
 
 
 def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]) -> None:
-    known = throttled("words").KNOWN_WORSE
+    reference = throttled("words").KNOWN_WORSE
     page = (ROOT / "docs" / "explanation" / "convergence.md").read_text()
     worse = re.findall(
         r"^\| `([a-z0-9-]+)`[^|]*\|[^|]*\|[^|]*\| ([+-][0-9.]+) .*\| \*\*worse\*\* \|$", page, re.MULTILINE
     )
-    assert {scheme: f"{value:.2f}" for scheme, value in known.items()} == {s: f"{float(v):.2f}" for s, v in worse}
-    found = draw({None: {"baseline": 1.0}})
-    found["schemes"].append("naive-zfp8")
-    found["runs"] += [{**one, "scheme": "naive-zfp8"} for one in found["runs"]]
-    said = throttled("show").render(found, [])
-    assert "naive-zfp8 *" in said and "* naive-zfp8 is shown to be worse there, by +0.48" in said
+    assert {scheme: f"{value:.2f}" for scheme, value in reference.items()} == {s: f"{float(v):.2f}" for s, v in worse}
+    result = draw({None: {"baseline": 1.0}})
+    result["schemes"].append("naive-zfp8")
+    result["runs"] += [{**item, "scheme": "naive-zfp8"} for item in result["runs"]]
+    output = throttled("show").render(result, [])
+    assert "naive-zfp8 *" in output and "* naive-zfp8 is significantly worse there, by +0.48" in output
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -112,13 +116,13 @@ def test_parts_are_layouts_of_one_study(throttled: Callable[[str], Any]) -> None
     seen = {}
     for name, part in parts.PARTS.items():
         runs = start.run_files(SCRIPT.with_suffix(".yaml"), part.settings, ranks_a_host=part.ranks_a_host)
-        assert {one["ranks"] for one in runs} == {part.hosts * part.ranks_a_host}, name
-        assert {one["repeat"] for one in runs} == set(range(1, 9)), name
+        assert {item["ranks"] for item in runs} == {part.hosts * part.ranks_a_host}, name
+        assert {item["repeat"] for item in runs} == set(range(1, 9)), name
         seen[name] = runs
     for name in ("shared", "own"):
-        assert list(dict.fromkeys(one["scheme"]["name"] for one in seen[name])) == ALL
+        assert list(dict.fromkeys(item["scheme"]["name"] for item in seen[name])) == ALL
     assert seen["tensor"][0]["layout"]["tp"] == parts.PARTS["tensor"].hosts == 2
-    assert {one["cell"]["train.global_batch"] for one in seen["curve"]} == {4, 8, 16, 32}
+    assert {item["cell"]["train.global_batch"] for item in seen["curve"]} == {4, 8, 16, 32}
 
 
 def test_an_interrupted_measurement_goes_on(
@@ -132,8 +136,8 @@ def test_an_interrupted_measurement_goes_on(
         if len(started) == 1 and not path.with_suffix(".again").exists():
             path.with_suffix(".again").touch()
             raise UserError("the ranks ended with 1")
-        started.append([(rate, one["repeat"]) for rate, one in tasks])
-        return [run(one["scheme"]["name"], rate, one["repeat"], 1.0) for rate, one in tasks]
+        started.append([(rate, item["repeat"]) for rate, item in tasks])
+        return [run(item["scheme"]["name"], rate, item["repeat"], 1.0) for rate, item in tasks]
 
     class NoHosts(SimpleNamespace):
         def __enter__(self) -> None: ...
@@ -147,9 +151,9 @@ def test_an_interrupted_measurement_goes_on(
     with pytest.raises(UserError, match="ended with 1"):
         measure.measure(part, runs, measure.resume(path, fresh), path)
     fresh["runs"] = []
-    kept = measure.resume(path, fresh)
-    assert {one["repeat"] for one in kept["runs"]} == {1}
-    measure.measure(part, runs, kept, path)
+    stored = measure.resume(path, fresh)
+    assert {item["repeat"] for item in stored["runs"]} == {1}
+    measure.measure(part, runs, stored, path)
     assert [{repeat for _, repeat in start} for start in started] == [{1}, {2}, {3}]
     assert [start[0][0] for start in started] == [None, "100mbit", None]  # rates in rotated order
     assert len(measure.load(path)["runs"]) == 3 * 2 * 2
@@ -163,7 +167,7 @@ def test_an_interrupted_measurement_goes_on(
 
 def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str], Any], tmp_path: Path) -> None:
     gains = {4: 1.5, 8: 1.2, 16: 1.0, 32: 0.9}
-    one = draw({"100mbit": {"baseline": 1.0, "naive-int8": 1.0}})["runs"]
+    item = draw({"100mbit": {"baseline": 1.0, "naive-int8": 1.0}})["runs"]
     runs = [
         {
             **r,
@@ -171,15 +175,15 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
             "samples_per_s": r["samples_per_s"] * (gain if r["scheme"] != "baseline" else 1),
         }
         for batch, gain in gains.items()
-        for r in one
+        for r in item
     ]
-    found = document(["100mbit"], runs)
-    said = throttled("show").render(found, [])
-    assert row(said, "naive-int8", "speed over that of baseline").split()[1] == "1.50"
-    verdict = "shown to be faster than baseline up to 512 tokens, and not from 1024 on; shown to be slower at 2048."
-    assert f"naive-int8: {verdict}" in said
+    result = document(["100mbit"], runs)
+    output = throttled("show").render(result, [])
+    assert row(output, "naive-int8", "speed over that of baseline").split()[1] == "1.50"
+    verdict = "significantly faster than baseline up to 512 tokens, and not from 1024 on; significantly slower at 2048."
+    assert f"naive-int8: {verdict}" in output
     for ending in ("svg", "png"):
-        throttled("curve").draw(throttled("compare").columns(found), found, tmp_path / f"curve.{ending}")
+        throttled("curve").draw(throttled("compare").columns(result), result, tmp_path / f"curve.{ending}")
     drawn = (tmp_path / "curve.svg").read_text()
     assert (
         "naive-int8" in drawn
@@ -189,7 +193,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "phrase"),
     [
         (["nowhere"], "no part 'nowhere': use shared, own, tensor, curve"),
         (["--shares", "100"], "--shares 100: give percents from 1 to 95"),
@@ -199,9 +203,9 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
         (["own", "--rates", "fast"], "link rate 'fast': write it like 50mbit"),
     ],
 )
-def test_wrong_arguments(arguments: list[str], words: str) -> None:
+def test_wrong_arguments(arguments: list[str], phrase: str) -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=900)
-    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and phrase in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.long
@@ -215,25 +219,25 @@ def test_tiny(need: Callable[[str | None], None], tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-4000:]
         return done.stdout
 
-    said = tiny("own")
+    output = tiny("own")
     assert re.match(
-        r"# command: python benchmarks/throttled_training\.py own .*\n# revision: .+\n# machine: .+\n", said
+        r"# command: python benchmarks/throttled_training\.py own .*\n# revision: .+\n# machine: .+\n", output
     )
     for scheme in ("baseline", "identity", "naive-int8"):
-        assert row(said, scheme, "due to the link") and row(said, scheme, "no limit: what")
-    (rate,) = re.findall(r"^links of (\d+mbit): the limit costs the baseline -?\d+% ", said, re.MULTILINE)
+        assert row(output, scheme, "due to the link") and row(output, scheme, "no limit: what")
+    (rate,) = re.findall(r"^links of (\d+mbit): the limit costs the baseline -?\d+% ", output, re.MULTILINE)
     table = f"links of {rate}: the limit"
-    shares = {scheme: re.search(r" (\d\.\d{3})  ", row(said, scheme, table)) for scheme in ("identity", "naive-int8")}
+    shares = {scheme: re.search(r" (\d\.\d{3})  ", row(output, scheme, table)) for scheme in ("identity", "naive-int8")}
     assert shares["identity"] and shares["identity"][1] == "1.000"
     assert shares["naive-int8"] and 0.25 < float(shares["naive-int8"][1]) < 0.27
-    kept = json.loads((tmp_path / "throttled-training-own.json").read_text())
-    assert len(kept["runs"]) == 3 * 2 * 2 and all(one["replicas_agree"] for one in kept["runs"])
-    assert all(one["steps"] == 4 for one in kept["runs"])
-    assert (tmp_path / "throttled-training-own.txt").read_text() == said.rstrip("\n") + "\n"
+    stored = json.loads((tmp_path / "throttled-training-own.json").read_text())
+    assert len(stored["runs"]) == 3 * 2 * 2 and all(item["replicas_agree"] for item in stored["runs"])
+    assert all(item["steps"] == 4 for item in stored["runs"])
+    assert (tmp_path / "throttled-training-own.txt").read_text() == output.rstrip("\n") + "\n"
 
-    said = tiny("tensor", "curve", "--rates", "200mbit", "--repeats", "1", "--set", "train.precision=bf16")
-    kept = json.loads((tmp_path / "throttled-training-tensor-bf16.json").read_text())
-    sent = {one["scheme"]: one["traffic"]["TP"]["network_bytes"] for one in kept["runs"] if one["rate"]}
+    output = tiny("tensor", "curve", "--rates", "200mbit", "--repeats", "1", "--set", "train.precision=bf16")
+    stored = json.loads((tmp_path / "throttled-training-tensor-bf16.json").read_text())
+    sent = {item["scheme"]: item["traffic"]["TP"]["network_bytes"] for item in stored["runs"] if item["rate"]}
     assert 0 < sent["naive-int8"] < 0.6 * sent["identity"]  # tensor parallelism crosses the link
-    assert "naive-int8" in row(said, "naive-int8", "speed over that of baseline")
+    assert "naive-int8" in row(output, "naive-int8", "speed over that of baseline")
     assert (tmp_path / "throttled-training-curve-bf16.svg").exists()

@@ -30,7 +30,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_every_benchmark_has_a_tiny_form_that_is_tested(script: Path) -> None:
-    """Some test file names the script and runs the form, and the script knows its provenance."""
+    """A test file names the script and runs the form, and the script has a provenance."""
     tests = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert any(f'"{script.name}"' in text and re.search(r"\btiny\(|--tiny", text) for text in tests)
     assert "from provenance import" in script.read_text()
@@ -46,7 +46,7 @@ def test_checksum(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
-    """Arms that wait beside arms that do not, each pair with its own reference."""
+    """Blocking and asynchronous arms, each pair with its own reference."""
     file = tmp_path / "rows.json"
     tiny("staleness.py", "--json", str(file))
     rows = {row["way"]: row for row in json.loads(file.read_text())["rows"]}
@@ -78,7 +78,7 @@ def test_half_sums(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
-    """A row each way beside that of one process, and the bytes of the closed forms."""
+    """A row for each way and for one process, and the bytes of the closed forms."""
     file = tmp_path / "attention.json"
     printed = tiny("attention.py", "--json", str(file))
     n = 4 * 8 * 32 * 64
@@ -95,8 +95,8 @@ def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
     """What is asked when nothing is traced is next to nothing, whatever the machine."""
     file = tmp_path / "steps.json"
     printed = tiny("trace_cost.py", "--json", str(file))
-    found = json.loads(file.read_text())
-    assert positive(printed.row("on"), 2) and len(found["on"]) == len(found["off"]) == 2
+    result = json.loads(file.read_text())
+    assert positive(printed.row("on"), 2) and len(result["on"]) == len(result["off"]) == 2
     assert re.fullmatch(r"on: [+-][\d.]+% of a step \([+-][\d.]+% to [+-][\d.]+%\)", printed.lines[-2])
     matched = re.fullmatch(r"off: (\d+) questions of \d+ ns: ([\d.]+) millionths of a step", printed.lines[-1])
     assert matched and int(matched[1]) > 10 and float(matched[2]) < 1000
@@ -181,17 +181,17 @@ def test_report(tiny: Tiny) -> None:
 
 def test_dry_run(tiny: Tiny) -> None:
     """Peers that are not installed keep their rows."""
-    found: dict[tuple[str, str], list[str]] = {}
+    result: dict[tuple[str, str], list[str]] = {}
     for cells in tiny("dry_run.py").rows():
-        found[cells[0], cells[1]] = cells[2:]
+        result[cells[0], cells[1]] = cells[2:]
     for runs in ("1", "10"):
-        assert positive(found[runs, "hpcbench"], 4)
+        assert positive(result[runs, "hpcbench"], 4)
         for peer in ("ReFrame", "JUBE"):
-            assert found[runs, peer] == [MISSING, "-", "-", "-"] or positive(found[runs, peer], 4)
+            assert result[runs, peer] == [MISSING, "-", "-", "-"] or positive(result[runs, peer], 4)
 
 
 def test_tensor_projection(tiny: Tiny) -> None:
-    """The projection says what it rests on, and stands beside the published figures."""
+    """The projection contains its sources and the published figures."""
     printed = tiny("tensor_projection.py")
     assert [line.split(":")[0] for line in printed.lines[:3]] == ["measured", "data sheets", "assumed"]
     rows = {(cells[0], cells[1]): cells[2:] for cells in printed.rows() if cells[0] in ("8", "64")}

@@ -21,7 +21,7 @@ def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
     rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
     assert len(rows) == 8, "two kinds of parts, four ways each"
     sent, wire, error = ([row[k] for row in rows] for k in (-3, -2, -1))
-    assert [float(one) > 0 for one in error] == 2 * [False, False, False, True]
+    assert [float(item) > 0 for item in error] == 2 * [False, False, False, True]
     assert sent[0] == wire[0] == wire[1] == wire[2] and 0.2 < float(wire[3]) / float(sent[3]) < 0.35
     assert rows[0][-4] == "1.000" and all(float(row[-4]) > 0 for row in rows)
 

@@ -39,7 +39,7 @@ def rows(rate: str, call: str, nbytes: int, **seconds: list[float]) -> list[dict
 
 
 @pytest.mark.parametrize(
-    ("times", "words"),
+    ("times", "phrase"),
     [
         ([0.95, 0.96, 0.94], "met"),
         ([1.05, 1.06, 1.05], "not met"),
@@ -47,29 +47,29 @@ def rows(rate: str, call: str, nbytes: int, **seconds: list[float]) -> list[dict
         ([1.0], "not decided by one repeat"),
     ],
 )
-def test_a_target_needs_the_whole_interval(targets: Any, times: list[float], words: str) -> None:
+def test_a_target_needs_the_whole_interval(targets: Any, times: list[float], phrase: str) -> None:
     plain = [1.4 * 1.02] * len(times)
     (line,) = targets(rows("none", "all-reduce", MIB, plain=plain, int8=times))
-    assert line.endswith(f"(at least 1.4): {words}"), line
+    assert line.endswith(f"(at least 1.4): {phrase}"), line
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "phrase"),
     [([1e-5, 1.1e-5, 1.2e-5], "met"), ([3e-5, 3.1e-5, 3e-5], "not met"), ([1e-5, 4e-5, 2e-5], "not decided")],
 )
-def test_the_cost_of_a_call_is_paired_and_has_an_interval(targets: Any, more: list[float], words: str) -> None:
+def test_the_cost_of_a_call_is_paired_and_has_an_interval(targets: Any, more: list[float], phrase: str) -> None:
     plain = [1e-4, 2e-4, 3e-4]  # of a machine that becomes slower: minima would not be of one repeat
     interposed = [a + b for a, b in zip(plain, more, strict=True)]
     (line,) = targets(rows("none", "call of one rank", 4, plain=plain, interposed=interposed))
-    assert "[" in line and line.endswith(f"more (at most 20): {words}"), line
+    assert "[" in line and line.endswith(f"more (at most 20): {phrase}"), line
 
 
 def test_what_any_kernel_in_python_costs_stands_beside_it(targets: Any) -> None:
     alone = {PLAIN: [1e-6, 2e-6], "interposed": [21e-6, 22e-6], "handed on": [13e-6, 14e-6]}
-    found = [
+    result = [
         {"rate": "none", "call": "call of one rank", "bytes": 4, "mode": m, "seconds": s} for m, s in alone.items()
     ]
-    lines = targets(found)
+    lines = targets(result)
     assert lines[0].startswith("a plain call costs 20.0 us") and lines[1].startswith("a kernel in Python that")
     assert "costs 12.0 us" in lines[1]
 

@@ -85,7 +85,7 @@ def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
     out = np.full(room + 64, POISON, dtype=np.uint8)
     used = codec.encode(x, out[:room], seed=seed)
     assert used <= room
-    assert (out[room:] == POISON).all(), "written behind the end"
+    assert (out[room:] == POISON).all(), "written past the end"
     return out[:used].copy()
 
 
@@ -94,7 +94,7 @@ def decode(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLi
     size = n * np.dtype(dtype).itemsize
     out = np.full(size + 64, POISON, dtype=np.uint8)
     codec.decode(wire, out[:size].view(dtype))
-    assert (out[size:] == POISON).all(), "written behind the end"
+    assert (out[size:] == POISON).all(), "written past the end"
     return out[:size].view(dtype).copy()
 
 

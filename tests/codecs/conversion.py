@@ -11,9 +11,9 @@ from hpcbench.codecs.types import BFLOAT16
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
 PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
-"""Types of values, and those in which they travel."""
+"""Dtypes of values, and the dtypes in which they travel."""
 SUMMED = (F32, F64, F16, BFLOAT16)
-"""Types of values that are added to values of the same type."""
+"""Dtypes of values that are added to values of the same dtype."""
 LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
@@ -29,7 +29,7 @@ def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         grid = np.sort(codes(sent).astype(F64))
         grid = grid[np.isfinite(grid)]
-        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # where infinity begins
+        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # values that become infinite
         middles = np.concatenate([(grid[1:] + grid[:-1]) / 2, [ends, -ends]]).astype(values)
         return np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf)]).astype(values)
 

@@ -32,14 +32,14 @@ class EmulatedCallMemory(CallMemory):
         self._busy = False
 
     def begin(self, stream: int, zeros: int) -> None:
-        assert not self._busy, "a memory serves two calls at once"
+        assert not self._busy, "two concurrent calls share a memory"
         self._busy = True
         self._memory[:zeros] = 0
 
     def end(self, stream: int) -> None:
         self._busy = False
         self._head = self._memory[:STATE_HEAD].copy()
-        assert (self._memory[self.word_count :].view(np.uint8) == POISON).all(), "written behind the state"
+        assert (self._memory[self.word_count :].view(np.uint8) == POISON).all(), "written past the state"
 
     def wait(self) -> tuple[int, int]:
         return int(self._head[1]), int(self._head[2])
@@ -52,14 +52,14 @@ class EmulatedDevice(Device):
     multiprocessors: int = 1
     kernels: Path = KERNELS
     backwards: bool = False
-    """Threads of a block run from the last to the first."""
+    """Whether threads of a block run from the last to the first."""
     workers: int = 1
-    """Blocks at a time."""
+    """Number of concurrent blocks."""
     memories: int = 0
     launched: list[tuple[str, int]] = field(default_factory=list)
-    """Kernels and their blocks."""
+    """Launched kernels with their blocks."""
     waits: int = 0
-    """How often a thread found that it must wait for another block."""
+    """Number of times that a thread had to wait for another block."""
 
     def stream(self, stream: Any, array: Any) -> int:
         return int(stream or 0)
@@ -116,7 +116,7 @@ class Fenced:
     def intact(self, x: Array) -> bool:
         """Return whether nothing was written around `x`."""
         if x.size == 0:
-            return True  # NumPy lets it begin anywhere
+            return True  # NumPy arrays may begin at any address
         raw = x
         while isinstance(raw.base, np.ndarray):
             raw = raw.base

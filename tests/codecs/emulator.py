@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-    OPTIONS.append("-mtls-dialect=gnu2")  # to read a variable of the thread, no call that saves all registers
+    OPTIONS.append("-mtls-dialect=gnu2")  # reads a thread-local variable without a call that saves all registers
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 

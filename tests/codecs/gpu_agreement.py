@@ -67,7 +67,7 @@ def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Arra
 
     for target in (np.float32, np.float16):
         if x.dtype == np.float32:
-            break  # one more kernel for each type is enough
+            break  # one more kernel per dtype is enough
         with np.errstate(over="ignore"):
             sums = other.astype(np.float32).astype(target)
         out = memory.put(sums, offset)

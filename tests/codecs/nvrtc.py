@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIBRARIES = {12: ("cuda_nvrtc", "libnvrtc.so.12"), 13: ("cu13", "libnvrtc.so.13")}
-"""By major version: the folder under ``nvidia`` in which its wheel puts the library, and the library."""
+"""Folder of the wheel under ``nvidia``, and name of the library, by major version."""
 
 
 @dataclass(frozen=True)

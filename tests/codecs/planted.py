@@ -12,20 +12,20 @@ from emulator import KERNELS
 
 _NOT_CODE = 2
 Sweep = Callable[[str, Path], object]
-"""Tries all that the kernels of a codec do, by the codec's name and the kernels' tree."""
+"""A sweep that runs all kernels of a codec, given the codec's name and the kernels' tree."""
 
 
-def planted(folder: Path, file: str, old: str, new: str) -> Path:
+def plant_fault(folder: Path, file: str, old: str, new: str) -> Path:
     """Copy the kernels to `folder`, with one change in one file."""
     kernels = folder / "kernels"
     shutil.copytree(KERNELS, kernels)
     text = (kernels / file).read_text()
-    assert text.count(old) == 1, f"{file} no longer reads {old!r} in one place"
+    assert text.count(old) == 1, f"{file} must contain {old!r} exactly once"
     (kernels / file).write_text(text.replace(old, new))
     return kernels
 
 
-def check_seen(sweep: Sweep, name: str, faulty: Path) -> None:
+def check_detected(sweep: Sweep, name: str, faulty: Path) -> None:
     """Check that a sweep of a codec passes with the correct kernels, and fails with faulty ones."""
     assert _passes(sweep, name)
     assert fails(sweep, name, faulty)

@@ -123,7 +123,7 @@ def test_error_stays_in_the_bound(name: str) -> None:
             error = np.abs(y.astype(np.float64) - v.astype(np.float64)).max()
             assert error <= bound, (label, dtype)
             if name.startswith(("int", "bf")) and label == "bell" and dtype is np.float32:
-                assert error > bound / 3, "the bound says something"
+                assert error > bound / 3, "the bound is not trivial"
             checked += 1
     assert checked > 40
 
@@ -157,7 +157,7 @@ def test_scales_keep_small_gradients() -> None:
 def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
     x = random_words(1 << 16, 67).astype(np.uint16).view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
-    # one block must not hold both ends of the range: a power of two has 8 bits, a half precision number 30 binades
+    # a block must not contain both ends of the range: a power of two has 8 bits, half precision spans 30 binades
     x = x[np.argsort(np.abs(x.astype(np.float32)), kind="stable")].copy()
     assert same_bits(decode(get_codec(name), encode(get_codec(name), x), x.size, dtype), x)
 
@@ -176,11 +176,11 @@ def test_stochastic_rounding_is_unbiased() -> None:
         square += (y.astype(np.float64) - x) ** 2
     unit = np.abs(x.reshape(-1, 256)).max(axis=1).repeat(256) / 7
     deviation = np.abs(total / turns - x) / unit
-    assert deviation.max() < 5 * 0.5 / np.sqrt(turns), "five standard errors of a coin that rounds"
+    assert deviation.max() < 5 * 0.5 / np.sqrt(turns), "five standard errors of a random rounding"
     assert (total / turns - x).sum() / unit.sum() < 4 * 0.5 / np.sqrt(turns * n)
     nearest = Quant(4, 256)
     bias = np.abs(decode(nearest, encode(nearest, x), n, np.float32) - x) / unit
-    assert bias.max() > 0.4, "which rounding to the nearest is not"
+    assert bias.max() > 0.4, "rounding to nearest is biased"
 
 
 def test_other_seeds_and_positions_give_other_noise() -> None:
@@ -221,7 +221,7 @@ def test_residual_is_the_encoding_error(name: str, dtype: Any) -> None:
         assert np.abs(residual).max() > 0
     x[100], x[200] = np.inf, np.nan
     codec.encode(x, wire, residual=residual, seed=9)
-    assert np.isfinite(residual).all(), "an overflow does not live on"
+    assert np.isfinite(residual).all(), "an overflow does not persist"
 
 
 @pytest.mark.parametrize("name", ["sign:1024", "int4:32", "fp8e5m2"])
@@ -251,12 +251,12 @@ def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
         total = ours.astype(np.float32)
         codec.decode(wire, total, dtype=np.dtype(dtype), accumulate=True)
         expected = np.zeros(codec.wire_bytes(n, ours.dtype), dtype=np.uint8)
-        if codec.name == "none":  # rounds the sum to the type
+        if codec.name == "none":  # rounds the sum to the dtype
             codec.encode(total.astype(dtype), expected)
         elif codec.name == "2:4":
             codec.encode(total.astype(dtype), expected)
             if dtype is not np.float32:
-                continue  # picks before it rounds
+                continue  # chooses before it rounds
         else:
             codec.encode(total, expected, seed=5)
         out = np.full(expected.size + 8, 0xA5, dtype=np.uint8)

@@ -139,7 +139,7 @@ def test_residual_is_the_encoding_error(dtype: str, name: str, build: str) -> No
     with np.errstate(invalid="ignore"):
         lack = wanted - sent.astype(np.float32)
     assert same_bits(residual, np.where(np.isfinite(lack), lack, np.float32(0)))
-    assert residual.any() == (dtype != "f4"), "float32 values lack nothing"
+    assert residual.any() == (dtype != "f4"), "float32 values have no error"
 
 
 @each_build
@@ -169,7 +169,7 @@ def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8
 
 def refused(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: str = "f4") -> bool:
     try:
-        decode(codec, wire, n, FLOATS[dtype])  # looks behind the end
+        decode(codec, wire, n, FLOATS[dtype])  # reads past the end
     except ValueError as error:
         assert str(error).startswith(f"{codec.name}: ")
         return True
@@ -220,7 +220,7 @@ def test_a_flipped_bit_is_refused_or_changes_the_values(dtype: str, name: str, b
         damaged[at] ^= 1 << at % 8
         if not refused(codec, damaged, x.size, dtype):
             unseen += same_bits(decode(codec, damaged, x.size, x.dtype), x)
-    assert unseen <= 8, "only bits that fill up to whole words may go unseen"
+    assert unseen <= 8, "only padding bits may change unnoticed"
 
 
 @each_codec

@@ -92,7 +92,7 @@ def test_non_finite_values_survive(name: str, x: Array) -> None:
     with np.errstate(invalid="ignore"):
         broken = ~np.isfinite(x.astype(np.float32))
         arrived = ~np.isfinite(y.astype(np.float32))
-    if name.startswith("topk"):  # no more than it may send
+    if name.startswith("topk"):  # at most the promised size
         assert not broken.any() or arrived.any()
     elif name == "2:4":
         groups = np.zeros(-(-x.size // 4) * 4, dtype=bool)
@@ -111,7 +111,7 @@ def test_more_bits_have_a_smaller_error(label: str) -> None:
         return float(np.sqrt(np.mean((y.astype(np.float64) - x) ** 2)))
 
     for family in (
-        [f"zfp:{rate}" for rate in range(5, 28)],  # what is left above is the truncation to 31 bits
+        [f"zfp:{rate}" for rate in range(5, 28)],  # the remaining error is the truncation to 31 bits
         ["int8:1024", "int8:256", "int8:64", "int8:32"],
         ["int4:256", "int8:256"],
         ["sign:1024", "int4:128", "fp8e5m2", "fp8e4m3", "fp16"],

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 SANITIZE = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing"]
-# these two take no instruction set beyond the platform's; their text is that of all builds
+# these two use only the platform's base instruction set; all builds share their source
 FLAGS = {"generic": ["-DHB_SCALAR"], "sse2": []}
 
 
@@ -33,7 +33,7 @@ def driver(build: str, overrun: int, folder: Path) -> Path:
         objects = [folder / f"{path.stem}.o" for path in sources]
 
         def compile_one(source: Path, to: Path) -> None:
-            if not to.exists():  # from the driver before
+            if not to.exists():  # from the previous driver
                 compile_cpp(to, f"-DHB_BUILD={build}", *FLAGS[build], "-c", str(source))
 
         with ThreadPoolExecutor(2) as pool:
@@ -53,7 +53,7 @@ def test_clean_and_a_planted_overrun_is_caught(build: str, tmp_path: Path) -> No
     assert clean.returncode == 0, clean.stdout + clean.stderr[-2000:]
     values, streams, refused = (int(clean.stdout.split()[place]) for place in (0, 2, 4))
     assert values >= 10_000_000
-    assert refused > streams // 8, "damaged streams must be refused where that can be told"
+    assert refused > streams // 8, "damaged streams must be refused if the damage is detectable"
 
     caught = subprocess.run([str(overrunning)], capture_output=True, text=True)
     assert caught.returncode != 0

@@ -62,7 +62,7 @@ def test_the_scratch_is_allocated_once() -> None:
     for _ in range(5):
         int(gpu.encode(x, wire))
     assert device.memories == 1
-    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two at once need two
+    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two concurrent calls need two
     assert device.memories == 2
     assert int(second) == int(first)
     for _ in range(5):
@@ -145,7 +145,7 @@ def test_every_family_has_a_sequence_whose_kernels_exist() -> None:
             assert all(f"{kernel}(" in source for kernel in kernels)
 
 
-def test_options_choose_what_is_compiled() -> None:
+def test_options_choose_the_compiled_functions() -> None:
     options = Build("gpu.cu", 7, 256, 2, 0).options()
     assert {"-DHB_CODEC=7", "-DHB_PARAM=256ull", "-DHB_TYPE=2", "-DHB_OUT=0", "--fmad=false"} <= set(options)
 

@@ -8,7 +8,7 @@ from codec_data import float_sets
 from emulated_device import EmulatedDevice, Fenced
 from emulator import build_of, compile_all, compiled
 from gpu_agreement import check, check_damaged, damaged, mixed
-from planted import check_seen, planted
+from planted import check_detected, plant_fault
 
 from hpcbench.codecs.cuda import CudaCodec
 from hpcbench.codecs.types import BFLOAT16
@@ -56,7 +56,7 @@ def test_blocks_wait_for_earlier_blocks(name: str) -> None:
         check(gpu, codec, Fenced(), x, other)
         if device.waits:
             break
-    assert device.waits, "no block ever waited: nothing was shown"
+    assert device.waits, "no block ever waited: the test proves nothing"
 
 
 @pytest.mark.parametrize("dtype", [F32, BFLOAT16], ids=str)
@@ -106,4 +106,4 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
-    check_seen(sweep, name, planted(tmp_path, *change))
+    check_detected(sweep, name, plant_fault(tmp_path, *change))

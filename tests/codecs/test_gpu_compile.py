@@ -19,7 +19,7 @@ from conversion import PAIRS, SUMMED
 from emulator import KERNELS, build_of
 from kept import digest, kept
 from nvrtc import Kernel, library_path
-from planted import planted
+from planted import plant_fault
 
 from hpcbench.codecs import convert
 from hpcbench.codecs.device import Build
@@ -28,13 +28,13 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""And the CUDA that compiles for each: 13 begins at sm_75."""
+"""Architectures, with the CUDA version that compiles for each: 13 begins at sm_75."""
 OLDEST = "sm_70"
-"""It has the fewest registers; `make test-long` compiles for the others."""
+"""The architecture of `make test`, which has the fewest registers; `make test-long` compiles for the others."""
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
+"""Registers per thread if tiles have 1024 values and a multiprocessor holds 2 blocks; otherwise 64, for 4 blocks."""
 SHARED = {
     "gpu.cu": 12 * 1024,
     "chunked.cu": 37 * 1024,
@@ -42,7 +42,7 @@ SHARED = {
     "convert.cu": 12 * 1024,
     "sum.cu": 12 * 1024,
 }
-"""Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
+"""Bytes of shared memory per block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
@@ -62,7 +62,7 @@ CASES: Cases = [
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
     *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, the types in which values travel, and sums."""
+"""Codecs, the dtypes in which values travel, and sums."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:
@@ -175,7 +175,7 @@ def test_compiles_stays_in_registers_and_does_not_grow(
 
 
 def test_spilled_registers_are_detected(tmp_path: Path) -> None:
-    kernels = planted(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
+    kernels = plant_fault(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
     assert wasteful(compile_cases("sm_90", [("int8:1024", F32)], kernels))
 
 
@@ -206,7 +206,7 @@ def test_options_keep_subnormal_values() -> None:
 
 def test_an_error_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sm_75: zfp:4 float32: .*no_such_name"):
-        compile_cases("sm_75", CASES, planted(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
+        compile_cases("sm_75", CASES, plant_fault(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from conversion import F16, F32, F64, PAIRS, SUMMED, Pair, check_sums, critical, sweep
 from emulated_device import EmulatedDevice, Fenced
 from emulator import compile_all
-from planted import check_seen, planted
+from planted import check_detected, plant_fault
 
 from hpcbench.codecs.convert import add, add_residual, build_of, convert, sum_build_of
 from hpcbench.codecs.device import View
@@ -71,7 +71,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = FAULTS[fault]
-    check_seen(faulty_sweep, name, planted(tmp_path, "gpu/convert.h", old, new))
+    check_detected(faulty_sweep, name, plant_fault(tmp_path, "gpu/convert.h", old, new))
 
 
 def faulty_sums(name: str, kernels: Path) -> None:
@@ -92,7 +92,7 @@ SUM_FAULTS = {
 @pytest.mark.parametrize("fault", SUM_FAULTS)
 def test_planted_faults_of_sums_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = SUM_FAULTS[fault]
-    check_seen(faulty_sums, name, planted(tmp_path, "gpu/sum.cu", old, new))
+    check_detected(faulty_sums, name, plant_fault(tmp_path, "gpu/sum.cu", old, new))
 
 
 @pytest.mark.parametrize("pair", [(F16, BFLOAT16), (F32, F64), (F16, F32), (F32, np.dtype(np.int16))])

@@ -40,7 +40,7 @@ def cupy(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) ->
     """Install the stand-in. A warning is an error."""
     need("a GPU is here: test_gpu.py runs on it" if has_gpu() else None)
     for name, value in {"LENGTHS": SHORT, "IN_TURNS": 7000, "STEADY": 9000}.items():
-        monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU takes too long for more
+        monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU would take too long for more
     with standin(), warnings.catch_warnings():
         warnings.simplefilter("error")
         import cupy
@@ -150,7 +150,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
     monkeypatch.setattr(cupy.cuda.compiler, "compile_using_nvrtc", compile_using_nvrtc)
     build = convert.sum_build_of(F32)
     for _ in range(2):
-        device._device.cache_clear()  # as in another process
+        device._device.cache_clear()  # like in another process
         for _ in range(2):
             device.cuda()._module(build)  # type: ignore[attr-defined]
     assert len(compiled) == 1
@@ -187,7 +187,7 @@ def work_on(stream: Foreign) -> None:
 
 def test_a_stream_of_another_library_is_used_without_deprecated_names(cupy: Any) -> None:
     work_on(Foreign(cupy))
-    with pytest.raises(DeprecationWarning):  # the fixture makes it an error
+    with pytest.raises(DeprecationWarning):  # the fixture turns the warning into an error
         cupy.cuda.ExternalStream(0)
 
 
@@ -215,7 +215,7 @@ def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
 
     def from_external(cls: Any, stream: Any) -> Any:
         wrapped = plain(cls, stream)
-        wrapped._foreign = None  # as if the stream were its own
+        wrapped._foreign = None  # as if the stream belonged to CuPy
         return wrapped
 
     monkeypatch.setattr(cupy.cuda.Stream, "from_external", classmethod(from_external))

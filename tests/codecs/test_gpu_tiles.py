@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from codec_data import POISON, bell, integers, random_words, same_bits
 from emulator import KERNELS, Launch, build_of, compile_all, compiled, library, run
-from planted import check_seen, planted
+from planted import check_detected, plant_fault
 
 from hpcbench.codecs.spec import BLOCKS, ZFP_RATES
 from hpcbench.codecs.types import BFLOAT16, Array, Bytes
@@ -26,9 +26,9 @@ SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:
 CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOME for kind in (F16, BFLOAT16)]
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
-"""What `make test` compiles: a codec of every kind, and 16 bits of one kind; `make test-long` adds the others."""
+"""Codecs of `make test`: one of every kind, and 16 bits of one kind; `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
-LONG = 26_003  # more than the emulated launch has threads for, with every tile
+LONG = 26_003  # with every tile, more than the emulated launch has threads for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -202,7 +202,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
-    check_seen(sweep, name, planted(tmp_path, *change))
+    check_detected(sweep, name, plant_fault(tmp_path, *change))
 
 
 def reserve(size: int) -> Bytes:

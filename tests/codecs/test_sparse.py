@@ -129,10 +129,10 @@ def kept_places(codec: Codec, x: Array) -> npt.NDArray[np.bool_]:
 @pytest.mark.parametrize(
     "fault",
     [
-        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # the later of equal ones
+        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # the later of equal values
         lambda x: np.argsort(-np.nan_to_num(np.abs(x), nan=0.0), kind="stable"),  # NaN is lost
         lambda x: np.argsort(-x, kind="stable"),  # the sign counts
-        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # the last digit is not looked at
+        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # the last digit is ignored
     ],
 )
 def test_a_wrong_choice_is_detected(fault: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch) -> None:

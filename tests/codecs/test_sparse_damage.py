@@ -18,7 +18,7 @@ def refused(codec: Codec, wire: npt.NDArray[np.uint8], n: int) -> bool:
         assert str(error).startswith(f"{codec.name}: ")
         return True
     finally:
-        assert (out[n:] == 9).all(), "written behind the end"
+        assert (out[n:] == 9).all(), "written past the end"
     return False
 
 
@@ -89,7 +89,7 @@ def test_wrong_indices_are_refused(build: str) -> None:
     x[:1000] = 1
     wire = encode(codec, x)
     assert form_of(wire, n, 4) == "bitmap"
-    assert refused(codec, with_words(wire, 4 + 4000 + 4 * 80, 1), n), "one more, far behind"
+    assert refused(codec, with_words(wire, 4 + 4000 + 4 * 80, 1), n), "one more, far after the end"
 
     wire, at = indexed(100, "grouped")
     high = wire[at : at + 16].view("<u4")  # 100 + 12 bits
@@ -97,9 +97,9 @@ def test_wrong_indices_are_refused(build: str) -> None:
     assert refused(codec, with_words(wire, at, int(high[0]) ^ 1), n)
     assert refused(codec, with_words(wire, at, *([0] * 4)), n)
     assert refused(codec, with_words(wire, at, int(high[0]) & ~1, *map(int, high[1:3]), int(high[3]) | 1 << 31), n)
-    assert refused(codec, with_words(wire, low, int(wire[low + 1]), dtype="u1"), n), "one place twice"
+    assert refused(codec, with_words(wire, low, int(wire[low + 1]), dtype="u1"), n), "one position twice"
     assert refused(codec, with_words(wire, low, 255, dtype="u1"), n), "a step back"
-    assert refused(codec, with_words(wire, low + 99, 255, dtype="u1"), n), "behind the last value"
+    assert refused(codec, with_words(wire, low + 99, 255, dtype="u1"), n), "after the last value"
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -111,7 +111,7 @@ def test_positions_that_do_not_increase_are_refused(build: str) -> None:
     wire = encode(codec, x)
     assert form_of(wire, n, 4) == "grouped"
     low = wire.size - k
-    for rank in range(1, k):  # whatever is decoded at one go
+    for rank in range(1, k):  # values that are decoded together
         if wire[low + rank] > wire[low + rank - 1]:
             assert refused(codec, with_words(wire, low + rank, int(wire[low + rank - 1]), dtype="u1"), n), rank
 

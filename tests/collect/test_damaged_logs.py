@@ -165,7 +165,7 @@ def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.Mon
     monkeypatch.setattr(log_line, "parse", counted)
     log = read(WHOLE.replace(b"\n", b"\r\n"))
     assert len(log.steps) == STEPS
-    # All but the first: the events before and behind them have no shape.
+    # All but the first: events before and after them have no shape.
     assert alone == [i + 1 for i in range(len(LINES)) if not FIRST < i < FIRST + STEPS]
 
 

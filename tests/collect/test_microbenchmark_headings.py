@@ -43,7 +43,7 @@ def test_figures_below_a_bare_heading() -> None:
     [
         ("8  50.0  40.0  60.0  100  49.0  55.0  59.0", 7),
         ("8  50.0  40.0  60.0  100", 4),
-        ("8  50.0  60.0  70.0  100", 1),  # the least is above the mean
+        ("8  50.0  60.0  70.0  100", 1),  # the minimum is above the mean
         ("8  50.0  40.0  60.0  99.5", 1),  # half an iteration
         ("8  50.0  40.0", 1),
     ],

@@ -54,7 +54,7 @@ def test_nccl_tests_out_of_place_and_in_place() -> None:
     assert (table.tool, table.name) == ("nccl-tests", "all_reduce_perf")
     first, second = table.sizes
     assert (first.line, first.bytes, first.wrong, second.wrong) == (11, 1 << 27, 0, 2)
-    # The printed bandwidth is the size over the time: an oracle that units and columns are right.
+    # The printed bandwidth is size over time, which checks units and columns.
     for size in table.sizes:
         assert size.bytes is not None
         for place in ("", "_in_place"):

@@ -304,7 +304,7 @@ def stop(root: Path) -> None:
     ("job", "marker", "state"),
     [
         ("pending", {"state": "requeued", "exit": 75}, "pending"),  # in the queue again
-        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not come back to this run
+        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not resumed this run
         ("unknown", {"state": "requeued", "exit": 75}, "stopped"),
         ("cancelled", {"state": "requeued", "exit": 75}, "stopped"),
         ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # it is not resumed

@@ -26,9 +26,9 @@ _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, 
 SLICING = Links(
     Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC))
 )
-"""Messages cost nothing and bytes much: over several nodes, plans of large vectors have several slices."""
+"""Links whose messages cost nothing and bytes much: between nodes, plans of large vectors have several slices."""
 SLICES = 6
-"""Slices of large vectors: more than are under way at once."""
+"""Number of slices of large vectors: more than are in flight at once."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 

@@ -56,7 +56,7 @@ def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
     report = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
     line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": report, "intact": intact}
     plain = planned(case, group.topology).algorithm is Algorithm.NATIVE
-    # the bits of a sum by the MPI library are its own affair
+    # the bits of a sum by the MPI library are not specified
     line["samples_error"] = counted.sampled_square > 0
     return {**line, "plain_calls": counted.plain_calls, "values": result[:2000].tolist() if plain else None}
 

@@ -19,7 +19,7 @@ from hpcbench.codecs.device import Build, CallMemory, View, view_of
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 
 CALLER = 0
-"""Handle of the stream on which the caller works."""
+"""Handle of the caller's stream."""
 
 
 class Streams:
@@ -63,7 +63,7 @@ class LazyEvent(Event):
 
     def since(self, earlier: Event) -> float:
         assert isinstance(earlier, LazyEvent) and earlier._stream == self._stream and earlier._end <= self._end
-        assert self._streams._done[self._stream] >= self._end, "times of events that are not there"
+        assert self._streams._done[self._stream] >= self._end, "times of events that have not been recorded"
         return 1e-9 * (self._end - earlier._end)
 
 

@@ -175,7 +175,7 @@ def transit() -> None:
                 wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
                 with planted(frame, "opened", None if looked else unlooked):
                     message = attempt(group, call, codec)
-                wire.turn = wire.turn or wire.sent  # the calm run shows which message is the last
+                wire.turn = wire.turn or wire.sent  # the run without damage shows which message is the last
                 line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
                 lines.append({**line, "said": message})
     tell(lines)

@@ -36,7 +36,7 @@ HALVES = (BFLOAT16, np.dtype(np.float16))
 HALF_CODECS = (*CODECS, "xpk")
 SHORT, LONG = 1001, 70_003
 SLICES = {SHORT: 1, LONG: 6}
-"""The second in more than are under way at once."""
+"""Number of slices by the size of a vector. The second has more than are in flight at once."""
 CHANGED = 3e33
 
 
@@ -368,7 +368,7 @@ def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
     for case in chosen:
         compare(side, places, False, *case)
     new_groups = group_of.cache_info().misses - before
-    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
+    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has only 2048 communicators"
 
 
 def on_gpu() -> None:

@@ -74,7 +74,7 @@ def collectives() -> Iterator[dict[str, Any]]:
                 assert result.tobytes() == again.tobytes() or case == "below"
                 yield {"what": what, "nodes": name, "case": case, "rank": group.rank, **counted(ch)}
             if what == "all-reduce":
-                faulty = channel(Algorithm.TWO_SHOT)  # the rule's between_nodes was lost on the way
+                faulty = channel(Algorithm.TWO_SHOT)  # the rule's between_nodes was lost
                 collective(group, what, faulty)
                 collective(group, what, faulty)
                 yield {"what": what, "nodes": name, "case": "fault", "rank": group.rank, **counted(faulty)}

@@ -89,7 +89,7 @@ def calm(todo: list[Todo]) -> list[str]:
 def disorder(todo: list[Todo], *, background: bool, seed: int) -> list[str]:
     """Let every rank sleep at random places and wait in its own order."""
     random = np.random.default_rng([WORLD.rank, seed])
-    sleeping = np.random.default_rng([WORLD.rank, seed, 1])  # asked by the thread too
+    sleeping = np.random.default_rng([WORLD.rank, seed, 1])  # also called by the thread
 
     def sleep() -> None:
         if sleeping.random() < 0.1:

@@ -33,7 +33,7 @@ PAIRS = [
     (Operation.BROADCAST, Algorithm.TWO_SHOT),
     (Operation.REDUCE, Algorithm.TWO_SHOT),
 ]
-"""Every operation with every algorithm that has steps for it; those with a root are the same under all of them."""
+"""Every operation with every algorithm that has steps for it. With a root, all algorithms have the same steps."""
 
 POISON = 7.7e33
 

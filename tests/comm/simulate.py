@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     message: int
     """Bytes before the codec."""
     wire: int
-    """Bytes after it."""
+    """Bytes after the codec."""
 
 
 class Mail(NamedTuple):
@@ -115,7 +115,7 @@ def exchange(
     under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}
     before = -1
     while under_way:
-        assert len(outcome.sent) + sum(r.begun for r in ranks) != before, f"ranks {sorted(under_way)} wait for ever"
+        assert len(outcome.sent) + sum(r.begun for r in ranks) != before, f"ranks {sorted(under_way)} wait forever"
         before = len(outcome.sent) + sum(r.begun for r in ranks)
         turns = list(under_way)
         for rank in turns if order is None else order.permutation(turns).tolist():

@@ -34,7 +34,7 @@ def test_small_messages_go_by_the_library_and_large_ones_through_the_codec(opera
     algorithms = [chosen(1 << k, SLOW, operation).algorithm for k in range(8, 28)]
     assert algorithms[0] is Algorithm.NATIVE and algorithms[-1] is not Algorithm.NATIVE
     first = next(k for k, algorithm in enumerate(algorithms) if algorithm is not Algorithm.NATIVE)
-    assert Algorithm.NATIVE not in algorithms[first:], "the codec pays from some size on"
+    assert Algorithm.NATIVE not in algorithms[first:], "the codec pays above some size"
 
 
 @given(
@@ -64,12 +64,12 @@ def test_measured_times_override_the_model() -> None:
     native = (("all-reduce", size, 1.0),)
     row = ("all-reduce", "int8:256", size, "two-shot", 4)
     slow = replace(SLOW, native=native, measured=((*row, 0.96),))
-    assert chosen(size, slow).algorithm is Algorithm.NATIVE, "a gain within what is measured wrong is none"
+    assert chosen(size, slow).algorithm is Algorithm.NATIVE, "a gain within the measurement error does not count"
     fast = replace(SLOW, native=native, measured=((*row, 0.9), (*row[:3], "doubling", 1, 0.94)))
     best = chosen(size, fast)
     assert (best.algorithm, len(best.slices)) == (Algorithm.TWO_SHOT, 4) and "measured" in best.why
     assert chosen(size, fast, algorithm=Algorithm.ENCODED).algorithm is Algorithm.TWO_SHOT
-    assert chosen(size, fast, algorithm=Algorithm.RING).algorithm is Algorithm.RING, "what was asked for stays"
+    assert chosen(size, fast, algorithm=Algorithm.RING).algorithm is Algorithm.RING, "a requested algorithm stays"
     assert chosen(size, fast, Operation.ALL_GATHER).why == chosen(size, SLOW, Operation.ALL_GATHER).why
 
 
@@ -80,12 +80,12 @@ def test_a_model_has_to_promise_more_than_a_measurement(ratio: float) -> None:
     encoded = seconds(chosen(size, links, operation, algorithm=Algorithm.ENCODED), links)
     library = seconds(chosen(size, links, operation, algorithm=Algorithm.NATIVE), links)
     pays = encoded <= 0.8 * library
-    assert pays == (ratio < 0.78), "the links decide, so that the shares are the codec's"
+    assert pays == (ratio < 0.78), "the links decide, so the shares are those of the codec"
     assert (chosen(size, links, operation).algorithm is not Algorithm.NATIVE) == pays
 
     slow_library = replace(links, native=((operation.value, size, 10 * library),))
     assert (chosen(size, slow_library, operation).algorithm is not Algorithm.NATIVE) == pays, (
-        "what the model leaves out of the library's time it leaves out of the codec's too"
+        "the model leaves out the same of the library's and the codec's time"
     )
     fast_library = replace(links, native=((operation.value, size, encoded / 0.81),))
     assert chosen(size, fast_library, operation).algorithm is Algorithm.NATIVE
@@ -117,7 +117,7 @@ def test_times_between_sizes_and_beyond() -> None:
     assert interpolate(points, 2048) == pytest.approx(2.0)
     assert interpolate(points, 512) == 1.0, "smaller ones take no longer"
     assert interpolate(points, 256) is None
-    assert interpolate(points, 1 << 15) is None, "too far from either"
+    assert interpolate(points, 1 << 15) is None, "too far from both sizes"
     assert interpolate(points, 8192) == 8.0
     assert interpolate(points, 1 << 21) == 128.0
     assert interpolate(points, (1 << 21) + 1) is None

@@ -52,7 +52,7 @@ CASES = [
     for how, bound in zip(HOW, row, strict=False)
 ]
 OFTEN = ("zfp:8", "int8:256", "bf16")
-"""Codecs that `make test` has; `make test-long` has the others."""
+"""Codecs of `make test`; `make test-long` has the others."""
 
 
 def tiers(cases):

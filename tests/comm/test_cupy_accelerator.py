@@ -58,12 +58,12 @@ def test_values_come_and_go_in_the_order_of_events(accelerator: Accelerator) -> 
     assert np.array_equal(on_host(there[10:20], accelerator), x[10:20])
 
 
-def test_a_missing_wait_is_seen(accelerator: Accelerator) -> None:
+def test_a_missing_wait_is_detected(accelerator: Accelerator) -> None:
     x = np.arange(1000, dtype=F32)
     first, second = accelerator.new_stream(), accelerator.new_stream()
     there, back = accelerator.memory(x.nbytes).view(F32), np.zeros_like(x)
     accelerator.copy(there, x, first)
-    accelerator.copy(back, there, second)  # which does not follow the first
+    accelerator.copy(back, there, second)  # it does not follow the first stream
     accelerator.mark(second).wait()
     assert not np.array_equal(back, x)
 
@@ -139,7 +139,7 @@ def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Except
     }
 
 
-def test_what_cupy_refuses_is_refused(cupy: Any, accelerator: Accelerator) -> None:
+def test_refusals_of_cupy(cupy: Any, accelerator: Accelerator) -> None:
     for what, (error, message, call) in refusals(cupy, accelerator).items():
         with pytest.raises(error) as raised:
             call()

@@ -30,7 +30,7 @@ def test_the_mean_of_many_sums_comes_to_the_exact_one_only_with_feedback(mpi_res
             assert line["unexplained"] <= 1e-6, line
         else:
             assert full >= 0.99 * half, line
-    # the worst with it is better than the best without
+    # the worst result with feedback is better than the best without
     best = {
         feedback: [line["errors"][1] for line in lines if line["feedback"] is feedback] for feedback in (True, False)
     }

@@ -21,7 +21,7 @@ def sealed(content: bytes) -> np.ndarray:
 
 
 @given(st.binary(max_size=2000))
-def test_what_was_sealed_is_opened(content: bytes) -> None:
+def test_a_sealed_message_is_opened(content: bytes) -> None:
     assert frame.opened(sealed(content), 3).tobytes() == content
 
 

@@ -60,7 +60,7 @@ def test_each_library_is_asked_in_its_own_way(version, functions, environment, k
     awareness = find_out(version, functions, environment, kinds)
     assert awareness.answer.value == answer
     assert why in awareness.why
-    assert bool(awareness) == (answer == "yes"), "what is not known counts as no"
+    assert bool(awareness) == (answer == "yes"), "unknown counts as no"
 
 
 def test_mpich_3_aborts_where_it_is_asked_for_cuda_directly():

@@ -16,7 +16,7 @@ def test_a_span_of_a_stream_is_counted_when_the_clock_is_settled():
     assert not seconds and not done, "nothing is counted before a wait"
     clock.settle()
     assert done == ["before", 0, 1, 2]
-    assert seconds == [3 * 1e-9]  # one for each thing to do, as the device in disguise counts
+    assert seconds == [3 * 1e-9]  # one for each pending operation, as the emulated device counts
     clock.settle()
     assert len(seconds) == 1
 

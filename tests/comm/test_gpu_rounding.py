@@ -80,7 +80,7 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
         assert target.values.tobytes() == doubled.astype(F32).tobytes()
         if not in_place:
             assert source.values.tobytes() == x.tobytes()
-    assert len(set(seen)) == 1, "buffers come back"
+    assert len(set(seen)) == 1, "buffers are returned"
     as_it_is = aware and not on_host and dtype in (None, F32)
     assert (seen[0] == (0, 0)) == as_it_is
     assert (accelerator.to_host > 0) == (on_host or not aware)
@@ -88,7 +88,7 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, F16, F32], ids=str)
-def test_values_can_be_made_what_others_get_of_them(dtype):
+def test_values_can_be_replaced_by_their_decoded_form(dtype):
     accelerator, x = LazyAccelerator(), values()
     place = DevicePlace(Pools(accelerator, False), CALLER)
     array = OnDevice(x.copy())

@@ -41,11 +41,11 @@ def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ra
 @pytest.mark.long
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
-    assert not planted["same"], "what rounding takes away did not come to the residual"
+    assert not planted["same"], "the rounding error is missing in the residual"
     assert len(results) == 2 * HALF_CASES
     assert [r for r in results if not (r["same"] and r["same counts"])] == []
     for r in results:
-        if r["algorithm"] == "native":  # of 16-bit values, sums by the processor need them with the host
+        if r["algorithm"] == "native":  # sums of 16-bit values by the processor need them on the host
             assert any(r["to host"]) == (not r["aware"] or r["operation"] in ("all_reduce", "reduce_scatter")), r
         elif r["aware"]:
             assert not any(r["to host"]) and not any(r["to device"]), r
@@ -82,7 +82,7 @@ def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results
 def test_the_codec_is_timed_on_the_device(results_of, ranks):
     timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
     for r in timed:
-        # within a node hierarchical has nothing to encode, and two ranks are on one
+        # within a node the hierarchical algorithm encodes nothing, and two ranks are on one node
         encodes = r["algorithm"] not in ("native", *(["hierarchical"] if ranks == 2 else []))
         assert r["timed"] == encodes, r
 
@@ -98,10 +98,10 @@ def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
             assert all(other == first for other in others), r
 
 
-def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
+def test_a_missing_wait_for_a_copy_or_a_stream_is_detected(results_of):
     early, deaf = results_of(2, "planted")
-    assert not early["same"], "a message was sent before it was there"
-    assert not deaf["same"], "values were encoded before the caller's stream had made them"
+    assert not early["same"], "a message was sent before it was complete"
+    assert not deaf["same"], "values were encoded before the caller's stream had written them"
 
 
 def test_a_thread_may_drive_the_device(results_of):

@@ -20,7 +20,7 @@ ALGORITHMS = [algorithm for operation, algorithm in PAIRS if operation is Operat
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.value)
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_not_finite_reaches_every_rank(codec, algorithm):
+def test_non_finite_values_reach_every_rank(codec, algorithm):
     assert get_codec(codec).carries_overflow
     for topology in (FLAT[4], REGULAR[0]):
         assert refusal(Operation.ALL_REDUCE, algorithm, topology) is None
@@ -38,7 +38,7 @@ def test_what_is_not_finite_reaches_every_rank(codec, algorithm):
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_homomorphic_sum_of_what_is_not_finite_is_nan(value):
+def test_a_homomorphic_sum_of_non_finite_values_is_nan(value):
     values = [contribution(rank, N, "float32") for rank in range(5)]
     values[3][131] = value
     total = homomorphic_sum(values, 64)

@@ -60,7 +60,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str |
 @pytest.mark.long
 def test_open_mpi_is_detected_and_trains(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_site(str(place / "site.yaml"))[0].launcher.kind == "openmpi"
-    for name, value in AS_ROOT.items():  # what the user's shell sets reaches the launcher
+    for name, value in AS_ROOT.items():  # variables of the user's shell reach the launcher
         monkeypatch.setenv(name, value)
     root = submit(place / "study.yaml", Options(site=str(place / "site.yaml"))).root
     tracked = wait_until_over(root)
@@ -85,7 +85,7 @@ def test_the_refusal_of_open_mpi_is_shown(place: Path) -> None:
         assert status.state is State.FAILED and refused in status.reason
 
 
-def test_the_collectives_give_what_their_steps_say(place: Path) -> None:
+def test_the_collectives_give_the_results_of_their_steps(place: Path) -> None:
     """The tests of `tests/comm` on MPICH's ranks, once."""
     options = ["--map-by", "ppr:3:node:oversubscribe", "--bind-to", "none"]
     program = [sys.executable, "-m", "mpi4py", str(WORKER), "collectives"]

@@ -84,7 +84,7 @@ def test_a_hierarchical_all_reduce_sends_the_minimum_between_nodes(topology, alg
             assert left * nodes == 2 * (nodes - 1) * n * F4.itemsize, laid
         assert laid.busiest_link() == 2 * (nodes - 1) * n * F4.itemsize // nodes
         flat = planned(Operation.ALL_REDUCE, n, topology, "none", Algorithm.TWO_SHOT, slices=count)
-        assert flat.busiest_link() == topology.per_node * laid.busiest_link(), "two-shot sends every rank's own"
+        assert flat.busiest_link() == topology.per_node * laid.busiest_link(), "two-shot sends the values of every rank"
 
 
 @pytest.mark.parametrize("topology", REGULAR[:3], ids=str)
@@ -130,7 +130,7 @@ def test_hierarchies_of_unequal_nodes_are_refused(algorithm):
 
 
 @pytest.mark.parametrize("topology", [FLAT[0], FLAT[6], *REGULAR, *IRREGULAR], ids=str)
-def test_plans_print_what_they_send(topology):
+def test_plans_print_their_messages(topology):
     for (operation, algorithm), n in itertools.product(PAIRS, (0, 9001)):
         if not refusal(operation, algorithm, topology):
             laid = planned(operation, n, topology, "zfp:8", algorithm, slices=1)

@@ -33,7 +33,7 @@ def test_results_are_exact_and_every_send_is_received(operation, algorithm, topo
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("topology", [FLAT[4], REGULAR[1], IRREGULAR[0]], ids=str)
-def test_every_rank_holds_the_same_bits_whatever_the_codec(topology, codec):
+def test_every_rank_holds_the_same_bits_with_every_codec(topology, codec):
     for operation, algorithm in PAIRS:
         if not refusal(operation, algorithm, topology):
             for n in (1, 1001, 9001):

@@ -50,7 +50,7 @@ def test_spans_of_a_device_stand_at_the_hosts_times() -> None:
     forward, encode, wait = recorder.spans()
     assert before + 0.5 <= forward.begin <= after + 0.5 and abs(forward.end - forward.begin - 1.5) < 1e-6
     assert abs(encode.begin - forward.begin - 0.5) < 1e-6 and (encode.track, encode.name) == (CODEC, "encode")
-    assert (wait.begin, wait.end, wait.step) == (4.0, 5.0, 3), "arrays of the host are timed by the host"
+    assert (wait.begin, wait.end, wait.step) == (4.0, 5.0, 3), "host arrays are timed by the host"
 
 
 def test_spans_beyond_the_limit_are_counted_but_steps_are_kept() -> None:

@@ -18,7 +18,7 @@ N, FLOAT = 4096, np.dtype(np.float32)
 CODEC = get_codec("int8:256")
 QUARTER = CODEC.wire_bytes(N // 4, FLOAT)
 SHARE = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-"""All-reduces are a reduce-scatter and an all-gather."""
+"""Passes over the vector by operation: an all-reduce is a reduce-scatter and an all-gather."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_collective_below_the_threshold_is_not_encoded_and_is_counted(reports)
         if line["case"] == "below":
             assert line["bytes"] == [message, message, 0] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2} and line["error"] == 0, line
-        elif line["case"] == "half":  # the message bytes are those of what travels
+        elif line["case"] == "half":  # message bytes are those of the values that travel
             assert line["bytes"][0] == line["bytes"][1] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2}, line
         elif line["case"] == "at":

@@ -46,5 +46,5 @@ def test_transfer_during_computation_is_hidden(times: Callable[..., tuple[float,
         yield []
         clock[0] += 3.0
 
-    # begun at 0, computed for 2, waited for 3
+    # it began at 0; the caller computed for 2 and waited for 3
     assert times(nonblocking) == (3.0, 2.0)

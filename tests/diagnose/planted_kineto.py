@@ -75,7 +75,7 @@ def two_steps() -> list[dict[str, Any]]:
     for at in (0, 1000):
         events += [
             kernel(at, 500),
-            kernel(at + 100, 300, stream=8),  # within the first: covers nothing more
+            kernel(at + 100, 300, stream=8),  # within the first kernel: covers nothing more
             collective(at + 400, 300, "reduce_scatter", n=4000),
             collective(at + 600, 60, "all_gather", n=800, group=TP, stream=41),
             kernel(at + 700, 250),

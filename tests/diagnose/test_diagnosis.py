@@ -39,7 +39,7 @@ def check_two_steps(tmp_path: Path) -> None:
     assert (tp.kind.operation, tp.message_bytes, tp.wire_bytes) == ("all-gather", 1600, 800)
     assert [dp.seconds, dp.exposed] == pytest.approx([300e-6, 170e-6]), "200 us, 60 shared by halves"
     assert [tp.seconds, tp.exposed] == pytest.approx([60e-6, 30e-6])
-    assert diagnosis.exposed == pytest.approx(0.2), "the union of what is exposed"
+    assert diagnosis.exposed == pytest.approx(0.2), "the union of the exposed spans"
     # free communication saves the exposed 170 us; int8 shortens 300 us by 1 - 8.125 / 16, and costs two passes
     saved = 300e-6 * (1 - 8.125 / 16) - 2 * 8000 / 500e9
     factors = {gain.codec: gain.factor for gain in diagnosis.gains if gain.dimension == "DP"}
@@ -59,7 +59,7 @@ def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
     bars = {(bar.track, bar.exposed): (bar.begin, bar.end) for bar in read(tmp_path, events).timeline}
     assert bars["DP reduce-scatter (bf16)", False] == pytest.approx((400e-6, 500e-6))
     assert bars["DP reduce-scatter (bf16)", True] == pytest.approx((500e-6, 700e-6))
-    assert bars["computation", False] == pytest.approx((960e-6, 990e-6)), "the kernel that only the last step has"
+    assert bars["computation", False] == pytest.approx((960e-6, 990e-6)), "only the last step has this kernel"
 
 
 def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_dimensions_of_groups(tmp_path: Path) -> None:
     assert set(read(tmp_path, events, names=names).by_dimension()) == {"DP", "PP", "TP"}
 
 
-def test_what_cannot_pay_is_answer(tmp_path: Path) -> None:
+def test_the_answer_names_traffic_that_cannot_pay(tmp_path: Path) -> None:
     hidden = [*steps(0, 1000), kernel(0, 1000), collective(100, 500)]
     answer = sentences(read(tmp_path, hidden))
     assert answer[0] == "Communication is exposed for 0.0 % of the step."

@@ -26,7 +26,7 @@ def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
     assert (diagnosis.steps, diagnosis.ranks, diagnosis.world, diagnosis.is_gpu) == (STEPS, (0, 1), 2, False)
     assert (row.kind.dimension, row.kind.operation, row.kind.dtype) == ("DP", "all-reduce", "fp32")
     assert row.message_bytes == pytest.approx(4 * LAYERS * (WIDTH * WIDTH + WIDTH))
-    assert row.calls > 1 and row.calls == pytest.approx(round(row.calls)), "as many buckets in each step"
+    assert row.calls > 1 and row.calls == pytest.approx(round(row.calls)), "the same number of buckets in each step"
     assert row.waiting is not None and row.exposed_waiting is not None
     assert 0 <= row.exposed_waiting <= row.waiting <= row.seconds
     assert 0 < row.exposed <= min(row.seconds, diagnosis.step_seconds) and 0 < diagnosis.computing < 1

@@ -12,7 +12,7 @@ from machine import Machine, recorded
 from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts, Said
 from hpcbench.doctor.draft_site import draft, render
 from hpcbench.errors import UserError
 
@@ -550,7 +550,7 @@ _nodes = st.builds(
 )
 _walltimes = st.none() | st.sampled_from(["30m", "1h", "2d", "45s"])
 _lines = st.builds(
-    Line,
+    QueueFacts,
     name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _words,
     source=_words,
     nodes=st.lists(_nodes, max_size=3),
@@ -583,7 +583,7 @@ _schedulers = {
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_whatever_was_seen_the_file_is_right(
-    machine: Machine, tmp_path: Path, kind: str, name: str | None, lines: list[Line], notes: list[str], fact: str
+    machine: Machine, tmp_path: Path, kind: str, name: str | None, lines: list[QueueFacts], notes: list[str], fact: str
 ) -> None:
     unique = list({line.name: line for line in lines}.values())
     cluster = Cluster(kind, fact, name, unique, dict(_schedulers[kind]), notes)

@@ -19,7 +19,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import place, probe, ranks, selftest, shell
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
-from hpcbench.doctor.cluster import Cluster, Line, Nodes
+from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts
 from hpcbench.doctor.examine import examine
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match, marks
@@ -207,7 +207,7 @@ def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pyte
 
 
 def test_which_site_it_is() -> None:
-    lassen = Cluster("lsf", "LSF", "lassen", [Line("pbatch", "", [Nodes(9, gpus=4)]), Line("pdebug", "")])
+    lassen = Cluster("lsf", "LSF", "lassen", [QueueFacts("pbatch", "", [Nodes(9, gpus=4)]), QueueFacts("pdebug", "")])
     (check,) = check_match(lassen, None)
     assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 marks fit")
     other = Cluster("lsf", "LSF", "elsewhere", lassen.queues)

@@ -74,7 +74,7 @@ class Dispatcher:
                 job.why = why
             if why:
                 self.system.record_signal(job, number, why, now)
-            # A stopped process handles no signal but these until it continues.
+            # a stopped process handles only these signals until it continues
             if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) and job.state != RUNNING:
                 send(self.mark(job), signal.SIGCONT)
             ranks = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) or self.system.can_reach_ranks(
@@ -93,7 +93,7 @@ class Dispatcher:
         self.system.record_end(job, self.config, now, again=again)
         if again:
             job.state, job.why, job.pid, job.places = WAITING, "", 0, {}
-            job.submitted = now  # it is dispatched no sooner than a new one would be
+            job.submitted = now  # a requeued job is dispatched no sooner than a new one
         else:
             job.state = DONE if fine else EXITED
 

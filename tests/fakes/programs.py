@@ -30,7 +30,7 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is that of the started processes, and is not recorded."""
+"""Launchers. Their output is that of the started processes, so it is not recorded."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 

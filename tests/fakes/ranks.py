@@ -80,7 +80,7 @@ class Names:
     local_rank: Sequence[str]
     local_size: Sequence[str]
     gpus: bool = True
-    """Whether it limits CUDA_VISIBLE_DEVICES."""
+    """Whether the launcher limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
         """Return the names in the form that `become` reads."""

@@ -36,14 +36,14 @@ class Job:
 
     id: int
     script: str
-    """File that the fake copied the script to."""
+    """Path of the fake's copy of the script."""
     index: int = 0
     """Index of the element; 0 if the job is not an array."""
     name: str = ""
     queue: str = ""
     account: str = ""
     options: dict[str, list[str]] = field(default_factory=dict)
-    """Options as they were given, those of the script included."""
+    """Options as given, including those of the script."""
     cwd: str = ""
     output: str = ""
     error: str = ""
@@ -51,11 +51,11 @@ class Job:
     arguments: list[str] = field(default_factory=list)
     hosts: int = 1
     per_host: int = 1
-    """Slots on each host; 0 stands for all."""
+    """Slots on each host; 0 for all."""
     depends: str = ""
     orphan_ends: bool = False
     throttle: int = 0
-    """Largest number of the array's elements that may run at a time; 0 for all."""
+    """Largest number of concurrent elements of the array; 0 for all."""
     limit: float = 0.0
     """Time limit in seconds of this machine; 0 for none."""
     warning: tuple[float, int] | None = None
@@ -69,12 +69,12 @@ class Job:
     pid: int = 0
     exit: int | None = None
     why: str = ""
-    """The cause of its end, or of the coming end: owner, force, limit, requeue, preempt, host, orphan."""
+    """Cause of its past or coming end: owner, force, limit, requeue, preempt, host, orphan."""
     note: str = ""
     plan: list[tuple[float, int, str]] = field(default_factory=list)
-    """Coming signals: time, signal, and reason."""
+    """Future signals: time, signal, and reason."""
     places: dict[str, int] = field(default_factory=dict)
-    """Slots by pretended host."""
+    """Slots by fake host."""
     starts: int = 0
     events: list[tuple[float, str]] = field(default_factory=list)
 
@@ -134,7 +134,7 @@ class Config:
     """Seconds of this machine after which a finished job is no longer listed."""
     dispatch_delay: float = 0.0
     terminate_interval: float = 10.0
-    """Seconds of this machine between a signal that ends a job and the next, harder one."""
+    """Seconds of this machine between a signal that ends a job and the next, stronger one."""
     root_refused: bool = False
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)

@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import small_runs
-from covering import Case, cover_sample, every_case, once
+from covering import Case, cover_sample, every_case, select_new
 from faults import FAULTS
 from small_runs import BASELINE, NEOX, RUN, TRAIN
 
@@ -18,7 +18,7 @@ from hpcbench.errors import UserError
 MOST_RANKS = 8
 STEPS = 3
 FEWER_STEPS = 2
-"""The second step has gradients of weights that the first one changed, and Adam's moments."""
+"""Number of steps. The second step has gradients of weights that the first one changed, and Adam's moments."""
 
 GPT2 = small_runs.GPT2.changed(vocab=259)
 
@@ -40,18 +40,18 @@ EXACT_FEEDBACK = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", codec="mpc", feedback=True)],
 )
-"""Feedback of a codec that has no error."""
+"""Feedback of a codec without error."""
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
     "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS, EXACT_FEEDBACK)},
 }
-"""Values that settings call by name."""
+"""Values that settings refer to by name."""
 
 LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: some parameters each, and one each."""
+"""Sizes of buckets in MB: several parameters each, and one each."""
 
 AXES: dict[str, Sequence[Any]] = {
     "layout.dp": range(1, MOST_RANKS + 1),
@@ -77,13 +77,13 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full", 2),
     "train.offload": (False, True),
 }
-"""Axes of the grid of cases that fit everything."""
+"""Axes of the grid of cases that can be combined with every case."""
 
 FILLS = 28
-"""Number of choices of `FREE`, for each case of `AXES`, that the cover is chosen from."""
+"""Number of random choices of `FREE` for each case of `AXES`, from which the cover is chosen."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
-"""Every layout, with the weights of embedding and head tied and not."""
+"""Every layout, with embedding and head tied and not."""
 
 BASE = RUN.changed(
     study="parity",
@@ -99,7 +99,7 @@ def run_of(settings: Case) -> Run:
     """Return a run of a few steps: `BASE` with the settings, and enough samples for its pipeline."""
     run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
-    return run if "train.global_batch" in settings else run.changed(train=filling(run))
+    return run if "train.global_batch" in settings else run.changed(train=fill_pipeline(run))
 
 
 @cache
@@ -115,7 +115,7 @@ def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
     return run
 
 
-def filling(run: Run) -> Train:
+def fill_pipeline(run: Run) -> Train:
     """Return the run's training with the fewest samples that exercise its pipeline.
 
     Gradients add up over at least two micro-batches, and the first stage must begin one after it received the
@@ -135,7 +135,7 @@ def _with(run: Run, name: str, value: Any) -> Run:
     return run.changed(**{name: NAMED[name][value]})
 
 
-def valid(settings: Case) -> bool:
+def is_valid(settings: Case) -> bool:
     """Return whether there are enough ranks for the run, and the engine accepts it."""
     run = run_of(settings)
     try:
@@ -185,15 +185,15 @@ class Comparison:
         return self.run.ranks
 
 
-def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def select_once(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons in which a setting has a value for the first time: the part of a suite in `make test`."""
-    taken = once([comparison.settings for comparison in comparisons])
+    taken = select_new([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
 
-def rest_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def select_rest(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the other comparisons, for `make test-long`."""
-    taken = {comparison.name for comparison in once_of(comparisons)}
+    taken = {comparison.name for comparison in select_once(comparisons)}
     return [comparison for comparison in comparisons if comparison.name not in taken]
 
 
@@ -205,7 +205,7 @@ def one_process(settings: Case) -> Case:
 @cache
 def grid() -> list[Comparison]:
     """Return cases in which all possible pairs of values occur."""
-    fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    fixed = [case for case in every_case(AXES, is_valid) if run_of(case).ranks > 1]
     return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
 
@@ -216,9 +216,9 @@ PLACES: list[Case] = [
 ]
 WHOLE = PLACES[-1]
 TWO_LAYERS: Case = {"model.layers": 2}
-"""One a stage: what a setting changes of a layer, both have. Models of more layers are in the grid."""
+"""One layer per stage. Settings affect both layers in the same way. Models with more layers are in the grid."""
 PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
-"""A part of a parameter and padding lie in one codec's block."""
+"""A codec's block contains a part of a parameter and padding."""
 
 RUN_FOR_RESIDUALS: Case = {
     "layout.dp": 4,
@@ -246,7 +246,7 @@ def bit_equal() -> Iterator[Comparison]:
                 ("train.offload", True),
             ):
                 yield Comparison({**plain, name: value}, plain)
-    for pp in (2, 4):  # of tied weights the gradients of a whole pass are added, not of each micro-batch
+    for pp in (2, 4):  # the gradients of tied weights are added per pass, not per micro-batch
         for dp in (1, 2):
             plain = {"model": "neox", **common, "layout.dp": dp, "train.micro_batch": 2}
             yield Comparison({**plain, "layout.pp": pp}, plain)
@@ -299,4 +299,4 @@ SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
     suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
 COVERS = ("grid",)
-"""Suites of `STEPS`; the others have fewer."""
+"""Suites with `STEPS` steps; the others have fewer."""

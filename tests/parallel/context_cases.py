@@ -5,27 +5,27 @@ from functools import cache
 from itertools import combinations
 
 import cases
-from cases import FREE, Case, Comparison, valid
+from cases import FREE, Case, Comparison, is_valid
 from covering import cover_sample, every_case
 
 CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
-"""As many positions as four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
+"""The number of positions that four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
 
 SAMPLED = (*COMMON, "train.eval_samples")
-"""Settings of the samples, which one process has too."""
+"""Settings of the samples, which the run in one process shares."""
 
 AXES = {CP: ((4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
-"""Each way, over two ranks and over four, with all axes of the grid of cases."""
+"""Each method, over two ranks and over four, with all axes of the grid of cases."""
 
 FILLS = 12
 
 
 def fits(settings: Case) -> bool:
-    return valid({**settings, **COMMON})
+    return is_valid({**settings, **COMMON})
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """Return a run that shares positions, by default compared with one process."""
     settings = {**settings, **COMMON}
     alone = {name: value for name, value in settings.items() if name.startswith("model") or name in SAMPLED}
@@ -41,7 +41,7 @@ def possible() -> list[Case]:
 def contexts() -> list[Comparison]:
     """Return cases in which every method meets each possible value of every other setting."""
     pairs = [pair for pair in combinations([*AXES, *FREE], 2) if CP in pair]
-    return [compared(case) for case in cover_sample(possible(), FREE, FILLS, pairs=pairs)]
+    return [make_comparison(case) for case in cover_sample(possible(), FREE, FILLS, pairs=pairs)]
 
 
 def grid_contexts() -> Iterator[Comparison]:
@@ -49,7 +49,9 @@ def grid_contexts() -> Iterator[Comparison]:
     on_grid: Case = {"layout.tp": 4, "layout.tensor": "2d", "model.layers": 2, "model.vocab": 260}
     for model, way in (("gpt2", "ring"), ("neox", "rsa"), ("gpt2", "ulysses")):
         settings = {"model": model, **on_grid, CP: (2, way), **SAMPLES}
-        yield compared(settings, {**{name: settings[name] for name in settings if name.startswith("model")}, **SAMPLES})
+        yield make_comparison(
+            settings, {**{name: settings[name] for name in settings if name.startswith("model")}, **SAMPLES}
+        )
 
 
 SAMPLES: Case = {"train.eval_samples": 8, "train.global_batch": 8, "train.micro_batch": 2}
@@ -65,23 +67,23 @@ def stepped_contexts() -> Iterator[Comparison]:
     The second has moments, and gradients of the weights that the first changed.
     """
     common: Case = {"model": "gpt2", **SMALL, "train.eval_samples": 4}
-    yield compared({**common, CP: (2, "ring"), "layout.dp": 2, "train.zero": 2})
-    yield compared({**common, CP: (2, "rsa"), "layout.tp": 2, "train.zero": 3})
-    yield compared({**common, CP: (2, "ulysses"), "layout.pp": 2, "train.zero": 0})
+    yield make_comparison({**common, CP: (2, "ring"), "layout.dp": 2, "train.zero": 2})
+    yield make_comparison({**common, CP: (2, "rsa"), "layout.tp": 2, "train.zero": 3})
+    yield make_comparison({**common, CP: (2, "ulysses"), "layout.pp": 2, "train.zero": 0})
 
 
 def lossless_contexts() -> Iterator[Comparison]:
     """Return a lossless codec compared with the same algorithm without a codec."""
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_contexts() -> Iterator[Comparison]:
     """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
-        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def bit_equal_contexts() -> Iterator[Comparison]:
@@ -90,13 +92,13 @@ def bit_equal_contexts() -> Iterator[Comparison]:
     for way in WAYS:
         plain = {"model": "neox", **SMALL, "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
         plain["train.overlap"] = False
-        yield compared({**plain, **others}, plain)
+        yield make_comparison({**plain, **others}, plain)
 
 
 RING: Case = {CP: (2, "ring")}
 ROWS: Case = {CP: (2, "rsa")}
 REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
-"""Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
+"""Replicas have equally many samples: ranks of one replica that read another's would wait for each other forever."""
 HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),
@@ -119,9 +121,9 @@ SOUND: Case = {"model": "neox", "model.layers": 1, "train.global_batch": 4}
 def faulty_contexts() -> Iterator[Comparison]:
     """Return each run without a fault, and with each of its own faults."""
     for place in (RING, ROWS, REPLICAS, HEADS):
-        yield compared({**SOUND, **place})
+        yield make_comparison({**SOUND, **place})
     for name, (place, _) in FAULTY.items():
-        yield compared({**SOUND, **place}, fault=name)
+        yield make_comparison({**SOUND, **place}, fault=name)
 
 
 def others() -> Iterator[Comparison]:

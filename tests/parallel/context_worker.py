@@ -11,10 +11,10 @@ from parity_worker import WORLD, compare_all, meet
 
 
 def main(suite: str) -> None:
-    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
+    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # the search takes seconds
     meet(WORLD)
     with patch.object(parity_worker, "PLANTS", FAULTS):
-        # one step shows every gradient and every message; more of them cost what they do on each layout
+        # one step has every gradient and every message; more steps cost time on each layout
         compare_all(WORLD.bcast(chosen), steps=1)
         if suite == "others":
             compare_all(list(context_cases.stepped_contexts()), steps=2)

@@ -85,7 +85,7 @@ def list_combinations(
     return {(*(case[name] for name in fixed), *values) for case in cases for values in product(*chosen)}
 
 
-def once(cases: Sequence[Case]) -> list[Case]:
+def select_new(cases: Sequence[Case]) -> list[Case]:
     """Return the cases in which some key has a value that it has in no earlier case."""
     covered: set[tuple[str, Any]] = set()
     taken = []

@@ -29,7 +29,7 @@ AGAIN = {"dp2-ep2": "full"}
 
 def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
     """Return the operations of a step, and the choices that experts kept, summed over the ranks."""
-    trainer = parity_worker.trainer_of(run, comm)
+    trainer = parity_worker.make_trainer(run, comm)
     with FlopCounterMode(display=False) as counter:
         trainer.backward(0)
     return comm.allreduce(counter.get_total_flops()), comm.allreduce(trainer.experts.take_kept())

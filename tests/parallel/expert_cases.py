@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import cases
-from cases import Case, Comparison, label, once_of, rest_of
+from cases import Case, Comparison, label, select_once, select_rest
 from covering import cover_sample, every_case
 
 from hpcbench.contract.experts import Experts
@@ -16,14 +16,14 @@ MODEL: Case = {"model": "neox", "model.layers": 2}
 TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
 
 ROOMY = Experts(count=4, top=2, capacity=4.0)
-"""A place for every token."""
+"""Experts with a place for every token."""
 TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
 PROBABLE = TIGHT.changed(drop="probability", shared=True)
 OPEN = Experts(count=4, top=2, drop="none")
 SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
 ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
 BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
-"""Router's losses so heavy that a wrong factor shows."""
+"""Router's losses with large factors, so that a wrong factor is detected."""
 
 HEAVY = BALANCED.changed(drop="none")
 
@@ -55,7 +55,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full"),
     "train.offload": (False, True),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 FILLS = 48
 
 MORE: list[Case] = [
@@ -75,13 +75,13 @@ MORE: list[Case] = [
     {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2, CP: (2, "ulysses")},
     {**MODEL, "model.experts": "heavy", "layout.pp": 2, CP: (2, "rsa"), "train.micro_batch": 2, "train.zero": 3},
 ]
-"""What no axis has: heavy losses of the router, a place for every token, chunks, ranks that share positions."""
+"""Cases that no axis has: large losses of the router, a place for every token, chunks, ranks that share positions."""
 
 
 def fits(case: Case) -> bool:
     """Return whether a rank lacks some of the experts or a replica has others, and the engine accepts the run."""
     ranks = cases.run_of({**MODEL, **COMMON, **case}).ranks
-    return ranks > 1 and cases.valid({**MODEL, **COMMON, **case})
+    return ranks > 1 and cases.is_valid({**MODEL, **COMMON, **case})
 
 
 @cache
@@ -100,17 +100,17 @@ def one_process(settings: Case) -> Case:
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
-def batched(settings: Case) -> Case:
+def batch_samples(settings: Case) -> Case:
     """Return the settings with few samples per step: half of the usual number, if that fills the pipeline."""
     run = cases.run_of({**settings, **COMMON})
     half = run.train.global_batch // 2
-    enough = cases.filling(run).global_batch <= half
+    enough = cases.fill_pipeline(run).global_batch <= half
     return {**settings, **COMMON, **({"train.global_batch": half} if enough else {})}
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """Return a run with experts, by default compared with one process."""
-    settings = batched(settings)
+    settings = batch_samples(settings)
     if against is None:
         return Comparison(settings, one_process(settings), fault)
     return Comparison(settings, {**against, **{name: settings[name] for name in COMMON}}, fault)
@@ -119,7 +119,7 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 @cache
 def experts() -> list[Comparison]:
     """Return every layout compared with one process, in fp64."""
-    return [compared(case) for case in places()]
+    return [make_comparison(case) for case in places()]
 
 
 FOUR: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2, "layout.ep": 2, "train.precision": "fp32"}
@@ -130,25 +130,25 @@ def lossless_experts() -> Iterator[Comparison]:
     """Return a lossless codec compared with the same algorithm without a codec."""
     for kind in ("tight", "open"):
         common = {**FOUR, "model.experts": kind}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_experts() -> Iterator[Comparison]:
     """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
     for kind, place in (("probable", REPLICAS), ("open", FOUR)):
         common = {**place, "model.experts": kind}
-        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def overlapped_experts() -> Iterator[Comparison]:
     """Return rows that travel while the shared expert computes, compared with blocking transfers."""
     common = {**MODEL, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "scheme": "identity"}
-    yield compared({**common, "train.overlap": True}, {**common, "train.overlap": False})
+    yield make_comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
 def name_of(settings: Case) -> str:
     """Return the name of a case in the results."""
-    return label(batched(settings))
+    return label(batch_samples(settings))
 
 
 DROPPING = ("tight", "probable", "switch")
@@ -191,21 +191,21 @@ FAULTY: dict[str, tuple[Case, str]] = {
 """For each planted fault, the settings that show it and the value that shows it."""
 
 
-def sound(settings: Case) -> Case:
+def make_sound_settings(settings: Case) -> Case:
     """Return the run that a fault is planted in."""
     return {**MODEL, "train.bucket_mb": 1e-6, **settings}
 
 
 def faulty_experts() -> Iterator[Comparison]:
     """Return each run without a fault, and with its own fault."""
-    for name in dict.fromkeys(compared(sound(settings)).name for settings, _ in FAULTY.values()):
-        yield next(case for s, _ in FAULTY.values() if (case := compared(sound(s))).name == name)
+    for name in dict.fromkeys(make_comparison(make_sound_settings(settings)).name for settings, _ in FAULTY.values()):
+        yield next(case for s, _ in FAULTY.values() if (case := make_comparison(make_sound_settings(s))).name == name)
     for name, (settings, _) in FAULTY.items():
-        yield compared(sound(settings), fault=name)
+        yield make_comparison(make_sound_settings(settings), fault=name)
 
 
 SUITES = {
-    "": (lambda: once_of(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
-    "rest": (lambda: rest_of(experts()),),
+    "": (lambda: select_once(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
+    "rest": (lambda: select_rest(experts()),),
 }
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

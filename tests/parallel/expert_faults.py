@@ -44,7 +44,7 @@ def dropped_tokens_get_gradient() -> Patch:
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
         nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*chosen.gate.shape, -1)
-        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.accepted  # zero, but for its gradient
+        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.accepted  # zero, except for its gradient
         return join(results, back, chosen) + (nearest * leak[..., None]).sum(dim=2)
 
     return patch.object(spread, "joined", faulty)
@@ -156,7 +156,7 @@ def shares_of_the_own_positions() -> Patch:
 
 def holders_of_one_part_of_the_positions() -> Patch:
     """Gradients of experts are summed over dp / ep, but not over the ranks that share positions."""
-    # of two replicas that share the experts out each is alone; without a pipeline a rank is alone in its ends, too
+    # with two replicas that hold different experts, each is alone; without a pipeline a rank is also alone at its ends
     return patch.object(Mesh, "replicas", lambda self, ep: self.ends if ep > 1 else self.dp)
 
 

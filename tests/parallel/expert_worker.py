@@ -29,10 +29,10 @@ from hpcbench.train.trainer import Trainer
 Rows = tuple[int, int, int]
 
 STEPS = 1
-"""The weights after it are evaluated; runs with experts of more steps are in test_relayout.py."""
+"""Number of steps. The weights are evaluated after it; runs with experts and more steps are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
-"""What each rank's experts that drop nothing sent and received in all steps, by the run; on the first rank."""
+"""Rows that each rank's experts without dropping sent and received in all steps, by the run; on the first rank."""
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
         block.mlp.watch = watch
     trainer.backward(0)
     everyones = comm.gather(sorted(choices))
-    # replicas take samples in rank order, and each its micro-batches one after another
+    # replicas take samples in rank order, and each replica its micro-batches in order
     layers = sorted({layer for layer, _, _ in choices})
     return everyones and [
         choice for layer in layers for rank in everyones for layer_number, _, choice in rank if layer_number == layer
@@ -122,7 +122,7 @@ def drops() -> None:
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
             continue
-        trainer = parity_worker.trainer_of(run, comm)
+        trainer = parity_worker.make_trainer(run, comm)
         held = comm.gather(memory(trainer))
         choices = kept_choices(trainer, comm)
         if choices:

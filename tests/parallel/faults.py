@@ -87,10 +87,10 @@ FAULTS: dict[str, Fault] = {}
 REPLICAS = {"layout__tp": 1, "layout__pp": 1}
 TENSOR = {"layout__dp": 1, "layout__pp": 1}
 STAGES = {"layout__dp": 1, "layout__tp": 1}
-"""Two ranks along one axis, for faults that need no other. By default runs have two along each of the three."""
+"""Two ranks along one axis, for faults that need no other. The default is two along each of the three."""
 
 
-def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+def add_fault(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     """Add a fault to the list. Settings have two underscores for the dot."""
 
     def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
@@ -101,7 +101,7 @@ def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]],
     return enter
 
 
-@seen(ONE_PROCESS, "gradients", **REPLICAS)
+@add_fault(ONE_PROCESS, "gradients", **REPLICAS)
 def divided_twice() -> Patch:
     """The gradient is divided once too often by the number of replicas."""
     begin = DataParallel.begin
@@ -112,7 +112,7 @@ def divided_twice() -> Patch:
     return patch.object(DataParallel, "begin", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", **REPLICAS)
+@add_fault(ONE_PROCESS, "gradients", **REPLICAS)
 def loss_scale_left_in() -> Patch:
     """The loss is scaled, and the gradients are never divided by the scale."""
     begin = DataParallel.begin
@@ -123,7 +123,7 @@ def loss_scale_left_in() -> Patch:
     return patch.object(DataParallel, "begin", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", **REPLICAS)
+@add_fault(ONE_PROCESS, "gradients", **REPLICAS)
 def one_replica_dropped() -> Patch:
     """The last replica's gradients are lost."""
     start = Gradients._start
@@ -136,13 +136,13 @@ def one_replica_dropped() -> Patch:
     return patch.object(Gradients, "_start", faulty)
 
 
-@seen(ONE_PROCESS, "norm", **TENSOR)
+@add_fault(ONE_PROCESS, "norm", **TENSOR)
 def norm_counts_replicas() -> Patch:
     """The gradient's norm counts parameters that every rank of a tensor group holds once for each rank."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
-@seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
+@add_fault(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def stale_weights_after_the_gather() -> Patch:
     """A rank continues with the other ranks' pieces from before the step."""
     step = DataParallel.step
@@ -157,7 +157,7 @@ def stale_weights_after_the_gather() -> Patch:
     return patch.object(DataParallel, "step", faulty)
 
 
-@seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
+@add_fault(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def decay_of_everything() -> Patch:
     """All parameters of a bucket decay, including biases and norms."""
     make_piece = data_parallel.make_piece
@@ -170,13 +170,13 @@ def decay_of_everything() -> Patch:
     return patch.object(data_parallel, "make_piece", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", model="gpt2", **STAGES)
+@add_fault(ONE_PROCESS, "gradients", model="gpt2", **STAGES)
 def tied_gradient_left_out() -> Patch:
     """The two copies of the embedding's weight are updated with their own gradients only."""
     return patch.object(Gradients, "_reduce_tied", lambda self: None)
 
 
-@seen(ONE_PROCESS, "loss", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", **TENSOR)
 def reduce_left_out() -> Patch:
     """A row layer returns its partial sum."""
 
@@ -186,7 +186,7 @@ def reduce_left_out() -> Patch:
     return patch.object(linear, "leave", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", **TENSOR)
+@add_fault(ONE_PROCESS, "gradients", **TENSOR)
 def backward_reduce_left_out() -> Patch:
     """A column layer returns the gradient of its own part only."""
 
@@ -196,7 +196,7 @@ def backward_reduce_left_out() -> Patch:
     return patch.object(linear, "enter", faulty)
 
 
-@seen(ONE_PROCESS, "loss", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", **TENSOR)
 def row_split_swapped() -> Patch:
     """A row layer holds the columns of another rank's part of the column layer before it."""
     record = parallelize._record_shards
@@ -213,7 +213,7 @@ def row_split_swapped() -> Patch:
     return patch.object(parallelize, "_record_shards", faulty)
 
 
-@seen(ONE_PROCESS, "loss", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", **TENSOR)
 def initial_values_by_local_index() -> Patch:
     """Every rank draws the first values of a parameter, whatever part it holds."""
     values = initial.values
@@ -224,7 +224,7 @@ def initial_values_by_local_index() -> Patch:
     return patch.object(initial, "values", faulty)
 
 
-@seen(ONE_PROCESS, "loss", **REPLICAS)
+@add_fault(ONE_PROCESS, "loss", **REPLICAS)
 def samples_by_local_index() -> Patch:
     """Every replica reads the first samples of the batch."""
     cut = Batches._cut
@@ -236,7 +236,7 @@ def samples_by_local_index() -> Patch:
     return patch.object(Batches, "_cut", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", **STAGES)
+@add_fault(ONE_PROCESS, "gradients", **STAGES)
 def boundary_gradient_stale() -> Patch:
     """A stage always sends the gradient of the first micro-batch."""
     send = pipeline.Pipeline._send
@@ -250,7 +250,7 @@ def boundary_gradient_stale() -> Patch:
     return patch.object(pipeline.Pipeline, "_send", faulty)
 
 
-@seen(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32", **REPLICAS)
+@add_fault(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32", **REPLICAS)
 def own_piece_exact() -> Patch:
     """In an all-gather each rank keeps its own exact piece, so replicas decode different bytes."""
     all_gather = Group.all_gather
@@ -264,7 +264,7 @@ def own_piece_exact() -> Patch:
     return patch.object(Group, "all_gather", faulty)
 
 
-@seen(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
+@add_fault(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
 def whole_and_split_mixed() -> Patch:
     """A codec's block mixes parameters that all ranks of a tensor group hold with parameters that they split."""
     fuse = buckets.fuse
@@ -275,7 +275,7 @@ def whole_and_split_mixed() -> Patch:
     return patch.object(buckets, "fuse", faulty)
 
 
-@seen(
+@add_fault(
     LOSSY,
     "padding",
     scheme="sign-feedback",
@@ -289,19 +289,19 @@ def padding_leaks() -> Patch:
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
-@seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
+@add_fault(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
 def codec_silently_off() -> Patch:
     """Every channel sends unencoded values, whatever the scheme says."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("none"))
 
 
-@seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
+@add_fault(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
 def lossless_codec_rounds() -> Patch:
     """A codec that is declared lossless loses a bit."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
 
 
-@seen(RESIDUALS, "sizes")
+@add_fault(RESIDUALS, "sizes")
 def error_feedback_lost() -> Patch:
     """The errors of messages are dropped after each step."""
     reduce_gradients = DataParallel.reduce_gradients
@@ -313,13 +313,13 @@ def error_feedback_lost() -> Patch:
     return patch.object(DataParallel, "reduce_gradients", faulty)
 
 
-@seen(RESIDUALS, "after_skipping")
+@add_fault(RESIDUALS, "after_skipping")
 def residuals_outlive_a_skipped_step() -> Patch:
     """The residuals of a skipped step are added to the next gradients."""
     return patch.object(DataParallel, "forget_residuals", lambda self: None)
 
 
-@seen(OVERFLOW, "skipped")
+@add_fault(OVERFLOW, "skipped")
 def overflow_not_agreed() -> Patch:
     """A rank whose own gradients are finite takes a step that the others skip."""
     gradient_norm = DataParallel.gradient_norm
@@ -341,19 +341,19 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
     return patch.object(vocabulary, "all_reduce", faulty)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def largest_logit_left_out() -> Patch:
     """Each rank takes the exponentials relative to its own largest logit."""
     return statistics(lambda local, reduced, op: local if op is MPI.MAX else reduced)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def exponentials_left_out() -> Patch:
     """Each rank divides by the sum of its own exponentials."""
     return statistics(lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((local[0], reduced[1])))
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
     """Two ranks give the logit of the target."""
     return statistics(
@@ -361,7 +361,7 @@ def target_counted_twice() -> Patch:
     )
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
+@add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def rows_off_by_one_rank() -> Patch:
     """A rank looks up tokens as if it held the rows of the next rank."""
 
@@ -371,13 +371,13 @@ def rows_off_by_one_rank() -> Patch:
     return patch.object(vocabulary, "held_rows", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True, **TENSOR)
+@add_fault(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True, **TENSOR)
 def summands_left_out() -> Patch:
     """Norms and biases are updated with the gradients of a rank's own positions."""
     return patch.object(Gradients, "_reduce_partial", lambda self: None)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2, **TENSOR)
+@add_fault(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2, **TENSOR)
 def gathered_in_wrong_order() -> Patch:
     """The positions of the ranks are joined in reverse order."""
 
@@ -387,7 +387,7 @@ def gathered_in_wrong_order() -> Patch:
     return patch.object(tensor, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
 
 
-@seen(BYTES, "sent", train__zero=1, **REPLICAS)
+@add_fault(BYTES, "sent", train__zero=1, **REPLICAS)
 def gathered_twice() -> Patch:
     """Every rank gathers the weights once more than needed; all values are correct."""
     give = GatheredAfterStep.give
@@ -399,7 +399,7 @@ def gathered_twice() -> Patch:
     return patch.object(GatheredAfterStep, "give", faulty)
 
 
-@seen(BYTES, "sent", train__recompute="full", **TENSOR)
+@add_fault(BYTES, "sent", train__recompute="full", **TENSOR)
 def recomputed_for_nothing() -> Patch:
     """Activations are recomputed twice, with all their messages; all values are correct."""
     again = recompute.again
@@ -411,7 +411,7 @@ def recomputed_for_nothing() -> Patch:
     return patch.object(recompute, "again", faulty)
 
 
-def table() -> str:
+def format_table() -> str:
     """Return the table of faults for the documentation."""
     rows = [f"| `{name}` | {fault.description} | `{fault.red}` | {fault.seen_in} |" for name, fault in FAULTS.items()]
     return "\n".join(["| fault | what is wrong | test that turns red | seen in |", "| --- | --- | --- | --- |", *rows])
@@ -430,10 +430,10 @@ ELSEWHERE = {
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",
 }
-"""Where the faults of single mechanisms are planted, and whose tests they turn red."""
+"""Modules that plant the faults of single mechanisms, and the tests that fail."""
 
 
-def described(source: Path) -> dict[str, str]:
+def describe_faults(source: Path) -> dict[str, str]:
     """Return the functions in a module's lists of faults, with their docstrings. Nothing is imported."""
     body = ast.parse(source.read_text()).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
@@ -448,16 +448,16 @@ def described(source: Path) -> dict[str, str]:
     return descriptions
 
 
-def table_of_others() -> str:
+def format_other_table() -> str:
     """Return the table of the faults of single mechanisms."""
     tests = Path(__file__).parents[1]
     rows = [
         f"| `{name}` | {what} | `{red}` |"
         for source, red in ELSEWHERE.items()
-        for name, what in described(tests / source).items()
+        for name, what in describe_faults(tests / source).items()
     ]
     return "\n".join(["| fault | what is wrong | tests that turn red |", "| --- | --- | --- |", *rows])
 
 
 if __name__ == "__main__":
-    print(table(), table_of_others(), sep="\n\n")
+    print(format_table(), format_other_table(), sep="\n\n")

@@ -26,10 +26,7 @@ MORE_PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with the settings that change where a parameter or a message lies.
-
-`make test-long` has the second list.
-"""
+"""Every mode, with settings that change the placement of a parameter or a message; these are of `make test-long`."""
 
 
 def one_process(settings: Case) -> Case:
@@ -37,7 +34,7 @@ def one_process(settings: Case) -> Case:
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """Return a run on a grid, by default compared with one process."""
     settings = {**settings, **COMMON}
     return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
@@ -45,19 +42,19 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 
 def grids() -> Iterator[Comparison]:
     """Return every layout compared with one process, in fp64."""
-    return map(compared, PLACES)
+    return map(make_comparison, PLACES)
 
 
 def more_grids() -> Iterator[Comparison]:
     """Return the layouts of the long tier."""
-    return map(compared, MORE_PLACES)
+    return map(make_comparison, MORE_PLACES)
 
 
 def lossless_grids() -> Iterator[Comparison]:
     """Return a lossless codec compared with the same algorithm without a codec."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         common = {**GPT2, **mode, "train.precision": "fp32"}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_grids() -> Iterator[Comparison]:
@@ -73,7 +70,7 @@ def more_lossy_grids() -> Iterator[Comparison]:
 def lossy(mode: Case) -> Comparison:
     """Return a lossy codec on a mode compared with the same algorithm without a codec."""
     common = {**GPT2, **mode, "train.precision": "fp32"}
-    return compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+    return make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def name_of(settings: Case) -> str:
@@ -106,9 +103,9 @@ SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
 def faulty_grids() -> Iterator[Comparison]:
     """Return each mode without a fault, and with each of its own faults."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
-        yield compared({**SOUND, **mode})
+        yield make_comparison({**SOUND, **mode})
     for name, (mode, _) in FAULTY.items():
-        yield compared({**SOUND, **mode}, fault=name)
+        yield make_comparison({**SOUND, **mode}, fault=name)
 
 
 SUITES = {

@@ -73,7 +73,7 @@ def operations() -> Iterator[dict[str, Any]]:
                 report: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
                 reduced, ch = contribution(WORLD.rank), channel(codec, name)
                 group.all_reduce(reduced, channel=ch).wait()
-                # a rounding of each contribution and one of the sum, and one more of those within nodes
+                # one rounding of each contribution, one of the sum, and one of sums within nodes
                 bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
                 report["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
                 report["replicas"] = digests_equal(reduced)
@@ -193,7 +193,7 @@ def run(model: str, layout: Layout, scheme: NamedScheme | None = None, **setting
     return plain.changed(train=train, scheme=scheme or plain.scheme)
 
 
-def trainer_of(a_run: Run) -> Trainer:
+def make_trainer(a_run: Run) -> Trainer:
     return Trainer(a_run, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=a_run.train.overlap), CORPUS)
 
 
@@ -214,8 +214,8 @@ def training() -> Iterator[dict[str, Any]]:
     """Train the baseline with half-precision messages: half the bytes, nearly the same loss, equal replicas."""
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
-        runs = [trainer_of(run(model, layout, identity))]
-        runs += [trainer_of(run(model, layout, comm_precision=messages(name))) for name in ("fp32", "bf16", "fp16")]
+        runs = [make_trainer(run(model, layout, identity))]
+        runs += [make_trainer(run(model, layout, comm_precision=messages(name))) for name in ("fp32", "bf16", "fp16")]
         losses = [[trainer.step(k).loss for k in range(2)] for trainer in runs]
         yield {
             "model": model,
@@ -233,7 +233,7 @@ def squeezed() -> dict[str, Any]:
     """Check a bf16 run under MPC: the codec gets the 16 bits of the values, without padding zeros."""
     scheme, seen = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc"), []
     wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
-    trainer = trainer_of(wide.changed(model=wide.model.changed(hidden=256)))
+    trainer = make_trainer(wide.changed(model=wide.model.changed(hidden=256)))
     kind = type(get_codec("mpc"))
     encode = kind.encode
 
@@ -276,7 +276,7 @@ def small_gradients() -> dict[str, Any]:
     for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
             how: dict[str, Any] = {"precision": "fp16", "comm_precision": messages(name), "zero": 0}
-            trainer = trainer_of(run("neox", Layout(dp=4), **how))
+            trainer = make_trainer(run("neox", Layout(dp=4), **how))
         engine = trainer.data_parallel
         reduce_small_gradients(trainer)
         gradients.append(float(engine.pieces[0].gradient[0]))
@@ -285,7 +285,7 @@ def small_gradients() -> dict[str, Any]:
 
 def tied_copies() -> dict[str, Any]:
     """Check the sum of a tied weight's two small gradients, and that a drift of the last stage's copy is detected."""
-    trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
+    trainer = make_trainer(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
     tied = [piece for piece in engine.pieces if piece.bucket.tied]
@@ -303,9 +303,9 @@ def masters() -> Iterator[dict[str, Any]]:
     for zero in (0, 1):
         weights = []
         for name in ("fp32", "bf16"):
-            # gradients are summed in fp32 in both: only parameters travel in bf16
+            # both runs sum gradients in fp32: only parameters travel in bf16
             how: dict[str, Any] = {"precision": "bf16", "comm_precision": messages("fp32").changed(parameters=name)}
-            trainer = trainer_of(run("neox", Layout(dp=4), zero=zero, **how))
+            trainer = make_trainer(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
                 trainer.step(k)
             weights.append([piece.bucket.values.clone() for piece in trainer.data_parallel.pieces])
@@ -352,7 +352,7 @@ def hidden() -> Iterator[dict[str, Any]]:
                 rules=[Rule.model_construct(dimension=dimension, codec="clamp")],
             )
             with patch.object(policy, "get_codec", codec_of), patch("hpcbench.comm.channel.get_codec", codec_of):
-                trainer = trainer_of(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
+                trainer = make_trainer(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
                 trainer.step(0)
                 before = parity.parameters(trainer)
                 with overflow_not_told() if fault else nullcontext(), poisoned(dimension, trainer):
@@ -378,7 +378,7 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
         def faulty() -> None:
             if WORLD.rank == 3:
-                # the last bucket's second piece: another rank owns it, so that it must travel
+                # the last bucket's second piece belongs to another rank, so it must travel
                 gradients = engine.pieces[-1].bucket.gradients
                 gradients[gradients.numel() // 4 + 1] = torch.inf
             reduce()

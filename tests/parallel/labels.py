@@ -17,10 +17,10 @@ from hpcbench.study.size import Capacity
 from hpcbench.study.yaml12 import Document
 
 Labels = dict[str, str]
-"""The label of a value for some axes. `completed` gives one to the others."""
+"""The label of a value for some axes. `completed` adds the labels of the others."""
 
 MOST_RANKS = 16
-"""Two replicas, stages or parts of the positions of a tensor grid of eight ranks."""
+"""Two replicas, stages or parts of the positions, each on a tensor grid of eight ranks."""
 
 _FIRST: Labels = {axis: next(iter(values.values)) for axis, values in AXES.items()}
 _LOSSY = AXES["scheme"].rounding

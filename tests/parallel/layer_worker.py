@@ -22,7 +22,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 LAYERS = ("attention", "mlp", "norm1", "")
-"""Layers of a block. The last one is the block itself."""
+"""Layers of a block. An empty name stands for the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")
 
 
@@ -30,7 +30,7 @@ def random(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def trainer_of(name: str, tp: int, comm: MPI.Comm, *, spread: bool) -> Trainer:
+def make_trainer(name: str, tp: int, comm: MPI.Comm, *, spread: bool) -> Trainer:
     return Trainer(run_of(name, Layout(tp=tp), sequence_parallel=spread), comm, Progress(Wait.GIVE_WAY), CORPUS)
 
 
@@ -65,10 +65,10 @@ def compared(split: Trainer, reference: Trainer, layer: str, *, spread: bool) ->
 def main() -> None:
     for fault in (None, *FAULTS):
         for name in ("neox", "gpt2"):
-            reference = trainer_of(name, 1, MPI.COMM_SELF, spread=False)
+            reference = make_trainer(name, 1, MPI.COMM_SELF, spread=False)
             for spread in (False,) if fault else (False, True):
                 with faults.FAULTS[fault].plant() if fault else nullcontext():
-                    split = trainer_of(name, WORLD.size, WORLD.Dup(), spread=spread)
+                    split = make_trainer(name, WORLD.size, WORLD.Dup(), spread=spread)
                     for layer in LAYERS:
                         errors = compared(split, reference, layer, spread=spread)
                         if WORLD.rank == 0:

@@ -56,7 +56,7 @@ def run(
     return plain.changed(train=train, scheme=scheme if freeze_step else scheme.changed(optimizer=None))
 
 
-def trainer_of(a_run: Run, comm: MPI.Comm) -> Trainer:
+def make_trainer(a_run: Run, comm: MPI.Comm) -> Trainer:
     return Trainer(a_run, comm, Progress(Wait.GIVE_WAY, background=a_run.train.overlap), CORPUS)
 
 
@@ -159,7 +159,7 @@ def planned_for(n: int) -> Plan:
 
 def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
     """Train with a fault in the steps after the warm-up, and compare every step with the simulation."""
-    trainer = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
+    trainer = make_trainer(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     engine = trainer.data_parallel
     assert isinstance(engine, OneBitAdam)
     simulations: list[Simulation] = []
@@ -296,8 +296,8 @@ def simulated() -> None:
 
 def warm_up() -> dict[str, Any]:
     """Compare the first steps with Adam, which must give the same bits. Then report the bytes of a step."""
-    ours = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
-    plain = trainer_of(run("neox", Layout(dp=RANKS), freeze_step=None), WORLD.Dup())
+    ours = make_trainer(run("neox", Layout(dp=RANKS)), WORLD.Dup())
+    plain = make_trainer(run("neox", Layout(dp=RANKS), freeze_step=None), WORLD.Dup())
     same, grads, momenta = [], [], []
     for k in range(STEPS):
         ours.step(k)
@@ -338,7 +338,7 @@ def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, 
 
 def alone(model: str) -> Any:
     """Return the weights of one process: Adam, and Adam with a frozen variance after the freeze."""
-    trainer = trainer_of(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
+    trainer = make_trainer(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
     for k in range(STEPS):
         with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():
             trainer.step(k)
@@ -357,7 +357,7 @@ def layouts() -> Iterator[dict[str, Any]]:
             (EXACT, "fp64", clipped_by_replicas_norms),
             (SIGNS, "bf16", nullcontext),
         ):
-            trainer = trainer_of(run(model, layout, scheme, precision=precision), WORLD.Dup())
+            trainer = make_trainer(run(model, layout, scheme, precision=precision), WORLD.Dup())
             with fault():
                 for k in range(STEPS):
                     trainer.step(k)
@@ -373,7 +373,7 @@ def layouts() -> Iterator[dict[str, Any]]:
 def resumed() -> dict[str, Any]:
     """Compare steps after saving and loading the state with uninterrupted ones: the same bits, including errors."""
     settings = run("neox", Layout(dp=RANKS), precision="bf16")
-    uninterrupted, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
+    uninterrupted, first, second = (make_trainer(settings, WORLD.Dup()) for _ in range(3))
     for k in range(STEPS):
         uninterrupted.step(k)
     for k in range(WARM + 1):
@@ -398,7 +398,7 @@ def resumed() -> dict[str, Any]:
 
 def overflow() -> dict[str, Any]:
     """Check a non-finite gradient on one rank after the warm-up: all ranks skip the step and keep the errors."""
-    trainer = trainer_of(run("neox", Layout(dp=RANKS), precision="fp16"), WORLD.Dup())
+    trainer = make_trainer(run("neox", Layout(dp=RANKS), precision="fp16"), WORLD.Dup())
     for k in range(WARM + 1):
         trainer.step(k)
     before, weights, scale = states(trainer), bits(trainer), trainer._scale.value

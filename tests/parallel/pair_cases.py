@@ -16,7 +16,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
 
 PARTS = {"few": 8, "rest": 8, "wide": MOST_RANKS}
-"""Ranks of the world that runs the cases of a part."""
+"""Ranks of the world for the cases of a part."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pairs:
         """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}
-        del labels["experts"]  # which come with the model
+        del labels["experts"]  # they belong to the model
         micro_batch = run.train.global_batch
         if run.train.schedule in UNFLUSHED:
             labels |= {axis: self.labels[axis] for axis in ("schedule", "stages", "dp")}

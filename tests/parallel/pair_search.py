@@ -19,10 +19,10 @@ Pair = tuple[Value, Value]
 
 LIST = Path(__file__).with_name("pairs.json")
 ROOM = 2
-"""Ranks that a case may have, even if the pair that it begins with needs fewer."""
+"""Largest number of ranks of a case, even if its first pair needs fewer."""
 
 TRIES = 4
-"""Cases from which the one that covers most new pairs is taken."""
+"""Number of cases from which the one that covers most new pairs is chosen."""
 
 
 def values() -> list[Value]:

@@ -23,9 +23,9 @@ from cases import (
     WHOLE,
     Comparison,
     faulty,
-    once_of,
-    rest_of,
     run_of,
+    select_once,
+    select_rest,
 )
 from faults import FAULTS, OVERFLOW, RESIDUALS
 from mpi4py import MPI
@@ -45,7 +45,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
-"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
+"""Scale of every loss. A power of two changes no bit, and values are wrong until it is divided out again."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
 """Faults of the suite by name. Workers of other suites replace them."""
@@ -53,22 +53,22 @@ PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
 History = list[dict[str, Any]]
 
 
-def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
+def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
     return Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
     """Return the full loss, gradients and weights after each step, on rank 0."""
     meet(comm)
-    trainer = trainer_of(run, comm)
+    trainer = make_trainer(run, comm)
     begun: list[bool] = []
     sent = Counter[str]()
     history = []
     for k in range(steps):
-        with patch.object(DataParallel, "reduce_gradients", noting(begun)), counting(trainer, sent):
+        with patch.object(DataParallel, "reduce_gradients", record_begun(begun)), counting(trainer, sent):
             summand = trainer.backward(k)
         (loss,) = exact_sum(trainer.mesh.world, [summand], trainer.policy.exact)
-        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide their scale
+        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide a wrong scale
         with counting(trainer, sent):
             _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
@@ -112,7 +112,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
     return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
 
-def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
+def record_begun(begun: list[bool]) -> Callable[[DataParallel], None]:
     """Record the buckets whose reductions had begun when the backward pass ended."""
     reduce_gradients = DataParallel.reduce_gradients
 
@@ -148,7 +148,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
     }
 
 
-def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[dict[str, Any]]:
+def compare_team(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[dict[str, Any]]:
     """Return the results of a team of ranks on its first one. A reference run is trained once."""
     references: dict[str, History | None] = {}
     results = []
@@ -178,7 +178,7 @@ def compare_all(comparisons: list[Comparison], steps: int) -> None:
         index = WORLD.rank // ranks
         team = WORLD.Split(index, WORLD.rank)
         if index < teams:
-            results += compared(mine[index::teams], team, steps)
+            results += compare_team(mine[index::teams], team, steps)
     meet(WORLD)
     for rank in WORLD.gather(results) or []:
         for result in rank:
@@ -188,11 +188,11 @@ def compare_all(comparisons: list[Comparison], steps: int) -> None:
 def residuals() -> dict[str, Any]:
     """Check the residuals of a few steps, loaded by a trainer with other buckets, and after a skipped step."""
     run = run_of(RUN_FOR_RESIDUALS)
-    first = trainer_of(run, WORLD)
+    first = make_trainer(run, WORLD)
     for k in range(2):
         first.step(k)
     saved = first.data_parallel.residuals()
-    second = trainer_of(run.changed(train=run.train.changed(bucket_mb=run.train.bucket_mb / 3)), WORLD)
+    second = make_trainer(run.changed(train=run.train.changed(bucket_mb=run.train.bucket_mb / 3)), WORLD)
     second.data_parallel.load_residuals(saved)
     taken = second.data_parallel.residuals()
     with patch.object(DataParallel, "gradient_norm", lambda self: math.nan):
@@ -209,7 +209,7 @@ def residuals() -> dict[str, Any]:
 
 def overflow() -> dict[str, Any]:
     """Take a step in which only the last part of the last stage has an infinite gradient."""
-    trainer = trainer_of(run_of({**WHOLE, "train.zero": 0}), WORLD)
+    trainer = make_trainer(run_of({**WHOLE, "train.zero": 0}), WORLD)
     mesh = trainer.mesh
     trainer.backward(0)
     if mesh.last_stage and mesh.tp.rank == mesh.tp.size - 1:
@@ -221,7 +221,7 @@ def overflow() -> dict[str, Any]:
     return {"skipped": trainer.skipped, "unchanged": same}
 
 
-def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
+def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
     """Print one line per rank: without a fault, and with each fault that the test must detect."""
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
@@ -233,23 +233,23 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
             print(json.dumps({"fault": fault, **answer}), flush=True)
 
 
-def chosen_of(suite: str, part: str) -> list[Comparison]:
+def choose_comparisons(suite: str, part: str) -> list[Comparison]:
     """Return the comparisons of a suite that belong to `make test`, or the rest of them; all of the faults."""
     comparisons = list(SUITES[suite]())
     if suite == faulty.__name__:
         return comparisons
-    return rest_of(comparisons) if part == REST else once_of(comparisons)
+    return select_rest(comparisons) if part == REST else select_once(comparisons)
 
 
 def main(suite: str, part: str = "") -> None:
     scale_of = LossScale.of
     with patch.object(LossScale, "of", lambda *given, **named: replace(scale_of(*given, **named), value=SCALE)):
         if suite == "residuals":
-            of_every_rank(residuals, RESIDUALS)
+            print_every_rank(residuals, RESIDUALS)
         elif suite == "overflow":
-            of_every_rank(overflow, OVERFLOW)
+            print_every_rank(overflow, OVERFLOW)
         else:
-            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # which takes a second
+            chosen = choose_comparisons(suite, part) if WORLD.rank == 0 else None  # the search takes a second
             meet(WORLD)
             compare_all(WORLD.bcast(chosen), STEPS if suite in COVERS else FEWER_STEPS)
 

@@ -60,7 +60,7 @@ FAULTY = {
     "other_micro_batch": Case(Layout(pp=2), "gpipe"),
     "stale_input": Case(Layout(), "1f1b", "full"),
 }
-"""For each planted fault, the value that must show it. Each case is one of the grid, where it is sound."""
+"""For each planted fault, the value that must differ. Each case is in the grid, where it passes."""
 
 
 def without_pipeline(case: Case) -> Case:

@@ -32,13 +32,13 @@ def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
     trainer = Trainer(case.run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
     history = []
     for k in range(STEPS):
-        result = trainer.step(k)  # unclipped, the gradients stay as they were reduced
+        result = trainer.step(k)  # without clipping the gradients stay as they were reduced
         tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
         history.append((result.loss, *tensors))
     rows = [row for row in trainer.traffic.report() if row.message_bytes]
     sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
-    # every replica says the same
+    # every replica reports the same
     phases = [stage.to_json() for stage in resources.phase_times(trainer)]
     evaluation = trainer.evaluate()
     return {"history": history, "evaluation": evaluation, "bytes": sent, "alive": dict(alive), "phases": phases}

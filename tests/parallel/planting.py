@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 Patch = AbstractContextManager[object]
-"""A planted fault: it lasts as long as the block."""
+"""A planted fault, in effect during the block."""
 Plants = dict[str, Callable[[], Patch]]
 
 

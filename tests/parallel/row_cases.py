@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
-from cases import Case, Comparison, once_of, one_process, rest_of
+import expert_cases  # registers kinds of experts
+from cases import Case, Comparison, one_process, select_once, select_rest
 from covering import cover_sample, every_case
 
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -48,7 +48,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
     "train.clip": (1.0, 0.0),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 PAIRS = [(SPARSE, name) for name in (*AXES, *FREE) if name != SPARSE]
 FILLS = 24
 
@@ -66,17 +66,17 @@ MORE: list[Case] = [
         {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
     )
 ]
-"""Chunks, which need more layers, and a second copy of the pieces, which stage 3 has alone."""
+"""Chunks, which need more layers, and a second copy of the pieces, which only stage 3 has."""
 
 
 MOST = 4
-"""Ranks of a case: two work side by side, and every kind of replica is there."""
+"""Largest number of ranks of a case. Two cases run at the same time, and every kind of replica occurs."""
 
 
 def fits(case: Case) -> bool:
     """Return whether the engine accepts the settings."""
     settings = {**MODEL, **COMMON, **case}
-    return cases.run_of(settings).ranks <= MOST and cases.valid(settings)
+    return cases.run_of(settings).ranks <= MOST and cases.is_valid(settings)
 
 
 @cache
@@ -86,7 +86,7 @@ def places() -> list[Case]:
     return [*({**MODEL, **case} for case in cover), *MORE]
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """Return a run by rows, by default compared with one process, which sends no rows."""
     settings = {**settings, **COMMON}
     experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
@@ -99,7 +99,7 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 @cache
 def rows() -> list[Comparison]:
     """Return every layout compared with one process, in fp64."""
-    return [compared(case) for case in places()]
+    return [make_comparison(case) for case in places()]
 
 
 FOUR: Case = {**MODEL, "layout.dp": 4}
@@ -108,7 +108,7 @@ SPLIT: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2}
 
 
 SHORT: Case = {"train.zero": 1, "scheme": "sign-feedback", "train.precision": "fp32", "train.seq_len": 48}
-"""Indices are as long as rows, and all rows go to all ranks: the whole gradient is fewer bytes."""
+"""Indices are as long as rows, and all ranks get all rows, so the whole gradient has fewer bytes."""
 BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
 """The border of the first two of four pieces cuts the row of the letter e."""
 
@@ -116,7 +116,7 @@ BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
 def both(settings: Case, way: str = "always", planted: str | None = None, **more: Any) -> Comparison:
     """Return a run by rows, compared with the same run that sends the whole gradient."""
     named = {name.replace("__", "."): value for name, value in more.items()}
-    return compared({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
+    return make_comparison({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
 
 
 def same_bits() -> Iterator[Comparison]:
@@ -139,7 +139,7 @@ def lossless() -> Iterator[Comparison]:
     """Return a lossless codec on rows, compared with rows without a codec."""
     for zero in (0, 1):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy() -> Iterator[Comparison]:
@@ -147,7 +147,7 @@ def lossy() -> Iterator[Comparison]:
     for zero, schemes in ((0, ("naive-int8", TOP.name)), (1, ("zhybrid-16-8", "sign-feedback"))):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         for scheme in schemes:
-            yield compared({**common, "scheme": scheme}, {**common, "scheme": "identity"})
+            yield make_comparison({**common, "scheme": scheme}, {**common, "scheme": "identity"})
 
 
 FAULTY: dict[str, tuple[Case, str]] = {
@@ -166,16 +166,16 @@ FAULTY: dict[str, tuple[Case, str]] = {
 """For each planted fault, the settings that show it and the value that shows it."""
 
 
-def sound(settings: Case) -> Case:
+def make_sound_settings(settings: Case) -> Case:
     """Return the run that a fault is planted in."""
     return {**FOUR, SPARSE: "always", **settings}
 
 
 def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
     """Return the run without a fault, and with it."""
-    settings = sound(FAULTY[name][0])
+    settings = make_sound_settings(FAULTY[name][0])
     against = None if "scheme" not in settings else {**settings, "scheme": "identity"}
-    return compared(settings, against), compared(settings, against, name)
+    return make_comparison(settings, against), make_comparison(settings, against, name)
 
 
 def faulty_rows() -> Iterator[Comparison]:
@@ -186,5 +186,8 @@ def faulty_rows() -> Iterator[Comparison]:
         yield wrong
 
 
-SUITES = {"": (lambda: once_of(rows()), same_bits, lossless, lossy, faulty_rows), "rest": (lambda: rest_of(rows()),)}
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+SUITES = {
+    "": (lambda: select_once(rows()), same_bits, lossless, lossy, faulty_rows),
+    "rest": (lambda: select_rest(rows()),),
+}
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

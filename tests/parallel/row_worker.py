@@ -35,11 +35,11 @@ from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Gradients of more steps are in `conserved`."""
+"""Number of steps. Gradients of more steps are in `conserved`."""
 Step = list[list[int]]
-"""For each reduction of a step, the tokens that it is of, each once."""
+"""The distinct tokens of each reduction of a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""By run: the steps of each rank, on the first rank."""
+"""Steps of each rank by run, on the first rank."""
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def conserved() -> None:
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
             continue
-        trainer = parity_worker.trainer_of(run, comm)
+        trainer = parity_worker.make_trainer(run, comm)
         (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
         local_sum = torch.zeros(piece.bucket.values.numel())
         arrived = torch.zeros_like(local_sum)
@@ -174,7 +174,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
     ("planted", 0, None, {}),
     ("planted", 1, None, {}),
     ("planted", 0, "decides_by_its_own_times", {}),
-    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few differ
+    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few tokens differ
     ("rows slow", 1, None, {}),
 )
 
@@ -192,11 +192,11 @@ def switched() -> None:
             patches.enter_context(patch.object(measure, "own_times", lambda *_, t=times: planted_times(t, comm.rank)))
             if fault:
                 patches.enter_context(PLANTS[fault]())
-            trainer = parity_worker.trainer_of(run, comm)
+            trainer = parity_worker.make_trainer(run, comm)
         tell_each(comm, times, stage, fault, trainer)
     of_residuals: row_cases.Case = {"scheme": "top-feedback", "train.precision": "fp32", "train.zero": 0}
     run = cases.run_of({**row_cases.FOUR, **of_residuals, SPARSE: "measured"})
-    trainer = parity_worker.trainer_of(run, comm)
+    trainer = parity_worker.make_trainer(run, comm)
     switch = trainer.rows.switch
     assert switch is not None
     residuals = [float(residual["sent"].abs().max()) for residual in trainer.data_parallel.residuals().values()]
@@ -243,7 +243,7 @@ GATHERED = (
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
-"""Codec and algorithm of a channel, and the type in which values travel."""
+"""Codec and algorithm of a channel, and the dtype in which values travel."""
 
 
 def gathered() -> None:

@@ -64,7 +64,7 @@ def limited() -> None:
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     cases = [(limited, Layout(dp=2, tp=2)), (identity, Layout(dp=2, tp=2)), (limited, Layout(tp=2, pp=2))]
     for scheme, layout in (*cases, (limited, Layout(dp=4))):
-        each_alone = 1e-6 if layout.dp == 2 else 0.1  # then some of the buckets are smaller than the threshold
+        each_alone = 1e-6 if layout.dp == 2 else 0.1  # some of these buckets are smaller than the threshold
         with nodes():
             rows = trained(case(layout, scheme, zero=3, bucket_mb=each_alone))
         tell(test="limited", case=[scheme.name, layout.dp, layout.pp], rows=rows)

@@ -134,7 +134,7 @@ def scheme(algorithm: str, codec: str = "none", **rule: Any) -> Setting:
 
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: some parameters each, and one each."""
+"""Sizes of buckets in MB: several parameters each, and one each."""
 
 AXES: dict[str, Axis] = {
     "tensor": Axis(
@@ -263,7 +263,7 @@ NO_AXIS = {
     **dict.fromkeys(("nodes", "ranks_per_node"), "the place of ranks on nodes: a test has one node"),
     **dict.fromkeys(("scheme", "schemes"), "a name for the fields of a scheme"),
 }
-"""Why a field is not an axis."""
+"""Reasons why a field is not an axis."""
 
 OUTSIDE = {
     "schemes.algorithm": (
@@ -272,7 +272,7 @@ OUTSIDE = {
     ),
     "layout.stages": (("auto",), "a list when a run begins"),
 }
-"""Values of fields with an axis that no case has, and why."""
+"""Values of fields with an axis that occur in no case, with the reason."""
 
 
 def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:

@@ -144,7 +144,7 @@ SCRIPT = [
     *((1, "read"), (0, "read"), (0, "write"), (2, "write"), (2, "read"), (1, "write"), (2, "write")),
     *((1, "read"), (1, "write"), (0, "read"), (0, "write")),
 ]
-"""Nine gradients of three workers: four of the first, three of the second, two of the third."""
+"""Script of nine gradients of three workers: four of the first, three of the second, two of the third."""
 
 
 def scripted() -> None:

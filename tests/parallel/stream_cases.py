@@ -77,7 +77,7 @@ FAULTY = {
     "newest_everywhere": Case("pipedream", THREE, vertical=True),
     "newest_with_two_buffers": Case("pipedream-2bw", THREE, 3),
 }
-"""For each planted fault the case that must show it."""
+"""For each planted fault, the case that must detect it."""
 
 RESUMED = [
     Case("pipedream", FOUR, settings={"eval_every": 3}),

@@ -15,17 +15,17 @@ from context_cases import (
     SOUND,
     SUITES,
     bit_equal_contexts,
-    compared,
     contexts,
     faulty_contexts,
     grid_contexts,
     lossless_contexts,
     lossy_contexts,
+    make_comparison,
     possible,
     stepped_contexts,
 )
 from test_parity import assert_bits, assert_bytes, assert_detected, assert_lossy, assert_same
-from tiers import names
+from tiers import list_names
 
 from hpcbench.parallel.context import blocks
 from hpcbench.parallel.context.attention import WAYS
@@ -36,17 +36,17 @@ ATTENTION = Path(__file__).with_name("attention_worker.py")
 COVER = [pytest.param(comparison.name, marks=pytest.mark.long) for comparison in contexts()]
 """Cases of `make test-long`. In `make test` the cases of test_pairs.py compare every method with one process."""
 TOLERANCE = 1e-13
-"""Relative to the norm of dense attention's result or gradient: sums of some dozen roundings of 1e-16."""
+"""Tolerance relative to the norm of dense attention's result or gradient: sums with some dozen roundings of 1e-16."""
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 
 
-def result_of(mpi_results, suite, name):
+def find_result(mpi_results, suite, name):
     (result_,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
     return result_
 
 
 def of_cover(mpi_results, name):
-    return result_of(mpi_results, "contexts" if name in names(contexts) else "others", name)
+    return find_result(mpi_results, "contexts" if name in list_names(contexts) else "others", name)
 
 
 def seen(mpi_results, scene, **case):
@@ -111,48 +111,48 @@ def test_summands_of_all_ranks_reach_the_owner(mpi_results):
     assert line["found"] == [[10.0**rank * (1 + 2 + 3 + 4)] * 3 for rank in range(4)]
 
 
-@pytest.mark.parametrize("name", COVER + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER + list_names(grid_contexts))
 def test_trains_like_one_process(mpi_results, name):
     assert_same(of_cover(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", COVER + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER + list_names(grid_contexts))
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     result = of_cover(mpi_results, name)
     assert_bytes(result)
     assert all("CP FORWARD ACT" in rank and "CP BACKWARD GRAD" in rank for rank in result["sent"])
 
 
-@pytest.mark.parametrize("name", names(stepped_contexts))
+@pytest.mark.parametrize("name", list_names(stepped_contexts))
 def test_trains_like_one_process_for_two_steps(mpi_results, name):
-    result = result_of(mpi_results, "others", name)
+    result = find_result(mpi_results, "others", name)
     assert result["steps"] == 2
     assert_same(result)
     assert_bytes(result)
 
 
-@pytest.mark.parametrize("name", names(bit_equal_contexts))
+@pytest.mark.parametrize("name", list_names(bit_equal_contexts))
 def test_changes_no_bit(mpi_results, name):
-    assert_bits(result_of(mpi_results, "others", name))
+    assert_bits(find_result(mpi_results, "others", name))
 
 
-@pytest.mark.parametrize("name", names(lossless_contexts))
+@pytest.mark.parametrize("name", list_names(lossless_contexts))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    assert_bits(result_of(mpi_results, "others", name))
+    assert_bits(find_result(mpi_results, "others", name))
 
 
-@pytest.mark.parametrize("name", names(lossy_contexts))
+@pytest.mark.parametrize("name", list_names(lossy_contexts))
 def test_copies_stay_equal_under_a_lossy_codec(mpi_results, name):
-    result = result_of(mpi_results, "others", name)
+    result = find_result(mpi_results, "others", name)
     assert_lossy(result)
-    assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
+    assert result["loss"] < 0.01 and result["norm"] < 0.1, "with 8 bits per message the training is nearly the same"
 
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
     place, seen_in = FAULTY[name]
-    sound = result_of(mpi_results, "others", compared({**SOUND, **place}).name)
-    faulty = result_of(mpi_results, "others", compared({**SOUND, **place}, fault=name).name)
+    sound = find_result(mpi_results, "others", make_comparison({**SOUND, **place}).name)
+    faulty = find_result(mpi_results, "others", make_comparison({**SOUND, **place}, fault=name).name)
     assert_detected(sound, faulty, seen_in)
 
 
@@ -189,7 +189,7 @@ def test_pairs_are_those_of_the_mask_and_no_rank_idles(ranks):
         if causal:
             computed &= torch.ones(m, m, dtype=torch.bool).tril()
         assert torch.equal(computed, places[rank][:, None] >= places[source][None, :])
-        assert rank == source or int(computed.sum()) == m * m // 2, "half of the block, whoever's it is"
+        assert rank == source or int(computed.sum()) == m * m // 2, "half of the block of every owner"
         assert pair(m, rank, source, causal=False) == (slice(0, m), slice(0, m), False)
 
 

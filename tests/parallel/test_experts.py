@@ -13,23 +13,23 @@ from expert_cases import (
     FAULTY,
     FREE,
     SPREAD,
-    compared,
     experts,
     lossless_experts,
     lossy_experts,
+    make_comparison,
+    make_sound_settings,
     overlapped_experts,
     places,
     possible,
-    sound,
 )
 from test_parity import assert_bits, assert_bytes, assert_detected, assert_lossy, assert_same
-from tiers import Tiers, names
+from tiers import Tiers, list_names
 
 WORKER = Path(__file__).with_name("expert_worker.py")
 COVER = Tiers(experts())
 
 
-def result_of(mpi_results, name):
+def find_result(mpi_results, name):
     (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
     return match
 
@@ -40,12 +40,12 @@ def drops(mpi_results):
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_trains_like_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, name))
+    assert_same(find_result(mpi_results, name))
 
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     assert_bytes(result)
     spread = next(case for case in experts() if case.name == name).run.layout.ep > 1
     for channel in ("EP FORWARD ACT", "EP BACKWARD GRAD"):
@@ -69,28 +69,28 @@ def test_a_rank_holds_the_bytes_of_the_closed_form(mpi_results):
         assert all(held == expected for held, expected in result["held"]), result["place"]
 
 
-@pytest.mark.parametrize("name", names(lossless_experts))
+@pytest.mark.parametrize("name", list_names(lossless_experts))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    assert_bits(result_of(mpi_results, name))
+    assert_bits(find_result(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(lossy_experts))
+@pytest.mark.parametrize("name", list_names(lossy_experts))
 def test_copies_stay_equal_under_a_lossy_codec(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     assert_lossy(result)
     assert result["loss"] < 0.01
 
 
-@pytest.mark.parametrize("name", names(overlapped_experts))
+@pytest.mark.parametrize("name", list_names(overlapped_experts))
 def test_overlap_changes_no_bit(mpi_results, name):
-    assert_bits(result_of(mpi_results, name))
+    assert_bits(find_result(mpi_results, name))
 
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
     settings, seen_in = FAULTY[name]
-    right = result_of(mpi_results, compared(sound(settings)).name)
-    faulty = result_of(mpi_results, compared(sound(settings), fault=name).name)
+    right = find_result(mpi_results, make_comparison(make_sound_settings(settings)).name)
+    faulty = find_result(mpi_results, make_comparison(make_sound_settings(settings), fault=name).name)
     assert_detected(right, faulty, seen_in)
 
 

@@ -42,7 +42,7 @@ def test_losses_weights_residuals_and_bytes_are_those_of_the_cpu(settings):
 def test_no_vector_of_the_host_is_sent(settings):
     for name, result in settings.items():
         for rank in result["ranks"] if name != "planted" else ():
-            assert rank["largest"] < rank["smallest"], name  # sums of scalars, but no bucket
+            assert rank["largest"] < rank["smallest"], name  # sums of scalars are allowed, but no bucket
 
 
 def test_mpi_is_given_pinned_copies_or_pointers(settings):
@@ -50,7 +50,7 @@ def test_mpi_is_given_pinned_copies_or_pointers(settings):
         for rank in result["ranks"] if name != "planted" else ():
             assert (rank["staged"] == 0) == result["aware"], name
             coded = not name.startswith("native")
-            if name != "halves in the baseline":  # whoever carries it
+            if name != "halves in the baseline":  # with every transport
                 assert (rank["elsewhere"] > 0) == coded, name  # samples of collectives
             assert (rank["buffers"] > 0) == coded, name
 

@@ -9,7 +9,7 @@ from cases import MOST_RANKS
 from covering import every_case
 from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
-from tiers import Tiers, names
+from tiers import Tiers, list_names
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract import events
@@ -20,19 +20,19 @@ COVER = Tiers(rows())
 CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": assert_same}
 
 
-def result_of(mpi_results, name):
+def find_result(mpi_results, name):
     (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
     return match
 
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_trains_like_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, name))
+    assert_same(find_result(mpi_results, name))
 
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_those_of_the_counts(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     assert_bytes(result)
     assert any("EXACT BACKWARD GRAD" in rank for rank in result["sent"])
 
@@ -46,19 +46,19 @@ def test_rows_meet_every_other_setting():
             assert {case[name] for case in places() if name in case and case[SPARSE] == way} >= values, name
 
 
-@pytest.mark.parametrize("name", names(same_bits))
+@pytest.mark.parametrize("name", list_names(same_bits))
 def test_rows_have_the_bits_of_whole_gradients(mpi_results, name):
-    assert_bits(result_of(mpi_results, name))
+    assert_bits(find_result(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(lossless))
+@pytest.mark.parametrize("name", list_names(lossless))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    assert_bits(result_of(mpi_results, name))
+    assert_bits(find_result(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(lossy))
+@pytest.mark.parametrize("name", list_names(lossy))
 def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
-    assert_lossy(result_of(mpi_results, name))
+    assert_lossy(find_result(mpi_results, name))
 
 
 def test_error_feedback_conserves_the_sum(mpi_results):
@@ -66,7 +66,7 @@ def test_error_feedback_conserves_the_sum(mpi_results):
     assert [result["conserved"] for result in results] == [0, 1]
     for result in results:
         total, sent, residual = result["parts"]
-        assert sent > 0.1 * total and residual > 0.1 * total, "some is sent and some is kept back"
+        assert sent > 0.1 * total and residual > 0.1 * total, "some is sent and some stays in the residual"
         assert result["lost"] < 1e-5 * total
 
 
@@ -93,7 +93,7 @@ def test_parts_of_different_lengths_are_joined_equally_on_all_ranks(mpi_results)
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
     check = CHECKS[FAULTY[name][1]]
-    right, wrong = (result_of(mpi_results, comparison.name) for comparison in faulty_pair(name))
+    right, wrong = (find_result(mpi_results, comparison.name) for comparison in faulty_pair(name))
     check(right)
     with pytest.raises(AssertionError):
         check(wrong)
@@ -131,7 +131,7 @@ def test_a_step_goes_the_faster_way(mpi_results, times, by_rows):
     assert [result["by_rows"] for result in results] == [by_rows] * 4
     assert {result["switch"]["measured"] for result in results} == {float(by_rows)}
     shorter = {result["shorter"] for result in results}
-    assert shorter == {not by_rows}, "bytes would have gone the other way"
+    assert shorter == {not by_rows}, "by bytes the other way would be chosen"
 
 
 def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
@@ -144,7 +144,7 @@ def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
     assert event.densities == DENSITIES
     assert min(event.whole_s, *event.rows_s) > 0
     assert event.measured == crossing(event.densities, event.rows_s, event.whole_s)
-    assert logged["calls"] == [], "random bits of codecs are those of a run that measured nothing"
+    assert logged["calls"] == [], "measuring must not change the random bits of codecs"
     assert logged["residuals"] == 0.0
 
 

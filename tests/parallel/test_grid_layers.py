@@ -8,7 +8,7 @@ WORKER = Path(__file__).with_name("grid_layer_worker.py")
 LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "head": 3}
 """Parameters of each."""
 TOLERANCE = 1e-12
-"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
 GRIDS = [
     *(("2d", 4), ("2.5d", 8), ("3d", 8)),
     *(pytest.param(*grid, marks=pytest.mark.long) for grid in (("2d", 9), ("3d", 27))),
@@ -32,7 +32,7 @@ def test_a_layer_on_a_grid_equals_the_undivided_one(mpi_results, mode, ranks, la
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
 def test_every_rank_sends_the_bytes_of_the_closed_form_over_each_axis(mpi_results, mode, ranks):
     lines = [line for line in results(mpi_results, mode, ranks) if "layer" in line]
-    assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all but the norm send"
+    assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all layers except the norm send"
     for line in lines:
         assert line["bytes_equal"] and line["sent"] == line["foretold"], line
 

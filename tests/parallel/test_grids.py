@@ -11,21 +11,21 @@ from grid_cases import (
     PLACES,
     SOUND,
     SUITES,
-    compared,
     faulty_grids,
     grids,
     lossless_grids,
     lossy_grids,
+    make_comparison,
     more_grids,
     more_lossy_grids,
 )
 from test_parity import assert_bits, assert_bytes, assert_detected, assert_lossy, assert_same
-from tiers import names
+from tiers import list_names
 
 WORKER = Path(__file__).with_name("grid_worker.py")
 
 
-def result_of(mpi_results, suite, name):
+def find_result(mpi_results, suite, name):
     (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
     return match
 
@@ -33,42 +33,42 @@ def result_of(mpi_results, suite, name):
 def both(few, more):
     """Return suite and name of each comparison. Those of the second suite are in the long tier."""
     return [
-        *((few.__name__, name) for name in names(few)),
-        *(pytest.param(more.__name__, name, marks=pytest.mark.long) for name in names(more)),
+        *((few.__name__, name) for name in list_names(few)),
+        *(pytest.param(more.__name__, name, marks=pytest.mark.long) for name in list_names(more)),
     ]
 
 
 @pytest.mark.parametrize(("suite", "name"), both(grids, more_grids))
 def test_trains_like_one_process(mpi_results, suite, name):
-    assert_same(result_of(mpi_results, suite, name))
+    assert_same(find_result(mpi_results, suite, name))
 
 
 @pytest.mark.parametrize(("suite", "name"), both(grids, more_grids))
 def test_message_bytes_of_each_rank_and_axis_equal_the_closed_forms(mpi_results, suite, name):
-    result = result_of(mpi_results, suite, name)
+    result = find_result(mpi_results, suite, name)
     assert_bytes(result)
     assert any(len(channel.split()) == 4 for rank in result["sent"] for channel in rank), "channels with an axis"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", names(lossless_grids))
+@pytest.mark.parametrize("name", list_names(lossless_grids))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    assert_bits(result_of(mpi_results, "lossless_grids", name))
+    assert_bits(find_result(mpi_results, "lossless_grids", name))
 
 
 @pytest.mark.parametrize(("suite", "name"), both(lossy_grids, more_lossy_grids))
 def test_copies_stay_equal_under_a_lossy_codec(mpi_results, suite, name):
-    result = result_of(mpi_results, suite, name)
+    result = find_result(mpi_results, suite, name)
     assert_lossy(result)
-    assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
+    assert result["loss"] < 0.01 and result["norm"] < 0.1, "with 8 bits per message the training is nearly the same"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
     mode, seen_in = FAULTY[name]
-    sound = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}).name)
-    faulty = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}, fault=name).name)
+    sound = find_result(mpi_results, "faulty_grids", make_comparison({**SOUND, **mode}).name)
+    faulty = find_result(mpi_results, "faulty_grids", make_comparison({**SOUND, **mode}, fault=name).name)
     assert_detected(sound, faulty, seen_in)
 
 

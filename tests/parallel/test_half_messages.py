@@ -28,7 +28,7 @@ def test_operations_round_their_messages_and_nothing_else(cases, nodes, dtype, c
     results = cases("operations", nodes=nodes, dtype=dtype, codec=codec)
     assert len(results) == RANKS
     for result in results:
-        assert 0.1 < result["all_reduce"] <= 1, "over the bound of two roundings, or not rounded at all"
+        assert 0.1 < result["all_reduce"] <= 1, "above the bound of two roundings, or not rounded"
         assert 0.1 < result["reduce_scatter"] <= 1
         assert result["halved"] and result.get("wire", True)
         for name in ("replicas", "rounded", "all_gather", "broadcast", "shift", "all_to_all"):
@@ -58,10 +58,10 @@ def test_within_one_node_a_hierarchical_sum_is_rounded_by_its_owner_too_and_runs
         assert result["replicas"] and result["rounded"]
         message, wire, coded = result["bytes"]
         assert message == wire and coded == 0
-        assert result["plain_calls"] == 2, "the codec is counted although no step ran it"
+        assert result["plain_calls"] == 2, "the codec is counted, but no step ran it"
         assert 0 < result["error"] < UNIT[dtype], "the error of a codec that never ran"
     for result in cases("reductions", dtype=dtype, algorithm="hierarchical", fault=True):
-        assert not result["replicas"], "the planted fault is not seen"
+        assert not result["replicas"], "the planted fault is not detected"
 
 
 def test_sums_of_the_library_that_take_two_collectives_keep_their_order_in_the_background(cases):
@@ -104,7 +104,7 @@ def test_the_loss_scale_stays_on_gradients_that_travel_in_fp16(cases):
     for result in cases("small_gradients"):
         fp32, fp16, without = result["gradients"]
         assert fp32 == fp16 == 2.0**-28
-        assert without == 0.0, "the planted fault is not seen"
+        assert without == 0.0, "the planted fault is not detected"
 
 
 def test_copies_of_a_tied_weight_have_one_gradient_and_their_drift_is_detected(cases):
@@ -126,4 +126,4 @@ def test_all_ranks_skip_a_step_whose_overflow_a_codec_makes_finite(cases, dimens
     for result in cases("hidden", dimension=dimension, fault=False):
         assert result["skipped"] and result["same"] and result["count"] == 1
     for result in cases("hidden", dimension=dimension, fault=True):
-        assert not result["skipped"] and not result["same"], "the planted fault is not seen"
+        assert not result["skipped"] and not result["same"], "the planted fault is not detected"

@@ -7,7 +7,7 @@ import pytest
 WORKER = Path(__file__).with_name("layer_worker.py")
 PARAMETERS = {"attention": 4, "mlp": 4, "norm1": 2, "": 12}
 TOLERANCE = 1e-12
-"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
 
 
 def results_of(mpi_results, ranks, fault):
@@ -38,4 +38,4 @@ def test_planted_fault_is_detected(mpi_results, fault, layer, seen_in):
         if result["layer"] == layer:
             assert result["errors"][seen_in] > 1e-5
         if result["layer"] == "norm1":
-            assert max(result["errors"].values()) <= TOLERANCE, "what is not split has no part in it"
+            assert max(result["errors"].values()) <= TOLERANCE, "layers that are not split are not affected"

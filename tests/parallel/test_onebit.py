@@ -9,9 +9,9 @@ WORKER = Path(__file__).with_name("onebit_worker.py")
 RANKS, WARM, STEPS, LAYOUTS = 4, 2, 4, 3
 
 WEIGHTS = 1e-9
-"""As of plain Adam in the parity tests: gradients that are zero but for rounding are divided by their own size."""
+"""Tolerance of Adam as in the parity tests: gradients that are only rounding are divided by their own size."""
 SINGLE = 1e-6
-"""A few roundings of fp32, where NumPy and PyTorch add and divide in another order."""
+"""A few roundings in fp32: NumPy and PyTorch add and divide in different orders."""
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def test_steps_are_those_of_the_published_algorithm(cases):
     (result,) = cases("simulated", fault="none")
     assert result["first"] == result["errors"] == 0.0, "momentum and both residuals have the same bits"
     assert result["master"] <= SINGLE
-    assert result["lost"] <= SINGLE, "what does not come out of a step is kept for the next one"
+    assert result["lost"] <= SINGLE, "errors of a step are kept for the next one"
     assert result["unknown"], "no rank has the norm of the mean gradient"
-    assert result["unused"] > 1000 and result["used"] > 10_000, "the mask was never at work"
+    assert result["unused"] > 1000 and result["used"] > 10_000, "the mask was never used"
 
 
 @pytest.mark.parametrize(

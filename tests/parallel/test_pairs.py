@@ -18,7 +18,7 @@ PART_OF = {case.name: part for part in PARTS for case in parts()[part]}
 NAMES = [name if part == "few" else pytest.param(name, marks=pytest.mark.long) for name, part in PART_OF.items()]
 
 
-def result_of(mpi_results, name):
+def find_result(mpi_results, name):
     part = PART_OF[name]
     (result,) = (result for result in mpi_results(PARTS[part], WORKER, part) if result["name"] == name)
     return result
@@ -34,7 +34,7 @@ def assert_same(result):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trains_like_one_process(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     (case,) = (case for case in cases() if case.name == name)
     assert result["state"] == "completed"
     assert result["steps"] == case.run.train.steps

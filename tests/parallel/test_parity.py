@@ -16,10 +16,10 @@ from cases import (
     SUITES,
     TOGETHER,
     grid,
-    once_of,
-    rest_of,
+    is_valid,
     run_of,
-    valid,
+    select_once,
+    select_rest,
 )
 from covering import cover, every_case, list_combinations
 from tiers import Tiers
@@ -58,7 +58,7 @@ def assert_bits(result):
 
 
 def assert_lossy(result):
-    assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
+    assert result["gradients"] > 1e-3, "the lossy codec was never used"
     assert_replicas_agree(result)
 
 
@@ -72,9 +72,9 @@ def assert_detected(sound, faulty, seen_in):
 
 def assert_residuals(rank):
     few, many = rank["buckets"]
-    assert many > few, "the buckets were to differ"
+    assert many > few, "the buckets must differ"
     assert rank["parameters"] and rank["equal"]
-    assert rank["sizes"] > 0, "no residual: nothing was shown"
+    assert rank["sizes"] > 0, "without residuals the test proves nothing"
     assert rank["after_skipping"] == 0.0
 
 
@@ -87,7 +87,7 @@ def assert_bytes(result):
     assert result["sent"] == result["predicted"], "by rank and channel"
 
 
-def result_of(mpi_results, suite, name):
+def find_result(mpi_results, suite, name):
     part = TIERS[suite].part(name) if suite in TIERS else ()
     results = mpi_results(MOST_RANKS, WORKER, suite, *part)
     (match,) = (result for result in results if result["name"] == name)
@@ -103,16 +103,16 @@ def of_fault(mpi_results, scene, fault):
 
 @pytest.mark.parametrize("name", TIERS["grid"].names)
 def test_trains_like_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, "grid", name))
+    assert_same(find_result(mpi_results, "grid", name))
 
 
 @pytest.mark.parametrize("name", TIERS["grid"].names)
 def test_message_bytes_equal_the_closed_forms(mpi_results, name):
-    assert_bytes(result_of(mpi_results, "grid", name))
+    assert_bytes(find_result(mpi_results, "grid", name))
 
 
 def test_the_part_of_the_grid_in_make_test_has_every_value():
-    few, others = once_of(grid()), rest_of(grid())
+    few, others = select_once(grid()), select_rest(grid())
     assert len(few) < len(grid()) / 3
     for name in (*AXES, *FREE):
         assert values(few, [name]) == values(grid(), [name])
@@ -122,7 +122,7 @@ def test_the_part_of_the_grid_in_make_test_has_every_value():
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
     had = {group: values(grid(), group) for group in (*combinations([*AXES, *FREE], 2), *TOGETHER)}
-    possible = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    possible = [case for case in every_case(AXES, is_valid) if run_of(case).ranks > 1]
     for group, met in had.items():
         assert met == list_combinations(group, possible, AXES, FREE), group
 
@@ -146,25 +146,25 @@ def test_a_cover_is_complete_and_deterministic():
 
 @pytest.mark.parametrize("name", TIERS["bit_equal"].names)
 def test_changes_no_bit(mpi_results, name):
-    assert_bits(result_of(mpi_results, "bit_equal", name))
+    assert_bits(find_result(mpi_results, "bit_equal", name))
 
 
 @pytest.mark.parametrize("name", TIERS["lossless"].names)
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    assert_bits(result_of(mpi_results, "lossless", name))
+    assert_bits(find_result(mpi_results, "lossless", name))
 
 
 @pytest.mark.parametrize("name", TIERS["overlapped"].names)
 def test_overlap_changes_no_bit(mpi_results, name):
-    result = result_of(mpi_results, "overlapped", name)
+    result = find_result(mpi_results, "overlapped", name)
     during, after = result["early"]
-    assert during > 0 and after == 0, "reductions that had begun before the backward pass was over"
+    assert during > 0 and after == 0, "number of reductions that began before the end of the backward pass"
     assert_bits(result)
 
 
 @pytest.mark.parametrize("name", TIERS["lossy"].names)
 def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
-    assert_lossy(result_of(mpi_results, "lossy", name))
+    assert_lossy(find_result(mpi_results, "lossy", name))
 
 
 def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results):
@@ -197,7 +197,7 @@ def test_planted_fault_is_detected(mpi_results, name):
     else:
         planted = next(comparison for comparison in SUITES["faulty"]() if comparison.fault == name)
         names = (planted.name.removesuffix(f"-fault={name}"), planted.name)
-        sound, faulty = ([result_of(mpi_results, "faulty", which)] for which in names)
+        sound, faulty = ([find_result(mpi_results, "faulty", which)] for which in names)
     for result in sound:
         check(result)
     assert any(changed[fault.seen_in] != result[fault.seen_in] for changed, result in zip(faulty, sound, strict=True))
@@ -208,14 +208,14 @@ def test_planted_fault_is_detected(mpi_results, name):
 
 def test_a_run_detects_that_its_replicas_differ(mpi_results):
     (planted,) = (comparison.name for comparison in SUITES["faulty"]() if comparison.fault == "own_piece_exact")
-    assert not result_of(mpi_results, "faulty", planted)["agree"]
+    assert not find_result(mpi_results, "faulty", planted)["agree"]
 
 
 def test_the_page_lists_the_faults():
     assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
     for source in faults.ELSEWHERE:
-        described = faults.described(Path(__file__).parents[1] / source)
+        described = faults.describe_faults(Path(__file__).parents[1] / source)
         assert described and all(described.values()), f"{source}: faults without a description"
     page = PAGE.read_text()
-    for table in (faults.table(), faults.table_of_others()):
+    for table in (faults.format_table(), faults.format_other_table()):
         assert table in page, "print the tables with `python tests/parallel/faults.py`"

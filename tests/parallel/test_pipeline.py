@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
 
 TOLERANCE = 1e-12
-"""Relative to the reference's own norm: some thousand sums of rounding 1e-16."""
+"""Tolerance relative to the reference's own norm: some thousand sums with roundings of 1e-16."""
 
 EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
 
@@ -119,5 +119,5 @@ def test_tags_differ_and_every_library_has_them(parts):
 
 @pytest.mark.parametrize("fault", FAULTY)
 def test_planted_fault_is_detected(mpi_results, fault):
-    assert FAULTY[fault] in GRID, "without the fault it is sound"
+    assert FAULTY[fault] in GRID, "without the fault the run is correct"
     assert named(mpi_results, fault, FAULTY[fault])["gradients"] > 1e-5 > TOLERANCE

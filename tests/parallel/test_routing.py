@@ -17,7 +17,7 @@ NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
 """Two places for four tokens and two experts."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
-"""Probability of expert 0 for four tokens, which all prefer it."""
+"""Probabilities of expert 0 for four tokens, which all prefer it."""
 
 
 def logits_of(first):
@@ -80,7 +80,7 @@ def test_two_experts_a_token():
         routing.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
     )
     accepted = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
-    # expert 0 has 0.5, 0.6 and 0.4: token 3 is dropped; expert 1 has 0.3, 0.3 and 0.5: token 1, the later of the equal
+    # expert 0 has 0.5, 0.6, 0.4: token 3 is dropped; expert 1 has 0.3, 0.3, 0.5: token 1, the later of two equals
     assert of_tokens(accepted) == [[True, True], [True, False], [True, True], [True, False]]
 
 

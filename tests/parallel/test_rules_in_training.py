@@ -32,7 +32,9 @@ def test_the_list_of_traffic_equals_the_sent_traffic(reports):
     assert len(cases) == 4
     for line in cases:
         assert line["found"] == line["live"], line
-    assert len({tuple(triple) for line in cases for triple in line["live"]}) == 12, "every one is live in some case"
+    assert len({tuple(triple) for line in cases for triple in line["live"]}) == 12, (
+        "every kind of traffic is live in some case"
+    )
 
 
 def test_only_traffic_between_nodes_is_encoded(limited):
@@ -74,7 +76,7 @@ def test_tokens_for_experts_are_encoded_between_nodes_only(reports):
     for row in rows:
         assert (row["between_nodes"], row["codec"]) == (True, "int8:256")
         calls = row["calls"]
-        assert row["plain_calls"] == calls > 0, "of each call some parts are plain"
+        assert row["plain_calls"] == calls > 0, "some parts of each call are not encoded"
         assert row["message_bytes"] == calls * 3 * uncoded
         assert row["wire_bytes"] == calls * (uncoded + 2 * coded)
         assert row["network_bytes"] == calls * 2 * coded

@@ -68,7 +68,7 @@ def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
     assert times.bubble == pytest.approx(
         compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
     )
-    # each stage computes 3 s a micro-batch, and waits the 3 s of p - 1 parts
+    # each stage computes 3 s per micro-batch, and waits for 3 s of each of p - 1 stages
     assert times.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
 
@@ -167,7 +167,7 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
 
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
-def test_selective_recomputation_saves_what_was_published(heads, hidden, saved):
+def test_selective_recomputation_saves_the_published_share(heads, hidden, saved):
     """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, for every layout."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}

@@ -65,7 +65,7 @@ def test_no_order_breaks_the_bound(bound):
         assert updates(shard.trace) == shard.updates
         assert sum(shard.staleness.values()) == shard.updates * WORKERS
         if bound is not None:
-            assert max(shard.staleness) <= bound + 1, "what may be missing are gradients of the last clocks"
+            assert max(shard.staleness) <= bound + 1, "only gradients of the last clocks may be missing"
 
 
 def test_a_clock_rule_off_by_one_is_detected():
@@ -127,7 +127,7 @@ def test_recorded_clocks_reach_the_bound_and_never_exceed_it(mpi_results, bound)
     assert result["outcome"] == ["completed", "", STEPS]
     assert [lead(trace) for trace in result["traces"]] == [bound] * WORKERS
     assert [updates(trace) for trace in result["traces"]] == [STEPS] * WORKERS
-    assert result["clocks"] == [[STEPS] * WORKERS] * WORKERS, "no push is lost, none comes twice"
+    assert result["clocks"] == [[STEPS] * WORKERS] * WORKERS, "no push is lost or repeated"
     assert len(result["losses"]) == STEPS + 1
 
 

@@ -20,7 +20,7 @@ def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> Non
         leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
         result = torch.tanh(leaves[0] @ leaves[1]) * 1.7
         start(result, gradient)
-        start(leaves[0] * 3, x)  # added to what is there
+        start(leaves[0] * 3, x)  # gradients are added to existing ones
         gradients.append([leaf.grad for leaf in leaves])
     for theirs, ours in zip(*gradients, strict=True):
         assert theirs is not None and ours is not None and theirs.abs().sum() > 0
@@ -42,4 +42,4 @@ def imported_by(call: str) -> list[str]:
 
 def test_nothing_heavy_is_imported() -> None:
     assert imported_by("start_backward(y, g)") == []
-    assert "sympy" in imported_by("y.backward(g)"), "PyTorch imports it no more: start_backward can go"
+    assert "sympy" in imported_by("y.backward(g)"), "PyTorch no longer imports it: remove start_backward"

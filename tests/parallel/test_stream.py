@@ -57,7 +57,7 @@ def test_versions_are_those_that_counting_gives(p, m, kind):
                 if work == "forward":
                     used = stream.version(stage, i)
                     assert used == version(stage, i)
-                    assert used <= updates, "no stage uses what has not been made"
+                    assert used <= updates, "no stage uses a version that does not exist yet"
                     assert used in held
                     alive[i] = used
                 else:
@@ -120,7 +120,7 @@ def test_message_bytes_are_those_of_the_formula(mpi_results, case):
 
 @pytest.mark.parametrize("fault", FAULTY)
 def test_planted_fault_is_detected(mpi_results, fault):
-    assert FAULTY[fault] in GRID, "without the fault it is sound"
+    assert FAULTY[fault] in GRID, "without the fault the run is correct"
     assert find_result(mpi_results, FAULTY[fault], fault)["weights"] > 1e-6
 
 
@@ -133,7 +133,7 @@ def continued(mpi_results, case, fault=None):
 def test_a_run_continues_with_the_same_bits_and_versions_in_flight(mpi_results, case):
     result = continued(mpi_results, case)
     assert result["states"] == ["completed"] * 3
-    assert result["same"] == [True, True], "writing a checkpoint changes nothing, nor does starting from it"
+    assert result["same"] == [True, True], "neither writing a checkpoint nor starting from it changes anything"
     assert result["used"] == STEPS
 
 

@@ -20,7 +20,7 @@ OPERATIONS = ("enter", "leave", "column", "row", "embedding", "positions", "cros
 STREAMS = ("whole", "spread")
 
 TOLERANCE = 1e-14
-"""In fp64 relative to the reference's own norm: sums of a few values of order one."""
+"""Tolerance in fp64 relative to the reference's own norm: sums of a few values of order one."""
 
 
 def find_result(results, **wanted):
@@ -42,7 +42,7 @@ def test_operation_and_its_gradients_equal_those_of_one_process(mpi_results, ope
 def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, codec, phase, stream):
     result = find_result(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
     assert result["same"]
-    assert 1e-4 < result["error"] < 0.2, "the codec was never in the way, or lost everything"
+    assert 1e-4 < result["error"] < 0.2, "the codec was never used, or lost all values"
     assert result["ratio"] > 3
     assert max(result["straight"]) == 0.0 and result["plain"], "the other direction is exact"
 

@@ -17,7 +17,7 @@ EACH = pytest.mark.parametrize(
 )
 
 
-def result_of(mpi_results: Any, tier: str, case: int) -> dict[str, Any]:
+def find_result(mpi_results: Any, tier: str, case: int) -> dict[str, Any]:
     """Return the worker's result of a case."""
     (result,) = [r for r in mpi_results(RANKS, WORKER, *([tier] if tier else [])) if r["case"] == case]
     assert result["state"] == "completed", result["name"]
@@ -26,14 +26,14 @@ def result_of(mpi_results: Any, tier: str, case: int) -> dict[str, Any]:
 
 @EACH
 def test_channels_add_up_to_the_step_lines(mpi_results, tier, case):
-    result = result_of(mpi_results, tier, case)
+    result = find_result(mpi_results, tier, case)
     message, wire, *_ = map(sum, zip(*result["channels"].values(), strict=True))
     assert [message, wire] == list(map(sum, zip(*result["steps"], strict=True))), result["name"]
 
 
 @EACH
 def test_each_channel_has_the_bytes_of_its_name_on_all_ranks(mpi_results, tier, case):
-    result = result_of(mpi_results, tier, case)
+    result = find_result(mpi_results, tier, case)
     expected = sum(map(Counter, result["counted"]), Counter[str]())
     assert {name: row[0] for name, row in result["channels"].items() if row[0]} == dict(+expected), result["name"]
     assert all(plain <= calls for _, _, calls, plain in result["channels"].values())
@@ -41,13 +41,13 @@ def test_each_channel_has_the_bytes_of_its_name_on_all_ranks(mpi_results, tier, 
 
 @EACH
 def test_memory_is_the_largest_of_all_ranks_by_purpose(mpi_results, tier, case):
-    result = result_of(mpi_results, tier, case)
+    result = find_result(mpi_results, tier, case)
     for purpose in set().union(*result["held"]):
         assert result["memory"][purpose] == max(held.get(purpose, 0) for held in result["held"])
 
 
 def test_some_cases_have_ranks_with_different_channels(mpi_results):
     """Without them the other tests would prove nothing."""
-    results = [result_of(mpi_results, "", case) for case in range(TIERS[""])]
+    results = [find_result(mpi_results, "", case) for case in range(TIERS[""])]
     uneven = [result for result in results if len({frozenset(+Counter(c)) for c in result["counted"]}) > 1]
     assert len(uneven) >= len(AS_REPORTED)

@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 RANKS = 8
 TOLERANCE = 1e-12
 WEIGHT_TOLERANCE = 1e-9
-"""Adam divides gradients that are zero but for rounding by their own size; see `test_parity`."""
+"""Tolerance of weights: Adam divides gradients that are only rounding by their own size; see `test_parity`."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_messages_and_states_are_as_predicted(results):
         assert 0 <= result["padding"] < 16 * 4 * result["buckets"]
 
 
-def test_the_log_has_what_crossed_all_hosts_links_in_the_steps(results):
+def test_the_log_has_the_bytes_over_all_hosts_links(results):
     for stage, more in ((3, {"node_copy": True, "offload": True}), (2, {"offload": True}), (1, {"offload": True})):
         ranks = [result for result in results("counted", zero=stage) if more.items() <= result["more"].items()]
         assert len(ranks) == 4
@@ -131,12 +131,12 @@ def test_the_backward_pass_gathers_within_the_node(results):
 def test_a_resumed_run_has_the_same_bits(results, stage, more):
     (result,) = results("resumed", zero=stage, more=more)
     assert result["same"]
-    assert result["gathers"] == 0, "a rank's checkpoint is of what it has"
+    assert result["gathers"] == 0, "a rank's checkpoint contains what the rank holds"
 
 
 def test_all_ranks_compute_with_the_same_decoded_weights(results):
     (sound,) = results("lossy", fault=False)
-    assert sound["gradients"] > 1e-3, "the lossy codec was never in the way"
+    assert sound["gradients"] > 1e-3, "the lossy codec was never used"
     assert sound["alike"] and sound["uses"] > 0
     (faulty,) = results("lossy", fault=True)
     assert not faulty["alike"]

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from cases import Comparison, rest_of
+from cases import Comparison, select_rest
 
 REST = "rest"
-"""The argument with which a worker compares what `make test-long` adds, and nothing else."""
+"""Argument with which a worker runs only the additional comparisons of `make test-long`."""
 
 
-def names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:
+def list_names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:
     """Return the names of the comparisons of a suite."""
     return [comparison.name for comparison in suite()]
 
@@ -25,7 +25,7 @@ class Tiers:
     """
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
-        self._rest = {comparison.name for comparison in rest_of(comparisons)}
+        self._rest = {comparison.name for comparison in select_rest(comparisons)}
         self.names: list[Any] = [
             pytest.param(comparison.name, marks=pytest.mark.long) if comparison.name in self._rest else comparison.name
             for comparison in comparisons

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case
 
 RANKS = 8
@@ -31,7 +31,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "train.clip": (1.0, 0.0),
     "scheme": ("baseline", "naive-mpc", "sign-feedback"),
 }
-"""Settings that change which rank has which channel, and values to draw from."""
+"""Settings that change which rank has which channel, with the values to draw from."""
 
 COMMON: Case = {
     "model": "neox",
@@ -46,7 +46,7 @@ AS_REPORTED: list[Case] = [
     {"layout.dp": 2, "layout.pp": 2, "train.sparse_gradients": "always", **more}
     for more in ({}, {"layout.tp": 2, "train.zero": 2, "scheme": "naive-mpc"})
 ]
-"""Stages without the embedding lack the channel of its rows."""
+"""Cases in which stages without the embedding lack the channel of its rows."""
 
 
 def fits(case: Case) -> bool:
@@ -55,7 +55,7 @@ def fits(case: Case) -> bool:
         ranks = cases.run_of({**COMMON, **case}).ranks
     except ValueError:
         return False
-    return 1 < ranks <= RANKS and cases.valid({**COMMON, **case})
+    return 1 < ranks <= RANKS and cases.is_valid({**COMMON, **case})
 
 
 def drawn(chance: Random) -> Case:

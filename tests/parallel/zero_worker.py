@@ -46,7 +46,7 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
     precision = train.pop("precision", "fp64")
     run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
     return run.changed(
-        model=run.model.changed(layers=2),  # one a stage
+        model=run.model.changed(layers=2),  # one layer per stage
         train=run.train.changed(global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
     )
 
@@ -94,7 +94,7 @@ MORE_PLACES = (
     ("neox", Layout(dp=2, tp=2)),
     ("gpt2", Layout(dp=2, pp=2)),
 )
-"""Those of `make test-long`."""
+"""Settings of `make test-long`."""
 
 
 def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
@@ -169,7 +169,7 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     counted = {key: counters.message_bytes for key, counters in sent.items() if counters.message_bytes}
     link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
     down, up = predict.count_link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
-    first = up if zero == 3 else 0  # what the first forward pass gathers
+    first = up if zero == 3 else 0  # the weights that the first forward pass gathers
     gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
     return {
         "messages": [{" ".join(key): nbytes for key, nbytes in each.items()} for each in (counted, expected)],

@@ -59,8 +59,8 @@ def predicted(path: Path, **options: object) -> dict[str, object]:
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
     output = path.with_suffix(".json")
     assert predict_and_show(path, format="json", output=output, **settings) == 0  # type: ignore[arg-type]
-    found: dict[str, object] = json.loads(output.read_text())
-    return found
+    result: dict[str, object] = json.loads(output.read_text())
+    return result
 
 
 def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: Path) -> None:
@@ -146,16 +146,16 @@ def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) 
     """Small and large steps: microseconds to minutes, 2 thousand to 67 million tokens."""
     path = study(tmp_path, model="gpt-tiny")
     sets = [f"train.global_batch={8 * scale}"]
-    found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=sets)
-    predicted_figures = draw_figures(found, about, machine)
+    result, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=sets)
+    predicted_figures = draw_figures(result, about, machine)
     assert len(predicted_figures) == 5
     for figure in predicted_figures:
         with styled():
             boxes = measure(drawn(figure))
         assert len(boxes) > 4
-        for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        for (item, a), (other, b) in itertools.combinations(boxes, 2):
             overlap = min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
-            assert overlap <= 1, f"{figure.name}: {one!r} covers {other!r}"
+            assert overlap <= 1, f"{figure.name}: {item!r} covers {other!r}"
 
 
 def measure(figure: Any) -> list[tuple[str, Any]]:
@@ -230,8 +230,8 @@ def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: s
     runs, _, machine = predict_study(cluster(tmp_path, more), site=None, measured=None, ranks=(), sets=())
     here = InputBasis.HERE
     fabric = replace(machine.fabric, between_basis=here, within_basis=here)
-    known = replace(machine, work_basis=here, fabric=fabric)
-    figure = predict_step_time(runs[0].workload, known).seconds
+    reference = replace(machine, work_basis=here, fabric=fabric)
+    figure = predict_step_time(runs[0].workload, reference).seconds
     width = figure.high / figure.value - 1
     assert least < width < least + 0.061
 
@@ -266,17 +266,17 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
     path = study(tmp_path)
     store_prediction(tmp_path, *expanded(path))
     written = json.loads((tmp_path / NAME).read_text())
-    found = read_predictions(tmp_path)
-    assert list(found) == [("", "baseline"), ("", "naive-int8")]
-    assert found["", "baseline"].value == written["predictions"][0]["step_seconds"]["value"]
+    result = read_predictions(tmp_path)
+    assert list(result) == [("", "baseline"), ("", "naive-int8")]
+    assert result["", "baseline"].value == written["predictions"][0]["step_seconds"]["value"]
 
 
 def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
-    """What the MPI library does by a variable nobody knows: the command refuses, a submission keeps the rest."""
+    """The effect of variables on the MPI library is unknown: the command refuses, a submission keeps other schemes."""
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
-    with pytest.raises(UserError, match=r"scheme by-library: environment: `hpcbench predict` does not cover"):
+    with pytest.raises(UserError, match=r"scheme by-library: `hpcbench predict` does not cover .*environment"):
         predict_study(path, site=None, measured=None, ranks=(), sets=())
     store_prediction(tmp_path, *expanded(path))
     assert list(read_predictions(tmp_path)) == [("", "baseline")]
@@ -312,9 +312,9 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     printed = capsys.readouterr().out
     assert "Leave-one-out error, wgrad: mean" in printed
     assert re.search(r"\nbackward\s+64\s+32\s+learned, split 2 ways, by positions\s+\d+\n", printed)
-    found, about, _ = predict_study(
+    result, about, _ = predict_study(
         study(tmp_path, site="local", precision="fp32"), site=None, measured=tmp_path / "new", ranks=(), sets=()
     )
-    assert about["products"]["basis"] == "measured here" and found[0].time.seconds.value > 0
+    assert about["products"]["basis"] == "measured here" and result[0].time.seconds.value > 0
     with pytest.raises(UserError, match="--precision int3: is unknown"):
         bench_gemm(hidden=[16], tokens=[32], **{**options, "precision": "int3"})  # type: ignore[arg-type]

@@ -35,28 +35,28 @@ def study(directory: Path, seq_len: int = 512) -> Path:
 
 def plant(root: Path, path: Path, factor: float) -> Path:
     """Runs of the study that computed `factor` times as long as predicted, and waited for a fifth of each step."""
-    found, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
-    parts = found[0].time.parts
+    result, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
+    parts = result[0].time.parts
     compute = factor * sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))
     site, _ = load_site("local")
     loaded = load_study(path)
-    made = {
+    built = {
         run.scheme_name: run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=path.parent)
         for run in expand(loaded, site.capacity, offer(site))
         if run.repeat == 1
     }
-    runs = [Planted(name, 1, compute / 0.8, 2.7, hosts={"n1": 1.0}, coded=1.0, wire=0.3) for name in made]
+    runs = [Planted(name, 1, compute / 0.8, 2.7, hosts={"n1": 1.0}, coded=1.0, wire=0.3) for name in built]
     write(root, runs)
     for run in runs:
-        (root / "runs" / run.id / "run.json").write_text(json.dumps(made[run.scheme]))
+        (root / "runs" / run.id / "run.json").write_text(json.dumps(built[run.scheme]))
     return root
 
 
 def predicted(path: Path, measured: Path | None) -> tuple[dict[str, float], dict[str, object]]:
-    found, about, _ = predict_study(path, site=None, measured=measured, ranks=(), sets=())
+    result, about, _ = predict_study(path, site=None, measured=measured, ranks=(), sets=())
     if measured:
-        assert {one.time.seconds.basis for one in found} <= {InputBasis.HERE, InputBasis.ASSUMED}
-    return {one.scheme: one.time.parts["forward"] + one.time.parts["backward"] for one in found}, about
+        assert {item.time.seconds.basis for item in result} <= {InputBasis.HERE, InputBasis.ASSUMED}
+    return {item.scheme: item.time.parts["forward"] + item.time.parts["backward"] for item in result}, about
 
 
 def test_a_slower_machine_is_predicted_slower_in_other_runs_too(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_a_slower_machine_is_predicted_slower_in_other_runs_too(tmp_path: Path) 
 def test_codecs_tell_their_speed_themselves(tmp_path: Path) -> None:
     path = study(tmp_path)
     root = plant(tmp_path / "001", path, 1.0)
-    found, _, _ = predict_study(path, site=None, measured=root, ranks=(), sets=())
-    plain, coded = (one.time.channels["DP", "BACKWARD", "GRAD"].wire_bytes for one in found)
+    result, _, _ = predict_study(path, site=None, measured=root, ranks=(), sets=())
+    plain, coded = (item.time.channels["DP", "BACKWARD", "GRAD"].wire_bytes for item in result)
     assert coded == pytest.approx(0.3 * plain, rel=0.01)
 
 
@@ -92,8 +92,8 @@ def test_the_step_time_of_an_earlier_run_is_the_mean_of_its_counted_steps(tmp_pa
         assert run.seconds == pytest.approx(sum(seconds) / 10)
 
 
-def _stalled(found: re.Match[str]) -> str:
-    return f"{found[1]}{8 * float(found[2]):.6f}"
+def _stalled(result: re.Match[str]) -> str:
+    return f"{result[1]}{8 * float(result[2]):.6f}"
 
 
 def test_runs_that_did_not_end_or_ran_elsewhere_teach_nothing(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_lower_capacity_never_counts_more():
 
 
 def test_bytes_of_dispatch_and_combine():
-    """``8 experts x 2 samples x 16 places x h`` values leave, of which a quarter stays, twice a layer and pass."""
+    """``8 experts x 2 samples x 16 places x h`` values leave, and a quarter of them stays, twice per layer and pass."""
     sent = volume.count_step_bytes(MODEL, TRAIN, Layout(dp=4, ep=4), 0)
     each = 8 * 2 * 16 * H * 4 * 3 // 4
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 2 * 4 * 2 * each
@@ -122,7 +122,7 @@ def test_bytes_without_drops_are_those_of_the_counts():
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """With as many ranks as share out experts nobody else holds them; halves have one more holder."""
+    """If all ranks share out experts, each expert has one holder; with half of the ranks it has two."""
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]
@@ -133,14 +133,14 @@ def test_gradients_of_experts_are_summed_where_they_are_held():
 
 
 def test_experts_take_memory_by_what_a_rank_holds_and_what_comes():
-    one, four = (
+    item, four = (
         predict_memory(Workload(MODEL, TRAIN.changed(zero=0), Layout(dp=4, ep=ep), 4), None).peaks["after reduction"]
         for ep in (1, 4)
     )
-    assert one["weights"] - four["weights"] == pytest.approx(4 * 4 * 6 * MLP, rel=0.01)
+    assert item["weights"] - four["weights"] == pytest.approx(4 * 4 * 6 * MLP, rel=0.01)
     tight, wide = (
         predict_memory(Workload(MODEL.changed(experts=EXPERTS.changed(capacity=c)), TRAIN, Layout(dp=4, ep=4), 4), None)
         for c in (1.0, 2.0)
     )
-    kinds = [found.peaks["before backward"] for found in (tight, wide)]
+    kinds = [result.peaks["before backward"] for result in (tight, wide)]
     assert kinds[1]["activations"] > kinds[0]["activations"] and kinds[1]["transient"] > kinds[0]["transient"]

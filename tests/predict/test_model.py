@@ -38,19 +38,19 @@ WAYS = ("ring", "rsa", "ulysses")
 
 
 def machine(gbit: float = 400, gpu: str = "A100") -> Machine:
-    found = make_gpu_machine(gpu, gpus_per_node=4, node_gbit=gbit)
-    assert found
-    return found
+    result = make_gpu_machine(gpu, gpus_per_node=4, node_gbit=gbit)
+    assert result
+    return result
 
 
 def workload(layout: Layout, scheme: NamedScheme | None = None, **train: object) -> Workload:
     settings = {"global_batch": 16 * layout.dp, "micro_batch": 2, "seq_len": 1024, "zero": 1, **train}
-    made = Workload(MODEL, make_train(**settings), layout, 4)
-    return replace(made, scheme=scheme) if scheme else made
+    built = Workload(MODEL, make_train(**settings), layout, 4)
+    return replace(built, scheme=scheme) if scheme else built
 
 
-def changed(made: Workload, **train: object) -> Workload:
-    return replace(made, train=made.train.changed(**train))
+def changed(built: Workload, **train: object) -> Workload:
+    return replace(built, train=built.train.changed(**train))
 
 
 def scheme(codec: str) -> NamedScheme:
@@ -72,11 +72,11 @@ def scheme(codec: str) -> NamedScheme:
 def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: int) -> None:
     if layout.pp > 1 and stage > 1:
         stage = 1
-    made = workload(layout, zero=stage, schedule="interleaved" if layout.chunks > 1 else "1f1b")
-    sent = StepModel(made, machine()).run().channels
+    built = workload(layout, zero=stage, schedule="interleaved" if layout.chunks > 1 else "1f1b")
+    sent = StepModel(built, machine()).run().channels
     for key, channel in sent.items():
         per_stage = [
-            volume.count_step_bytes(made.model, made.train, layout, stage * layout.replicas * layout.tp).get(key, 0)
+            volume.count_step_bytes(built.model, built.train, layout, stage * layout.replicas * layout.tp).get(key, 0)
             for stage in range(layout.pp)
         ]
         assert channel.message_bytes == round(sum(per_stage) / layout.pp)
@@ -88,15 +88,15 @@ def test_many_micro_batches_take_what_they_would_one_by_one() -> None:
     few, layout = workload(Layout(dp=2, pp=4), global_batch=2 * 2 * 24), Layout(dp=2, pp=4)
     step = StepModel(few, machine())
     assert few.micro_batches == 24 == 2 * 3 * layout.pp
-    whole = step.run().seconds.value
+    total = step.run().seconds.value
     shorter = StepModel(changed(few, global_batch=2 * 2 * 12), machine()).run().seconds.value
     longer = StepModel(changed(few, global_batch=2 * 2 * 48), machine()).run().seconds.value
-    assert longer - whole == pytest.approx(2 * (whole - shorter), rel=1e-6)
+    assert longer - total == pytest.approx(2 * (total - shorter), rel=1e-6)
 
 
 def test_a_faster_network_never_slows_a_step() -> None:
-    made = workload(Layout(dp=8, tp=2, pp=2))
-    times = [StepModel(made, machine(gbit)).run().seconds.value for gbit in (1, 10, 100, 1000)]
+    built = workload(Layout(dp=8, tp=2, pp=2))
+    times = [StepModel(built, machine(gbit)).run().seconds.value for gbit in (1, 10, 100, 1000)]
     assert times == sorted(times, reverse=True) and times[0] > 2 * times[-1]
 
 
@@ -111,8 +111,8 @@ def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
     assert slow.against and fast.against
     assert slow.against.gain > 0.2 and "wins" in slow.against.sentence
     assert fast.against.gain < 0 and "compression loses here" in fast.against.sentence
-    for one in (slow, fast):
-        assert 2 < one.against.bytes_per_s * 8e-9 < 3000
+    for item in (slow, fast):
+        assert 2 < item.against.bytes_per_s * 8e-9 < 3000
     at = slow.against.bytes_per_s * 8e-9
     there = predict("", pair, machine(at), baseline="baseline")[1]
     assert there.against and abs(there.against.gain) < 0.05
@@ -139,13 +139,13 @@ def test_memory_of_gpt_3_is_as_published() -> None:
         parallel_residual=False,
         tied=True,
     )
-    made = Workload(model, make_train(global_batch=64, micro_batch=1, seq_len=2048, zero=1), Layout(tp=8, pp=8), 8)
-    found = predict_memory(made, 80e9)
-    held = found.peaks["after backward"]
+    built = Workload(model, make_train(global_batch=64, micro_batch=1, seq_len=2048, zero=1), Layout(tp=8, pp=8), 8)
+    result = predict_memory(built, 80e9)
+    held = result.peaks["after backward"]
     # weights and gradients in 16 bits, sums, master weights and two moments in 32: 20 bytes here
     assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(20 * 175e9 / 64, rel=0.05)
-    assert list(found.peaks) == ["before backward", "after backward", "after reduction"]
-    assert found.peaks["after backward"]["activations"] == 0
+    assert list(result.peaks) == ["before backward", "after backward", "after reduction"]
+    assert result.peaks["after backward"]["activations"] == 0
 
 
 def test_activations_are_as_published() -> None:
@@ -160,8 +160,8 @@ def test_ranks_that_share_positions_share_activations_and_attention(way: Literal
     """A long sample over four ranks: a fourth of what is kept and computed, and messages that a slow network shows."""
     long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
     alone, shared = workload(Layout(), **long), workload(Layout(cp=4, context=way), **long)
-    kept = [predict_memory(one, None).peaks["before backward"]["activations"] for one in (alone, shared)]
-    assert kept[0] == pytest.approx(4 * kept[1])
+    stored = [predict_memory(item, None).peaks["before backward"]["activations"] for item in (alone, shared)]
+    assert stored[0] == pytest.approx(4 * stored[1])
     shorter = StepModel(shared, machine(1e6)).run().seconds.value / StepModel(alone, machine(1e6)).run().seconds.value
     assert shorter < 0.6 or way == "rsa", "whole rows of scores go through memory"
     far = replace(shared, ranks_per_node=1)
@@ -172,21 +172,21 @@ def test_ranks_that_share_positions_share_activations_and_attention(way: Literal
 
 def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
     """Ring self-attention keeps them, ring attention and Ulysses do not."""
-    kept: dict[str, list[float]] = {}
+    stored: dict[str, list[float]] = {}
     for way in WAYS:
         for length in (4096, 8192):
-            made = workload(Layout(cp=4, context=way), seq_len=length, micro_batch=1)  # type: ignore[arg-type]
-            kept.setdefault(way, []).append(predict_memory(made, None).peaks["before backward"]["activations"])
-    assert kept["ring"] == kept["ulysses"] and kept["ring"][1] == 2 * kept["ring"][0]
-    rows = [whole - without for whole, without in zip(kept["rsa"], kept["ring"], strict=True)]
+            built = workload(Layout(cp=4, context=way), seq_len=length, micro_batch=1)  # type: ignore[arg-type]
+            stored.setdefault(way, []).append(predict_memory(built, None).peaks["before backward"]["activations"])
+    assert stored["ring"] == stored["ulysses"] and stored["ring"][1] == 2 * stored["ring"][0]
+    rows = [total - without for total, without in zip(stored["rsa"], stored["ring"], strict=True)]
     assert rows == [MODEL.layers * MODEL.heads * length**2 / 4 * 2 for length in (4096, 8192)]
 
 
 def test_what_does_not_fit_has_a_remedy_that_helps() -> None:
-    made = workload(Layout(dp=4), global_batch=64, micro_batch=16, zero=0)
-    before = predict_memory(made, 10e9)
-    assert before.fits is False and suggest_remedy(made, before) == "set train.recompute: full"
-    after = predict_memory(changed(made, recompute="full"), 10e9)
+    built = workload(Layout(dp=4), global_batch=64, micro_batch=16, zero=0)
+    before = predict_memory(built, 10e9)
+    assert before.fits is False and suggest_remedy(built, before) == "set train.recompute: full"
+    after = predict_memory(changed(built, recompute="full"), 10e9)
     assert after.bytes < 0.75 * before.bytes
 
 
@@ -202,10 +202,10 @@ def test_residuals_and_buffers_of_codecs_are_counted() -> None:
 
 
 def test_more_ranks_are_more_replicas() -> None:
-    made = scale_to_ranks(workload(Layout(dp=2, tp=2, pp=2)), 32)
-    assert (made.layout.dp, made.layout.tp, made.layout.pp) == (8, 2, 2) and made.micro_batches == 8
+    built = scale_to_ranks(workload(Layout(dp=2, tp=2, pp=2)), 32)
+    assert (built.layout.dp, built.layout.tp, built.layout.pp) == (8, 2, 2) and built.micro_batches == 8
     with pytest.raises(ValueError, match="not a multiple of tp x pp = 2 x 2 = 4"):
-        scale_to_ranks(made, 30)
+        scale_to_ranks(built, 30)
 
 
 @pytest.mark.parametrize(("section", "fields"), [(Model, 10), (Train, 40), (Layout, 10)])

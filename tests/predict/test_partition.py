@@ -1,4 +1,4 @@
-"""The partitioner beside every cut there is, its profile, and the planner of two buffers."""
+"""The partitioner compared with all possible cuts, its profile, and the planner of two buffers."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ CHAINS = 200
 
 
 def compositions(total, most):
-    """All ways to write a number as a sum of at most so many positive ones, in order."""
+    """List all ways to write a number as an ordered sum of at most `most` positive ones."""
     for parts in range(1, min(total, most) + 1):
         for bars in combinations(range(1, total), parts - 1):
             yield [b - a for a, b in zip((0, *bars), (*bars, total), strict=True)]
@@ -46,25 +46,29 @@ def every_cut(chain, setting):
                 if len(units) != len(cut):
                     continue
                 slowest = max((message(start, link) for start, _ in cut[1:]), default=0.0)
-                for k, ((start, stop), own) in enumerate(zip(cut, units, strict=True)):
+                for k, ((start, stop), current) in enumerate(zip(cut, units, strict=True)):
                     after = sum(units[k + 1 :])
-                    slowest = max(slowest, stage(level, start, stop, own, after, behind))
+                    slowest = max(slowest, stage(level, start, stop, current, after, behind))
                 best = min(best, slowest)
         return best
 
-    def stage(level, i, j, own, after, behind):
+    def stage(level, i, j, current, after, behind):
         link, coding = setting.levels[level], setting.gradients
         weights = sum(layer.weight_bytes for layer in layers[i:j])
-        sync = setting.syncs * 2 * (own - 1) / own * weights * (coding.ratio / link.bytes_per_s + coding.codec_s)
+        sync = (
+            setting.syncs * 2 * (current - 1) / current * weights * (coding.ratio / link.bytes_per_s + coding.codec_s)
+        )
         if level:
-            inside = math.prod(one.units for one in setting.levels[:level])
-            return max(least(level - 1, i, j, (after * inside + behind) / own), sync if own > 1 else 0.0) / own
+            inside = math.prod(item.units for item in setting.levels[:level])
+            return (
+                max(least(level - 1, i, j, (after * inside + behind) / current), sync if current > 1 else 0.0) / current
+            )
         if setting.memory_bytes is not None:
-            versions = math.ceil((after + behind + own) / own - 1e-9)
+            versions = math.ceil((after + behind + current) / current - 1e-9)
             each = sum(layer.kept_bytes + layer.version_bytes for layer in layers[i:j])
             if versions * each + sum(layer.state_bytes for layer in layers[i:j]) > setting.memory_bytes:
                 return math.inf
-        return max(sum(layer.seconds for layer in layers[i:j]), sync if own > 1 else 0.0) / own
+        return max(sum(layer.seconds for layer in layers[i:j]), sync if current > 1 else 0.0) / current
 
     return least(len(setting.levels) - 1, 0, len(layers), 0.0)
 
@@ -89,15 +93,15 @@ def test_no_cut_is_better_than_the_one_found(block):
     impossible = 0
     for number in range(block * CHAINS // 10, (block + 1) * CHAINS // 10):
         chain, setting = drawn(number)
-        found, least = find_best_cut(chain, setting), every_cut(chain, setting)
-        assert found.seconds == pytest.approx(least, rel=1e-9), number
+        result, least = find_best_cut(chain, setting), every_cut(chain, setting)
+        assert result.seconds == pytest.approx(least, rel=1e-9), number
         impossible += math.isinf(least)
         if math.isfinite(least):
-            assert [stage.first for stage in found.stages] == [0, *(stage.stop for stage in found.stages[:-1])]
-            assert found.stages[-1].stop == len(chain)
-            assert sum(stage.replicas for stage in found.stages) == setting.ranks
+            assert [stage.first for stage in result.stages] == [0, *(stage.stop for stage in result.stages[:-1])]
+            assert result.stages[-1].stop == len(chain)
+            assert sum(stage.replicas for stage in result.stages) == setting.ranks
         else:
-            assert found.stages == ()
+            assert result.stages == ()
     assert impossible < CHAINS // 20
 
 
@@ -116,12 +120,12 @@ def test_a_cut_fits_the_memory_just_where_the_reach_says():
 
 
 def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
-    found = {places: count_versions(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
-    assert found == {(1, 0.0): 1, (1, 3.0): 4, (2, 3.0): 3, (4, 1.0): 2, (3, 3.0): 2}
+    result = {places: count_versions(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
+    assert result == {(1, 0.0): 1, (1, 3.0): 4, (2, 3.0): 3, (4, 1.0): 2, (3, 3.0): 2}
     # what a unit of many ranks has behind it may be a fraction, which counts as the next whole rank
     assert all(
-        count_versions(own, quarters / 4 + more) == count_versions(own, math.ceil(quarters / 4) + more)
-        for own in range(1, 9)
+        count_versions(current, quarters / 4 + more) == count_versions(current, math.ceil(quarters / 4) + more)
+        for current in range(1, 9)
         for quarters in range(40)
         for more in range(3)
     )
@@ -132,10 +136,10 @@ def test_a_wrong_bound_would_be_seen(monkeypatch):
     from hpcbench.predict.partition import solve
 
     monkeypatch.setattr(solve, "_SLACK", 0.6)
-    found = [
+    result = [
         (find_best_cut(chain, setting).seconds, every_cut(chain, setting)) for chain, setting in map(drawn, range(40))
     ]
-    assert any(ours > least * (1 + 1e-9) for ours, least in found)
+    assert any(ours > least * (1 + 1e-9) for ours, least in result)
 
 
 def test_even_cuts_equal_every_cut_of_that_kind():
@@ -154,9 +158,9 @@ def test_even_cuts_equal_every_cut_of_that_kind():
                 ]
                 times += [chain.time_boundary(i, link, setting) / replicas for i, _ in cut[1:]]
                 least = min(least, max(times))
-        found = find_even_cut(chain, setting, stages=stages, replicas=replicas)
-        assert found.seconds == pytest.approx(least, rel=1e-12)
-        assert [stage.replicas for stage in found.stages] == [replicas] * stages
+        result = find_even_cut(chain, setting, stages=stages, replicas=replicas)
+        assert result.seconds == pytest.approx(least, rel=1e-12)
+        assert [stage.replicas for stage in result.stages] == [replicas] * stages
 
 
 def test_a_codec_moves_the_cut_where_the_link_is_slow():
@@ -181,9 +185,9 @@ def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
         head = vocab / (12 * 512) / (1 + 64 / (6 * 512))
         chain = LayerChain([ChainLayer(1.0)] * (layers - 1) + [ChainLayer(1.0 + head)])
         best = find_even_cut(chain, Setting([LinkLevel(parts, 1e9)]), stages=parts, replicas=1).seconds
-        found = balance_stages(model, train, parts)
-        assert len(found) == parts and sum(found) == layers and min(found) >= 1
-        assert max([*found[:-1], found[-1] + head]) == pytest.approx(best)
+        result = balance_stages(model, train, parts)
+        assert len(result) == parts and sum(result) == layers and min(result) >= 1
+        assert max([*result[:-1], result[-1] + head]) == pytest.approx(best)
 
 
 STUDY = """study: cut
@@ -203,10 +207,10 @@ def test_predict_says_how_to_cut(tmp_path):
 
     path = tmp_path / "study.yaml"
     path.write_text(STUDY, encoding="utf-8")
-    found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=(), partition=True)
-    written = json.loads(json.dumps(make_document(found, about, machine)))
-    for one, plans in zip(found, written["partition"], strict=True):
-        layout = one.workload.layout
+    result, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=(), partition=True)
+    written = json.loads(json.dumps(make_document(result, about, machine)))
+    for item, plans in zip(result, written["partition"], strict=True):
+        layout = item.workload.layout
         assert len(layout.stages) == 8 and sum(layout.stages) == 24 and layout.stages[-1] < 3
         assert sum(replicas for _, replicas in plans["free"]) == plans["ranks"] == layout.ranks
         assert sum(layers for layers, _ in plans["free"]) == 24

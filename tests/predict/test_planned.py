@@ -30,7 +30,7 @@ def of_pairs() -> core_costs.CoreCosts:
     """Messages of 1 ms and 1 ns a byte, and planned calls that take `CALL_S` more."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = (("send", (((2, False), message), ((2, True), message))),)
-    return core_costs.CoreCosts(calls, call_s=CALL_S)
+    return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)
 
 
 def costing(layout: Layout) -> Costing:
@@ -79,8 +79,8 @@ def test_where_ranks_share_cores_a_codec_takes_the_seconds_that_it_computes(
     speed: Callable[..., CodecSpeed],
 ) -> None:
     computed = {"encode_bytes_per_s": 5e9, "decode_bytes_per_s": 6e9, "call_s": 1e-4, "ratio": 0.5}
-    found = speed(shared=True, codecs_of_a_core={"bf16": computed})
-    assert (found.encode_bytes_per_s, found.decode_bytes_per_s, found.call_s) == (5e9, 6e9, 1e-4)
+    result = speed(shared=True, codecs_of_a_core={"bf16": computed})
+    assert (result.encode_bytes_per_s, result.decode_bytes_per_s, result.call_s) == (5e9, 6e9, 1e-4)
     alone = speed(shared=False, codecs_of_a_core={"bf16": computed})
     assert (alone.encode_bytes_per_s, alone.call_s) == (1e9, 1e-3), "the clock holds where each rank has a core"
     older = speed(shared=True)

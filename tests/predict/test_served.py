@@ -1,4 +1,4 @@
-"""Predictions of parameter servers beside closed forms, and beside a simulation of the clock rules."""
+"""Predictions of parameter servers compared with closed forms, and with a simulation of the clock rules."""
 
 import heapq
 
@@ -28,18 +28,18 @@ def machine():
 
 
 def by_clocks(turns, bound, steps):
-    """Seconds of so many updates: a worker begins a turn when the slowest is no more than `bound` turns behind."""
+    """Simulate the seconds of updates: a worker begins a turn if the slowest is at most `bound` turns behind."""
     ends = [[0.0] for _ in turns]
     for clock in range(steps):
         needed = clock - bound
-        free = max(own[needed] for own in ends) if needed > 0 else 0.0
-        for own, took in zip(ends, turns, strict=True):
-            own.append(max(own[-1], free) + took)
-    return max(own[-1] for own in ends)
+        free = max(current[needed] for current in ends) if needed > 0 else 0.0
+        for current, took in zip(ends, turns, strict=True):
+            current.append(max(current[-1], free) + took)
+    return max(current[-1] for current in ends)
 
 
 def by_tickets(turns, steps):
-    """Seconds of so many updates whose turns go to whoever is free."""
+    """Simulate the seconds of updates whose turns go to the next free worker."""
     free = [(0.0, rank) for rank in range(len(turns))]
     end = 0.0
     for _ in range(steps * len(turns)):
@@ -50,19 +50,19 @@ def by_tickets(turns, steps):
 
 
 def test_a_turn_has_nothing_hidden_and_the_bytes_of_stage_1(machine):
-    plain, found = (
+    plain, result = (
         predict_step_time(workload("all-reduce", overlap=False), machine),
         predict_step_time(workload("bsp"), machine),
     )
-    assert found.seconds.value == pytest.approx(plain.seconds.value) and found.parts == pytest.approx(plain.parts)
-    assert found.seconds.value > StepModel(workload("all-reduce"), machine).run().seconds.value, (
+    assert result.seconds.value == pytest.approx(plain.seconds.value) and result.parts == pytest.approx(plain.parts)
+    assert result.seconds.value > StepModel(workload("all-reduce"), machine).run().seconds.value, (
         "an all-reduce hides some"
     )
-    assert sum(found.parts.values()) == pytest.approx(found.seconds.value)
-    assert found.parts["data"] > 0 and not any(channel[0] == "EXACT" for channel in found.channels)
-    one = workload("bsp")
-    total = count_all_ranks_bytes(one.model, one.train, one.layout)
-    for channel, sent in found.channels.items():
+    assert sum(result.parts.values()) == pytest.approx(result.seconds.value)
+    assert result.parts["data"] > 0 and not any(channel[0] == "EXACT" for channel in result.channels)
+    item = workload("bsp")
+    total = count_all_ranks_bytes(item.model, item.train, item.layout)
+    for channel, sent in result.channels.items():
         assert sent.message_bytes * N == total[channel]
 
 
@@ -79,9 +79,9 @@ def test_the_slowest_worker_sets_the_pace_unless_others_take_its_work(machine):
     share = even.parts["waiting"] / busy
     assert bsp.seconds.value == ssp.seconds.value == pytest.approx(turns[2] * (1 + share))
     assert asp.seconds.value == pytest.approx(N / sum(1 / took for took in turns)) and asp.parts["waiting"] == 0
-    for found in (bsp, asp):
-        assert sum(found.parts.values()) == pytest.approx(found.seconds.value)
-        assert found.seconds.low < found.seconds.value < found.seconds.high
+    for result in (bsp, asp):
+        assert sum(result.parts.values()) == pytest.approx(result.seconds.value)
+        assert result.seconds.low < result.seconds.value < result.seconds.high
     assert bsp.parts["forward"] == pytest.approx(3 * even.parts["forward"])
     steps = 400
     assert by_clocks(turns, 0, steps) / steps == pytest.approx(turns[2])
@@ -97,20 +97,20 @@ def test_workers_that_are_alike_take_a_turn_each(machine):
 
 
 def test_shards_hold_what_waits_for_an_update():
-    plain, found = predict_memory(workload("all-reduce"), None), predict_memory(workload("bsp"), None)
+    plain, result = predict_memory(workload("all-reduce"), None), predict_memory(workload("bsp"), None)
     for peak in ("after backward", "after reduction"):
-        more = found.peaks[peak]["transient"] - plain.peaks[peak]["transient"]
+        more = result.peaks[peak]["transient"] - plain.peaks[peak]["transient"]
         assert more == pytest.approx(2 * plain.peaks[peak]["weights"])
-    assert found.peaks["before backward"] == plain.peaks["before backward"]
+    assert result.peaks["before backward"] == plain.peaks["before backward"]
 
 
 def test_collectives_wait_for_the_slow_one_which_hides_more(machine):
     slow = {"slow_rank": 1, "slow_factor": 2.0}
-    even, found = (predict_step_time(workload("all-reduce", **one), machine) for one in ({}, slow))
-    apart, bare = (predict_step_time(workload("all-reduce", overlap=False, **one), machine) for one in (slow, {}))
+    even, result = (predict_step_time(workload("all-reduce", **item), machine) for item in ({}, slow))
+    apart, bare = (predict_step_time(workload("all-reduce", overlap=False, **item), machine) for item in (slow, {}))
     passes = even.parts["forward"] + even.parts["backward"] + even.parts["recompute"]
     share = 1 + even.parts["waiting"] / (even.seconds.value - even.parts["waiting"])
     assert apart.seconds.value == pytest.approx(bare.seconds.value + passes * share, rel=0.02), "nothing is hidden"
-    assert even.seconds.value < found.seconds.value < even.seconds.value + passes * share
-    assert found.parts["optimizer"] == pytest.approx(even.parts["optimizer"])
+    assert even.seconds.value < result.seconds.value < even.seconds.value + passes * share
+    assert result.parts["optimizer"] == pytest.approx(even.parts["optimizer"])
     assert predict_step_time(workload("all-reduce"), machine) == StepModel(workload("all-reduce"), machine).run()

@@ -14,7 +14,7 @@ from hpcbench.predict.simulator import DeadlockError, Simulation
 def test_a_schedule_takes_as_long_as_its_dependences_say(
     name: str, stages: int, chunks: int, micro_batches: int
 ) -> None:
-    """An independent simulation of the same actions, which knows neither networks nor events."""
+    """An independent simulation of the same actions, without networks and events."""
     parts, message = stages * chunks, 0.25
     programs = []
     for stage in range(stages):

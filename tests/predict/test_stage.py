@@ -29,9 +29,9 @@ GRIDS = [
 
 
 def machine(gbit: float = 400, gpu: str = "A100", per_node: int = 4) -> Machine:
-    found = make_gpu_machine(gpu, gpus_per_node=per_node, node_gbit=gbit)
-    assert found
-    return found
+    result = make_gpu_machine(gpu, gpus_per_node=per_node, node_gbit=gbit)
+    assert result
+    return result
 
 
 def workload(layout: Layout, **train: object) -> Workload:
@@ -42,10 +42,10 @@ def workload(layout: Layout, **train: object) -> Workload:
 
 @pytest.mark.parametrize("buckets", [0, 1, 2, 3, 10, 24, 47, 48, 200, 1001])
 def test_groups_hold_all_buckets_and_leave_the_ends_alone(buckets: int) -> None:
-    found = group_buckets(buckets)
-    assert sum(found) == buckets and found == found[::-1]
-    assert max(found, default=0) <= max(2, buckets // 12)
-    assert buckets < 2 or found[0] == found[-1] == 1
+    result = group_buckets(buckets)
+    assert sum(result) == buckets and result == result[::-1]
+    assert max(result, default=0) <= max(2, buckets // 12)
+    assert buckets < 2 or result[0] == result[-1] == 1
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.9, 1.0, 1.1, 5.0])
@@ -57,7 +57,7 @@ def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
             (Compute(float(size)), BackgroundTransfer(k, 0.0, ratio * size, 0.0, "dp")) for k, size in enumerate(groups)
         ]
         waits = [WaitForTransfer(k, "data") for k in range(len(groups))]
-        return Simulation([[*(one for pair in filled for one in pair), *waits]], [0]).run()
+        return Simulation([[*(item for pair in filled for item in pair), *waits]], [0]).run()
 
     assert seconds(group_buckets(200)) == pytest.approx(seconds([1] * 200), rel=0.05)
 
@@ -65,12 +65,12 @@ def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
 @pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_bytes_of_a_grid_are_those_of_the_volume_model_axis_by_axis(layout: Layout, recompute: str) -> None:
-    made = workload(layout, recompute=recompute)
-    sent = StepModel(made, machine()).run().channels
+    built = workload(layout, recompute=recompute)
+    sent = StepModel(built, machine()).run().channels
     assert {key[3] for key in sent if key[0] == "TP"} == set(layout.grid.axes)
     for key, channel in sent.items():
         of_stages = [
-            volume.count_step_bytes(made.model, made.train, layout, stage * layout.dp * layout.tp).get(key, 0)
+            volume.count_step_bytes(built.model, built.train, layout, stage * layout.dp * layout.tp).get(key, 0)
             for stage in range(layout.pp)
         ]
         assert channel.message_bytes == round(sum(of_stages) / layout.pp)
@@ -80,9 +80,9 @@ def test_pieces_of_a_grid_cost_as_many_calls_as_ranks() -> None:
     """Each is a scatter and an all-gather, and costs a call."""
     fabric = machine().fabric
     for place in (GroupPlacement(1, 4), GroupPlacement(4, 1, 4)):
-        whole, pieces = (fabric.collective_seconds(one, 1e8, place) for one in ("all-reduce", "broadcast"))
-        few, many = (fabric.collective_seconds(one, 8.0, place) for one in ("all-reduce", "broadcast"))
-        assert pieces - whole == pytest.approx(many - few) and many - few > 2e-5
+        total, pieces = (fabric.collective_seconds(item, 1e8, place) for item in ("all-reduce", "broadcast"))
+        few, many = (fabric.collective_seconds(item, 8.0, place) for item in ("all-reduce", "broadcast"))
+        assert pieces - total == pytest.approx(many - few) and many - few > 2e-5
     call = PredictedCall(("TP", "FORWARD", "ACT", "j"), "reduce", 400, 4, "j")
     assert call.message_bytes(4, 1) == 3 * 100 * 4, "each rank sends its part of the others' pieces"
 
@@ -92,27 +92,27 @@ def test_a_grid_is_timed_encoded_and_held(layout: Layout) -> None:
     plain = replace(workload(layout.changed(dp=1), overlap=False), ranks_per_node=1)
     ahead = replace(plain, train=plain.train.changed(overlap=True))
     coded = replace(plain, scheme=NamedScheme(name="int8", algorithm="encoded", default="int8:256"))
-    slow = [StepModel(one, machine(4)).run() for one in (plain, ahead, coded)]
+    slow = [StepModel(item, machine(4)).run() for item in (plain, ahead, coded)]
     assert slow[1].seconds.value < slow[0].seconds.value, "pieces move while others are multiplied"
     assert slow[2].seconds.value < slow[0].seconds.value and slow[2].parts["encode"] > 0
-    one = predict_memory(replace(plain, layout=Layout(pp=layout.pp)), None)
-    assert predict_memory(plain, None).bytes < 0.6 * one.bytes
+    item = predict_memory(replace(plain, layout=Layout(pp=layout.pp)), None)
+    assert predict_memory(plain, None).bytes < 0.6 * item.bytes
 
 
 def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
     """Neither more nor less than 1 / ranks of it, but for smaller products' efficiency."""
-    whole = StepModel(workload(Layout()), machine()).run().parts
+    total = StepModel(workload(Layout()), machine()).run().parts
     for layout in (Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="3d")):
         parts = StepModel(workload(layout), machine()).run().parts
         for name in ("forward", "backward"):
-            assert whole[name] / layout.tp < parts[name] < 3 * whole[name] / layout.tp
+            assert total[name] / layout.tp < parts[name] < 3 * total[name] / layout.tp
 
 
 H100 = machine(gpu="H100", per_node=8)
 
 
-def costs(one: Workload) -> ComputeCosts:
-    return ComputeCosts(H100, one.model, one.train, one.layout, one.program)
+def costs(item: Workload) -> ComputeCosts:
+    return ComputeCosts(H100, item.model, item.train, item.layout, item.program)
 
 
 def of_program(program: TrainingProgram, **changes: object) -> Workload:
@@ -125,20 +125,24 @@ def of_program(program: TrainingProgram, **changes: object) -> Workload:
 def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, out: int, into: int) -> None:
     """Those whose rows come from other ranks or go to them: of a column-parallel layer, only the forward pass."""
     together = replace(MEGATRON_CORE, overlaps_tensor="backward")
-    whole, pieces, alone = (
-        costs(one)._time_layer(word, out, into)
-        for one in (of_program(together), of_program(MEGATRON_CORE), of_program(MEGATRON_CORE, sequence_parallel=False))
+    total, pieces, alone = (
+        costs(item)._time_layer(word, out, into)
+        for item in (
+            of_program(together),
+            of_program(MEGATRON_CORE),
+            of_program(MEGATRON_CORE, sequence_parallel=False),
+        )
     )
-    assert pieces[0] > 1.01 * whole[0] and pieces[2] == whole[2]
-    assert pieces[1] > 1.01 * whole[1] if word == "row" else pieces[1] == whole[1]
-    assert alone == whole, "without sequence parallelism nothing is gathered"
+    assert pieces[0] > 1.01 * total[0] and pieces[2] == total[2]
+    assert pieces[1] > 1.01 * total[1] if word == "row" else pieces[1] == total[1]
+    assert alone == total, "without sequence parallelism nothing is gathered"
 
 
 def test_the_last_piece_of_a_sum_has_no_product_beside_it() -> None:
-    one = of_program(MEGATRON_CORE)
-    stage = StageCosts(one, H100, Costing(one, H100, None), costs(one), 0)
+    item = of_program(MEGATRON_CORE)
+    stage = StageCosts(item, H100, Costing(item, H100, None), costs(item), 0)
     forward, _ = stage.chunks[0]
-    sums = stage.cost([one for one in stage.calls.forward(0) if one[0].operation == "reduce-scatter"])
+    sums = stage.cost([item for item in stage.calls.forward(0) if item[0].operation == "reduce-scatter"])
     every = stage.cost(stage.calls.forward(0))
     hidden = every.inside - sums.inside / 8
     assert sums.inside > 0

@@ -30,23 +30,23 @@ def machine():
 
 @pytest.mark.parametrize("schedule", ["pipedream", "pipedream-2bw"])
 def test_a_step_takes_what_its_slowest_stage_takes(machine, schedule):
-    flushed, found = (StepModel(workload(name), machine).run() for name in ("1f1b", schedule))
-    assert flushed.parts["bubble"] > 0 and found.parts["bubble"] == 0
-    passes = found.parts["forward"] + found.parts["backward"]
-    assert found.seconds.value < flushed.seconds.value
-    assert found.seconds.value == pytest.approx(
-        passes + sum(seconds for name, seconds in found.parts.items() if name not in ("forward", "backward"))
+    flushed, result = (StepModel(workload(name), machine).run() for name in ("1f1b", schedule))
+    assert flushed.parts["bubble"] > 0 and result.parts["bubble"] == 0
+    passes = result.parts["forward"] + result.parts["backward"]
+    assert result.seconds.value < flushed.seconds.value
+    assert result.seconds.value == pytest.approx(
+        passes + sum(seconds for name, seconds in result.parts.items() if name not in ("forward", "backward"))
     )
-    assert found.parts["pipeline"] < 0.05 * passes, "a full pipeline waits for nothing"
+    assert result.parts["pipeline"] < 0.05 * passes, "a full pipeline waits for nothing"
 
 
 def test_stashes_are_versions_of_the_stage(machine):
     for m, schedule, vertical in ((1, "pipedream", False), (8, "pipedream", True), (8, "pipedream-2bw", False)):
-        one = workload(schedule, m, vertical_sync=vertical)
-        stream = Stream.of(one.train, stages=P, micro_batches=m)
-        found = predict_memory(one, None)
-        kinds = found.peaks[found.peak]
-        assert kinds["stashes"] == (stream.versions(found.rank) - 1) * kinds["weights"] > 0
+        item = workload(schedule, m, vertical_sync=vertical)
+        stream = Stream.of(item.train, stages=P, micro_batches=m)
+        result = predict_memory(item, None)
+        kinds = result.peaks[result.peak]
+        assert kinds["stashes"] == (stream.versions(result.rank) - 1) * kinds["weights"] > 0
     assert predict_memory(workload("1f1b"), None).peaks["before backward"]["stashes"] == 0
 
 
@@ -58,8 +58,8 @@ def test_headers_have_no_codec_under_any_scheme(machine):
 
 
 def test_headers_are_traffic_and_the_norm_is_not():
-    found, flushed = (count_step_bytes(MODEL, workload(name).train, Layout(pp=P), 1) for name in ("pipedream", "1f1b"))
-    assert found["EXACT", "FORWARD", "ACT"] == M * 16
-    assert ("EXACT", "STEP", "OPTIM") in flushed and ("EXACT", "STEP", "OPTIM") not in found
-    shared = {key: nbytes for key, nbytes in found.items() if key[0] != "EXACT"}
+    result, flushed = (count_step_bytes(MODEL, workload(name).train, Layout(pp=P), 1) for name in ("pipedream", "1f1b"))
+    assert result["EXACT", "FORWARD", "ACT"] == M * 16
+    assert ("EXACT", "STEP", "OPTIM") in flushed and ("EXACT", "STEP", "OPTIM") not in result
+    shared = {key: nbytes for key, nbytes in result.items() if key[0] != "EXACT"}
     assert shared == {key: nbytes for key, nbytes in flushed.items() if key[0] != "EXACT"}

@@ -26,7 +26,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 TIMEOUT_S = 4
-"""Timeout of groups that must run into it."""
+"""Timeout of groups that must reach it."""
 PATIENCE_S = 60
 """Timeout of all other groups and of the stores: on a busy machine, ranks start late."""
 HANGS_S = 400

@@ -28,7 +28,7 @@ NOTHING = Groups()
         ("CONTEXT_PARALLEL_GROUP", "CP"),
         ("EXPERT_MODEL_PARALLEL_GROUP", "EP"),
         ("DATA_PARALLEL_GROUP_GLOO", "EXACT"),
-        ("mesh_dp or tp", None),  # two meshes that span all ranks, by different names
+        ("mesh_dp or tp", None),  # two meshes over all ranks, with different names
         ("mesh_several dimensions", None),
         ("mesh_fsdp or world", "DP"),  # torchtitan
         ("mesh_batch or dp_shard_cp or several dimensions", "DP"),
@@ -69,7 +69,7 @@ def test_the_users_patterns_have_priority() -> None:
         ([5, 7], "DP"),
         ([1, 5], "PP"),
         ([0, 3], None),
-        ([1, 2], None),  # neighbours, but of two groups
+        ([1, 2], None),  # neighbors in two groups
         ([0, 1, 2, 3], None),
         (list(range(8)), None),
     ],
@@ -88,7 +88,7 @@ LAYOUT = [Axis(dimension=name, size=2) for name in ("DP", "PP", "CP", "TP")]  # 
     [
         ([0, 2, 8, 10], "DP"),  # DP and CP: gradients
         ([5, 7, 13, 15], "DP"),
-        ([0, 1, 8, 9], "EXACT"),  # DP and TP, as the user says
+        ([0, 1, 8, 9], "EXACT"),  # DP and TP, by the user's setting
         ([0, 1, 2, 3], None),  # CP and TP
         ([0, 2, 8, 11], None),
         ([0, 2, 8], None),
@@ -112,7 +112,7 @@ def test_a_layout_identifies_messages_in_the_group_of_all_ranks(ranks: tuple[int
 
 def test_a_pattern_selects_by_its_description_or_by_axes() -> None:
     for wrong in ({}, {"match": "a", "axes": ["DP"]}):
-        with pytest.raises(ValueError, match="give match or axes"):
+        with pytest.raises(ValueError, match="give either match or axes"):
             GroupPattern.model_validate({**wrong, "dimension": "DP"})
 
 

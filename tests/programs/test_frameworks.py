@@ -58,7 +58,7 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
     package = name.split(",")[0]
     need(f"{package} is missing: pip install '.[frameworks]'" if find_spec(package) is None else None)
     need(explain_missing("Python.h") if package == "deepspeed" else None)
-    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
+    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed does not describe its groups
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
     script, scheme = PROGRAMS[name]
     plain = run_script(script, [], tmp_path)

@@ -24,7 +24,7 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
-"""So that a fault ends the test: a rank that waits for ever raises queue.Empty."""
+"""Timeout that ends a faulty test: a rank that waits forever raises queue.Empty."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Coming:
 
     def wait(self) -> None:
         content = self.box.get(timeout=PATIENCE_S)
-        assert content.size <= self.into.numel()  # gloo takes a shorter message, and no longer one
+        assert content.size <= self.into.numel()  # gloo accepts a shorter message but not a longer one
         self.into[: content.size] = torch.from_numpy(content)
 
 
@@ -158,7 +158,7 @@ def test_slices_begin_between_the_stages_of_an_older_one() -> None:
     assert order[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], (
         "sums of newer slices before the older gathers"
     )
-    assert begun[:4] == [0, 0, 1, 2], "two slices are on their way before anybody waits"
+    assert begun[:4] == [0, 0, 1, 2], "two slices are in flight before the first wait"
     assert sorted(order) == [(k, stage) for k in range(6) for stage in (0, 1)]
 
 

@@ -25,7 +25,7 @@ class Line:
     def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> Any:
         assert peer == (self.rank - 1) % self.size and not varies
         self._calls += 1
-        late = 0.5 if self._calls % 3 == 1 else 0.0  # the rank before was not ready yet
+        late = 0.5 if self._calls % 3 == 1 else 0.0  # the previous rank was not ready yet
         return _Later(self, 200e-6 + inbox.size / self._bytes_per_s + late)
 
     def send(self, content: Any, peer: int, tag: int, *, varies: bool) -> Any:
@@ -70,7 +70,7 @@ def links(speeds: list[float], nodes: str) -> Links:
     [
         ([12.5e6] * 4, "abcd", 12.5e6),
         ([12.5e6, 12.5e6, 5e6, 12.5e6], "abcd", 5e6),  # the slowest counts for all
-        ([100e6, 1e6, 100e6, 1e6], "aabb", 100e6),  # ranks 1 and 3 hear from their own node
+        ([100e6, 1e6, 100e6, 1e6], "aabb", 100e6),  # ranks 1 and 3 receive from their own node
         ([50e9] * 2, "ab", GUESS.between.bytes_per_s),
     ],
 )

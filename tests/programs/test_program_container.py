@@ -52,7 +52,7 @@ def test_the_image_comes_between_launcher_and_rank(tmp_path: Path) -> None:
     launch, inside = script(tmp_path, "apptainer", nodes=2)
     assert launch[0] == "srun" and inside[:2] == ["apptainer", "exec"] and inside[-1] == "/sw/it's mine.sif"
     binds = [inside[k + 1] for k, word in enumerate(inside) if word == "--bind"]
-    assert binds == ["/r:/r", f"{tmp_path / 'at'}:{tmp_path / 'at'}"], "where the program runs is seen inside"
+    assert binds == ["/r:/r", f"{tmp_path / 'at'}:{tmp_path / 'at'}"], "the program's directory is visible inside"
 
 
 def test_a_command_that_starts_its_own_ranks_is_the_only_one_in_its_container(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], stat
     assert output.startswith(
         f"exec --bind {tmp_path}:{tmp_path} --pwd {root} {STUDY['container']['image']} /opt/py -u -m "
     )
-    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in output, "and no path of the host's without its links"
+    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in output, "and no path of the host without its links"

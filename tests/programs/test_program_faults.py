@@ -14,7 +14,7 @@ FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
 ORDERS = tuple(order + auto for order in ("other order", "two threads", "many rounds") for auto in ("", ", auto"))
 """Orders of calls that plain gloo carries out."""
 TIMEOUT_S, TRIES = 4, 10
-"""Timeout of groups that run into it, and the longest time of a rank on a busy machine."""
+"""Timeout of groups that reach it, and the longest time of a rank on a busy machine."""
 
 
 @pytest.fixture
@@ -78,5 +78,5 @@ def test_each_fault_several_times(tmp_path: Path) -> None:
         for order in ORDERS:
             check_order(outcomes, order)
         check_reasons(outcomes)
-    for fault in FAULTS:  # one that waits longer than its group does so in every try, on a busy machine too
+    for fault in FAULTS:  # a rank that exceeds its group's timeout does so in every try, even on a busy machine
         assert min(outcomes[fault][0][1] for outcomes in tries) < 2 * TIMEOUT_S, fault

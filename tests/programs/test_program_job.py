@@ -165,7 +165,7 @@ def test_invalid_measurements_fail_with_a_reason(
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
-    )  # as `hpcbench status` says it
+    )  # as `hpcbench status` prints it
 
 
 CHANGES = """\

@@ -40,7 +40,7 @@ def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
     [
         ([], "no scheme: --scheme naive-int8"),
         (["--scheme", "naive-int9"], "naive-int9"),
-        (["--scheme", "onebit-adam"], "brings its own optimizer"),
+        (["--scheme", "onebit-adam"], "sets an optimizer"),
         (["--dry", "--groups", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
@@ -69,7 +69,7 @@ for rank in range(int(sys.argv[1])):
         json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report, without PyTorch: how many of two do, its exit status, and what is odd in its rows."""
+"""A program whose ranks report without PyTorch: the number of reporting ranks, its exit status, and wrong rows."""
 
 
 def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:
@@ -105,7 +105,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
     if ranks:
         channels, calls = events[2], events[3]
         assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
-        assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes there and back
+        assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes in each direction
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
@@ -196,7 +196,7 @@ def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tm
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
     code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.programs' in sys.modules)"
     for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
-        command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
+        command = [sys.executable, "-S", "-c", code]  # -S ignores .pth files, like PYTHONPATH
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=tmp_path, env={**environment, **asked}, check=False
         )

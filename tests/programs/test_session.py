@@ -36,12 +36,12 @@ def losses(log: Path) -> list[float]:
 
 
 @pytest.mark.long
-def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
+def test_a_run_counts_the_bytes_of_each_rank(session: Path) -> None:
     for rank in range(2):
         rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
         (row,) = [row for row in rows if row["codec"]]
         assert (row["dimension"], row["call"], row["codec"]) == ("DP", "all-reduce", "int8:256")
-        # two ranks: half of the vector to be summed, half of the sum to be gathered
+        # two ranks: half of the vector is reduced, and half of the sum is gathered
         assert row["message_bytes"] == row["call_bytes"] == 12 * GRADIENTS
         assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
 

@@ -70,7 +70,7 @@ def intercepted(tmp_path: Path) -> Iterator[Intercepted]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     intercepted = Intercepted()
     intercepted.install()
-    dist.all_reduce(torch.ones(1))  # the first call of a group takes the way through the kernels
+    dist.all_reduce(torch.ones(1))  # the first call of a group goes through the kernels
     assert intercepted.kernels == 1
     try:
         yield intercepted

@@ -83,11 +83,11 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
     [
         ([[1e-3], [1e-3]], [[0.85e-3], [0.85e-3]], True),
         ([[1e-3], [1e-3]], [[1.1e-3], [1.1e-3]], False),
-        ([[1e-3], [1e-3]], [[0.95e-3], [0.95e-3]], False),  # a gain that may be none
+        ([[1e-3], [1e-3]], [[0.95e-3], [0.95e-3]], False),  # an insignificant gain
         ([[1e-3], [1e-3]], [[0.1e-3], [1.1e-3]], False),  # the slowest rank counts
         ([[1e-3], [3e-3]], [[0.1e-3], [2e-3]], True),
         ([[1e-3], [1e-3]], [[9.0, 0.8e-3], [0.8e-3]], True),  # the first call makes connections
-        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # somebody else took the processor
+        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # another process used the processor
     ],
 )
 def test_all_ranks_choose_the_way_that_is_faster_on_the_slowest(

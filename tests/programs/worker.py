@@ -41,7 +41,7 @@ from hpcbench.programs.tensors import DTYPES
 from hpcbench.torch.ddp_hook import compressed
 
 AT_ONCE = 2
-"""Tries of the faults that are under way at a time."""
+"""Number of concurrent tries of the faults."""
 
 
 NATIVE = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), groups=SMALL, out="nowhere")
@@ -325,7 +325,7 @@ def main() -> int:
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
         reports = []
-        for first in range(0, int(sys.argv[2]), AT_ONCE):  # most of the time they wait for one another
+        for first in range(0, int(sys.argv[2]), AT_ONCE):  # they mostly wait for each other
             tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
             reports += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
         (directory / "faults.json").write_text(json.dumps(reports), encoding="utf-8")

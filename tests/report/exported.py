@@ -18,26 +18,27 @@ Rows = list[dict[str, Any]]
 
 def _csv(path: Path, table: str) -> Rows:
     # an apostrophe is put before what a spreadsheet would take for a formula
-    read = {"text": lambda words: words.removeprefix("'"), "json": json.loads, "integer": int, "real": float}
-    types = {one.name: read[one.type] for one in TABLES[table].columns}
+    read = {"text": lambda message: message.removeprefix("'"), "json": json.loads, "integer": int, "real": float}
+    types = {column.name: read[column.type] for column in TABLES[table].columns}
     with path.open(encoding="utf-8", newline="") as stream:
         return [
-            {name: types[name](words) for name, words in row.items() if words != ""} for row in csv.DictReader(stream)
+            {name: types[name](message) for name, message in row.items() if message != ""}
+            for row in csv.DictReader(stream)
         ]
 
 
 def _json_lines(path: Path, table: str) -> Rows:
-    real = {one.name for one in TABLES[table].columns if one.type == "real"}
-    found = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-    assert not any(value is None for row in found for value in row.values())
-    return [{name: float(value) if name in real else value for name, value in row.items()} for row in found]
+    real = {column.name for column in TABLES[table].columns if column.type == "real"}
+    document = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert not any(value is None for row in document for value in row.values())
+    return [{name: float(value) if name in real else value for name, value in row.items()} for row in document]
 
 
 def _sqlite(path: Path, table: str) -> Rows:
-    types = {one.name: one.type for one in TABLES[table].columns}
+    types = {column.name: column.type for column in TABLES[table].columns}
     with closing(sqlite3.connect(path)) as base:
         cursor = base.execute(f'SELECT * FROM "{table}" ORDER BY rowid')
-        names = [one[0] for one in cursor.description]
+        names = [column[0] for column in cursor.description]
         rows = [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in cursor]
     for row in rows:
         for name, value in row.items():
@@ -48,15 +49,15 @@ def _sqlite(path: Path, table: str) -> Rows:
 
 
 def _parquet(path: Path, table: str) -> Rows:
-    found = pyarrow.parquet.read_table(path)
+    result = pyarrow.parquet.read_table(path)
     types = {"text": "string", "json": "string", "integer": "int64", "real": "double"}
-    assert [(field.name, str(field.type)) for field in found.schema] == [
-        (one.name, types[one.type]) for one in TABLES[table].columns
+    assert [(field.name, str(field.type)) for field in result.schema] == [
+        (column.name, types[column.type]) for column in TABLES[table].columns
     ]
-    nested = {one.name for one in TABLES[table].columns if one.type == "json"}
+    nested = {column.name for column in TABLES[table].columns if column.type == "json"}
     return [
         {name: json.loads(value) if name in nested else value for name, value in row.items() if value is not None}
-        for row in found.to_pylist()
+        for row in result.to_pylist()
     ]
 
 

@@ -146,10 +146,10 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         lines.append(_event("hosts", **measured, hosts=times))
     lines.append(_event("memory", host_rank_bytes=300_000_000, host_bytes=2_300_000_000))
     lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss, tokens=4096))
-    whole = max(37.4, run.seconds * (10 * warmup + steps - warmup) + 1)
-    ended = datetime(2026, 11, 21, 6, 30) + timedelta(seconds=max(60.0, whole + 1))
+    total_seconds = max(37.4, run.seconds * (10 * warmup + steps - warmup) + 1)
+    ended = datetime(2026, 11, 21, 6, 30) + timedelta(seconds=max(60.0, total_seconds + 1))
     time = f"{ended.isoformat(timespec='milliseconds')}Z"
-    lines.append(_event("end", time=time, state="completed", steps=steps, seconds=whole, reason=""))
+    lines.append(_event("end", time=time, state="completed", steps=steps, seconds=total_seconds, reason=""))
     return lines
 
 
@@ -218,7 +218,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         "steps": steps,
         "repeats": len(jobs),
         "bundles": [],
-        "jobs": [{"id": job, "runs": own, "walltime": None, "stop_ahead": 1} for job, own in jobs.items()],
+        "jobs": [{"id": job, "runs": job_runs, "walltime": None, "stop_ahead": 1} for job, job_runs in jobs.items()],
         "runs": [
             {
                 "id": run.id,

@@ -18,7 +18,7 @@ MS = 1e-3
 
 
 def plant(run: Path, ranks: int = 4, *, ahead: float = 50.0, steps: tuple[int, ...] = (4, 5, 6)) -> None:
-    """Steps of 100 ms; each rank's clock is so many seconds ahead of the one before it."""
+    """Steps of 100 ms; the clock of each rank is ahead of that of the rank before it."""
     directory = run / DIRECTORY
     directory.mkdir()
     for rank in range(ranks):

@@ -38,25 +38,25 @@ class Run:
 
 
 def _log(run: Run) -> RunLog:
-    found = RunLog(Path(f"/runs/{run.repeat}/log.txt"))
+    run_log = RunLog(Path(f"/runs/{run.repeat}/log.txt"))
     for k, loss in enumerate(run.losses, 1):
-        found.steps.add(Step(k, len(run.losses), line=k, loss=loss, seconds=run.seconds))
-    found.events += [
+        run_log.steps.add(Step(k, len(run.losses), line=k, loss=loss, seconds=run.seconds))
+    run_log.events += [
         Evaluation(step=step, split="valid", loss=loss, tokens=1, line=90) for step, loss in run.valid.items()
     ]
     if run.stages:
-        rest = {"reduction_s": 0.125, "optimizer_s": 0.0625, "other_s": 0.0625}
+        remainder = {"reduction_s": 0.125, "optimizer_s": 0.0625, "other_s": 0.0625}
         stages = tuple(
             StageTimes(
-                stage=k, forward_s=busy / 2, backward_s=busy / 2, bubble_s=idle, step_s=busy + idle + 0.25, **rest
+                stage=k, forward_s=busy / 2, backward_s=busy / 2, bubble_s=idle, step_s=busy + idle + 0.25, **remainder
             )
             for k, (busy, idle) in enumerate(run.stages)
         )
-        found.events.append(PhaseTimes(from_step=1, to_step=len(run.losses), stages=stages, line=91))
+        run_log.events.append(PhaseTimes(from_step=1, to_step=len(run.losses), stages=stages, line=91))
     if run.ages:
         places = tuple(StalenessOf(place=k, counts=dict(counts)) for k, counts in enumerate(run.ages))
-        found.events.append(Staleness(of="stage", places=places, line=92))
-    return found
+        run_log.events.append(Staleness(of="stage", places=places, line=92))
+    return run_log
 
 
 def _result(run: Run) -> RunResult:
@@ -85,4 +85,4 @@ def planted(runs: Sequence[Run], *, margin: float = 0.0) -> tuple[Submission, li
     plan = RunPlan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
     plan = plan.model_copy(update={"criteria": plan.criteria.model_copy(update={"loss_margin": margin})})
     results = list(map(_result, runs))
-    return Submission(None, plan, results), compare([measure(one) for one in results], "baseline", plan.criteria)
+    return Submission(None, plan, results), compare([measure(run) for run in results], "baseline", plan.criteria)

@@ -6,8 +6,8 @@ from hpcbench.present.document import Document, Entry, Table
 def entries(document: Document, name: str) -> dict[str, dict[str, Entry]]:
     """Entries of the tables of that name, by the row's first value and the column; empty where there is none."""
     blocks = [block for chapter in document.chapters for block in chapter.blocks]
-    found = {}
+    values_by_name = {}
     for table in (block for block in blocks if isinstance(block, Table) and block.name == name):
         names = [column.name for column in table.columns]
-        found |= {str(row[0].value): dict(zip(names, row, strict=True)) for row in table.rows}
-    return found
+        values_by_name |= {str(row[0].value): dict(zip(names, row, strict=True)) for row in table.rows}
+    return values_by_name

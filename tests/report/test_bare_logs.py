@@ -38,16 +38,16 @@ def paths(tmp_path: Path) -> list[Path]:
 
 
 def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
-    found = entries(build(read(paths).sections), "logs")
-    megatron, nano, titan = found["megatron"], found["nano[red]gpt"], found["titan"]
+    table_rows = entries(build(read(paths).sections), "logs")
+    megatron, nano, titan = table_rows["megatron"], table_rows["nano[red]gpt"], table_rows["titan"]
     assert [row["dialect"].shown for row in (megatron, nano, titan)] == ["Megatron-LM", "nanoGPT", "torchtitan"]
     assert (megatron["step"].shown, nano["step"].shown) == ("10/100", "10")
     assert nano["mfu"].value == pytest.approx(0.3812)
     assert titan["device_bytes"].value == pytest.approx(44.29 * 2**30, rel=1e-3)
     assert (megatron["loss_train"].shown, titan["loss_train"].shown) == ("9.8765", "10.2504")
     assert megatron["tokens_per_s_per_rank"].shown == "-" and titan["tokens_per_s_per_rank"].value == 7123
-    # A log tells of no end, and that is no success.
-    assert {row["state"].value for row in found.values()} == {"incomplete"}
+    # The log has no end event, so that the run did not succeed.
+    assert {row["state"].value for row in table_rows.values()} == {"incomplete"}
     assert "loss_valid" not in megatron and "scheme" not in megatron
 
 

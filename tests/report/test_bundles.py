@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.bundle import submissions, unpack
+from hpcbench.report.bundle import load_bundle, unpack
 from hpcbench.report.bundle.names import Names
 
 USER, LOGIN = "alice", "login7.cluster.example.org"
@@ -22,48 +22,48 @@ USER, LOGIN = "alice", "login7.cluster.example.org"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A submission with what such a one has beside its logs, and what does not belong into a bundle."""
+    """A submission with its usual files, and with files that a bundle leaves out."""
     runs = [Planted(name, r, s, loss=2.0, hosts={"nid01": 1.0, "nid02": 1.1}) for name, s in SECONDS for r in (1, 2, 3)]
-    made = write(tmp_path / f"home/{USER}" / "results" / "001", runs)
-    plant_trace(made / "runs" / "r1-baseline", ranks=2)
-    (made / "provenance").mkdir()
+    submission_root = write(tmp_path / f"home/{USER}" / "results" / "001", runs)
+    plant_trace(submission_root / "runs" / "r1-baseline", ranks=2)
+    (submission_root / "provenance").mkdir()
     about = {"user": USER, "host": LOGIN, "command": [f"/home/{USER}/bin/hpcbench", "submit"]}
     environment = {"USER": USER, "HOME": f"/home/{USER}", "SECRET_OF_MINE": "xyzzy"}
-    (made / "provenance" / "submit.json").write_text(json.dumps({**about, "environment": environment}))
-    (made / "study.yaml").write_text(f"study: demo  # by {USER}, who is no malice\n")
-    checkpoint = made / "runs" / "r1-baseline" / "checkpoint"
+    (submission_root / "provenance" / "submit.json").write_text(json.dumps({**about, "environment": environment}))
+    (submission_root / "study.yaml").write_text(f"study: demo  # by {USER}, not malice\n")
+    checkpoint = submission_root / "runs" / "r1-baseline" / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "big").write_bytes(b"\0" * 1000)
-    (made / "link").symlink_to("/etc/passwd")
-    (made / "core").write_bytes(b"\xff\xfe\0alice")
-    return made
+    (submission_root / "link").symlink_to("/etc/passwd")
+    (submission_root / "core").write_bytes(b"\xff\xfe\0alice")
+    return submission_root
 
 
 SECONDS = (("baseline", 0.5), ("naive-zfp8", 0.4))
 
 
-def hpcbench(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words])
+def hpcbench(*message: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in message])
 
 
 def packed(path: Path) -> dict[str, bytes]:
     """Name and content of each file."""
     with tarfile.open(path) as tar:
-        owners = {(one.uid, one.gid, one.uname, one.gname) for one in tar.getmembers()}
+        owners = {(member.uid, member.gid, member.uname, member.gname) for member in tar.getmembers()}
         assert owners == {(0, 0, "", "")}, "nobody's"
-        return {one.name: tar.extractfile(one).read() for one in tar.getmembers()}  # type: ignore[union-attr]
+        return {member.name: tar.extractfile(member).read() for member in tar.getmembers()}  # type: ignore[union-attr]
 
 
 def figures(source: Path) -> Any:
     """What the report of a submission or a bundle says, without places and names."""
-    said = json.loads(hpcbench("report", source, "--format", "json").stdout)
-    for submission in said["submissions"]:
+    output = json.loads(hpcbench("report", source, "--format", "json").stdout)
+    for submission in output["submissions"]:
         del submission["root"]
         for cell in submission["cells"]:
             for run in cell["runs"]:
                 for key in ("log", "host", "hosts", "environment", "where"):
                     del run[key]
-    return said
+    return output
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar"])
@@ -75,8 +75,14 @@ def test_the_report_of_a_bundle_is_that_of_what_was_packed(root: Path, tmp_path:
     files = packed(path)
     names = {name.removeprefix("demo-001/") for name in files}
     assert all(name.startswith("demo-001/") for name in files)
-    kept = {"submission.json", "study.yaml", "runs/r1-baseline/run.json", "runs/r1-baseline/log.txt", "BUNDLE.json"}
-    assert kept | {"runs/r1-baseline/trace/rank-0.json"} <= names
+    kept_files = {
+        "submission.json",
+        "study.yaml",
+        "runs/r1-baseline/run.json",
+        "runs/r1-baseline/log.txt",
+        "BUNDLE.json",
+    }
+    assert kept_files | {"runs/r1-baseline/trace/rank-0.json"} <= names
     assert not {name for name in names if "checkpoint" in name or name == "link"}
     assert "left out: demo-001/runs/r1-baseline/checkpoint: checkpoints" in done.output
     assert b"xyzzy" not in b"".join(files.values()), "the environment is the user's alone"
@@ -101,12 +107,12 @@ def test_names_of_hosts_and_users_are_replaced_everywhere(root: Path, tmp_path: 
         for gone in (b"nid0", b"login7", b"cluster.example", b"gpt-tiny"):
             assert gone not in content, name
         assert USER.encode() not in content.replace(b"malice", b""), name
-    assert "demo-001/core" not in files and "left out: demo-001/core: is no text" in done.output
+    assert "demo-001/core" not in files and "left out: demo-001/core: not text" in done.output
     assert "names are still part of longer words: demo-001/study.yaml:1" in done.output
     log = files["demo-001/runs/r1-baseline/log.txt"].decode()
     assert '"host": "host-1"' in log and '"host": "host-2"' in log and "name-1" in log
-    told = figures(path)
-    assert json.dumps(told).replace("name-1", "gpt-tiny") == json.dumps(figures(root)), "the numbers are the same"
+    stated = figures(path)
+    assert json.dumps(stated).replace("name-1", "gpt-tiny") == json.dumps(figures(root)), "the numbers are the same"
 
 
 def test_a_user_named_like_a_key_of_the_files_does_not_break_them(root: Path, tmp_path: Path) -> None:
@@ -137,7 +143,7 @@ def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypat
         raise AssertionError("a scheduler was asked")
 
     monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", asked)
-    assert len(submissions(tmp_path / "b.tar.gz")[0].runs) == 6
+    assert len(load_bundle(tmp_path / "b.tar.gz")[0].runs) == 6
 
 
 def tar_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -159,40 +165,40 @@ def link(name: str, to: str) -> tarfile.TarInfo:
 
 
 @pytest.mark.parametrize(
-    ("members", "words"),
+    ("members", "message"),
     [
-        ([(plain("../evil"), b"x")], "is no plain file of a bundle"),
-        ([(plain("/tmp/evil"), b"x")], "is no plain file of a bundle"),
-        ([(link("demo/x", "/etc"), b"")], "is no plain file of a bundle"),
+        ([(plain("../evil"), b"x")], "is not a regular file"),
+        ([(plain("/tmp/evil"), b"x")], "is not a regular file"),
+        ([(link("demo/x", "/etc"), b"")], "is not a regular file"),
         ([(plain("demo/x"), b"x"), (plain("demo/x"), b"y")], "cannot be unpacked"),
-        ([(plain("demo/other"), b"x")], "holds no submission"),
-        ([(plain("demo/submission.json"), b"{}")], r"has no BUNDLE\.json"),
+        ([(plain("demo/other"), b"x")], "contains no submission"),
+        ([(plain("demo/submission.json"), b"{}")], r"BUNDLE\.json is missing"),
     ],
 )
-def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, words: str) -> None:
+def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, message: str) -> None:
     path = tar_of(tmp_path / "b.tar.gz", *members)
-    with pytest.raises(UserError, match=words):
-        submissions(path)
+    with pytest.raises(UserError, match=message):
+        load_bundle(path)
     assert not list(tmp_path.rglob("evil")) and not (tmp_path.parent / "evil").exists()
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
-        (lambda root: (root / "runs/r1-baseline/log.txt").write_text("x"), "was changed since it was packed"),
+        (lambda root: (root / "runs/r1-baseline/log.txt").write_text("x"), "was changed after packing"),
         (lambda root: (root / "runs/r1-baseline/err.txt").unlink(), "is missing"),
         (lambda root: (root / "runs/more.txt").write_text("x"), "was added"),
     ],
 )
-def test_changed_files_are_told(root: Path, tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
+def test_changed_files_are_told(root: Path, tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
     hpcbench("report", root, "--bundle", tmp_path / "b.tar.gz")
     unpack(tmp_path / "b.tar.gz", tmp_path / "open")
     damage(tmp_path / "open" / "demo-001")
     with tarfile.open(tmp_path / "again.tar.gz", "w:gz") as tar:
-        for file in sorted(one for one in (tmp_path / "open").rglob("*") if one.is_file()):
+        for file in sorted(item for item in (tmp_path / "open").rglob("*") if item.is_file()):
             tar.add(file, file.relative_to(tmp_path / "open").as_posix())
-    with pytest.raises(UserError, match=words):
-        submissions(tmp_path / "again.tar.gz")
+    with pytest.raises(UserError, match=message):
+        load_bundle(tmp_path / "again.tar.gz")
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar"])
@@ -200,23 +206,23 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
     path = tmp_path / f"b{suffix}"
     hpcbench("report", root, "--bundle", path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"not a whole archive|cannot be unpacked"):
-        submissions(path)
+    with pytest.raises(UserError, match=r"the archive is damaged|cannot be unpacked"):
+        load_bundle(path)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: end it with .tar.gz"),
-        (["--anonymous"], "--anonymous: is for --bundle FILE: add it"),
-        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: say OLD=NEW"),
+        (["--anonymous"], "--anonymous: needs --bundle FILE: add it"),
+        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
     ],
 )
-def test_wrong_options_are_one_line(root: Path, options: list[str], words: str) -> None:
+def test_wrong_options_are_one_line(root: Path, options: list[str], message: str) -> None:
     done = hpcbench("report", root, *options)
-    assert isinstance(done.exception, UserError) and words in str(done.exception)
+    assert isinstance(done.exception, UserError) and message in str(done.exception)
 
 
 def test_logs_alone_are_not_packed(root: Path, tmp_path: Path) -> None:
     done = hpcbench("report", root / "runs/r1-baseline/log.txt", "--bundle", tmp_path / "b.tar.gz")
-    assert "--bundle: packs submissions" in str(done.exception)
+    assert "--bundle: single logs cannot be packed" in str(done.exception)

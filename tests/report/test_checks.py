@@ -14,7 +14,7 @@ from test_measures import GPU, foreign, on_gpus
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.predict import flops
-from hpcbench.report.checks.relations import unit
+from hpcbench.report.checks.relations import find_unit
 from hpcbench.report.measures import measure
 
 RUN = Planted("naive-zfp8", 1, 0.25, 2.71, 0.28)
@@ -46,18 +46,18 @@ FAULTS: list[tuple[int, str, str, str]] = [
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 say 2800000"),
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
     (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
-    (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s a step for messages, and a step took 0.25 s"),
+    (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s per step for messages, but a step took 0.25 s"),
     (END, '"seconds": 37.4', '"seconds": 5.0', "the run took 5.000 s, its steps 7.500 s"),
-    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the times of its start and end"),
-    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log holds 12"),
+    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the clock times of its start and end"),
+    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log contains 12"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "old", "new", "words"), FAULTS)
-def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: str, new: str, words: str) -> None:
-    found = notes(tmp_path, line, old, new)
+@pytest.mark.parametrize(("line", "old", "new", "message"), FAULTS)
+def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: str, new: str, message: str) -> None:
+    notes_found = notes(tmp_path, line, old, new)
     place = f"{RUN.id}: {tmp_path / 'log.txt'}:{line}: "
-    assert any(note.startswith(place) and words in note for note in found), found
+    assert any(note.startswith(place) and message in note for note in notes_found), notes_found
 
 
 def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
     ],
 )
 def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
-    assert unit(values) == pytest.approx(last)
+    assert find_unit(values) == pytest.approx(last)
 
 
 # ---------------------------------------------------------------- formulas and peaks
@@ -149,12 +149,12 @@ def test_what_is_recomputed_says_what_was_executed(tmp_path: Path, recompute: st
     for other in MODES:
         if {recompute, other} == {"full", 2} or recompute == other:
             continue  # every n layers costs what all do
-        found = stated(tmp_path, recompute, other)
-        words = ["hardware_flops_per_sample", "neox_flops_per_sample"]
+        result = stated(tmp_path, recompute, other)
+        text = ["hardware_flops_per_sample", "neox_flops_per_sample"]
         if {recompute, other} == {"none", "selective"}:
-            del words[1]  # which GPT-NeoX does not tell apart
-        assert [note.split(":3: ")[1].split(" is ")[0] for note in found] == words
-        assert all(note.endswith(f"by the formula for its shape with recompute: {recompute}") for note in found)
+            del text[1]  # GPT-NeoX does not distinguish it
+        assert [note.split(":3: ")[1].split(" is ")[0] for note in result] == text
+        assert all(note.endswith(f"by the formula for its shape with recompute: {recompute}") for note in result)
 
 
 @pytest.mark.parametrize("recompute", [None, True, -1, 0, 1.5, "all"])
@@ -184,7 +184,7 @@ def test_more_than_the_chip_can_do_is_said_to_be_impossible(column: str) -> None
     run = on_gpus(foreign(**{column: [300e12, 468e12, 310e12]}), [GPU], train={"precision": "bf16"})
     (note,) = measure(run).notes
     assert note.startswith("x: train.log:11: 4.68e+14 ")
-    assert note.endswith("cannot be: the dense peak of a rank's share of NVIDIA A100-SXM4-40GB is 3.12e+14 (150%)")
+    assert note.endswith("is impossible: the dense peak of a rank's share of NVIDIA A100-SXM4-40GB is 3.12e+14 (150%)")
     assert measure(on_gpus(foreign(**{column: [300e12]}), [GPU], train={"precision": "bf16"})).notes == ()
 
 
@@ -196,7 +196,7 @@ def test_mfu_that_is_claimed_against_flops_and_peak() -> None:
     assert claimed(0.5) == ()
     (note,) = claimed(0.6)
     assert note.startswith("x: train.log:11: MFU: 0.6 is claimed, and 0.5 recomputed (1 of 3 steps)")
-    assert "MFU 110.0% cannot be" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
+    assert "MFU 110.0% is impossible" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
 
 
 # ---------------------------------------------------------------- foreign logs: what needs no shape
@@ -218,7 +218,7 @@ def test_a_foreign_log_that_agrees_has_no_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "factor", "words"),
+    ("column", "factor", "message"),
     [
         ("samples_per_s", 1.5, r"the samples/s printed are 1\.5 times what the step times give: 48 printed, 32 recomputed \(1 of 5 steps\)"),
         ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times what the step times give: .* by line 1[0-9]"),
@@ -226,7 +226,7 @@ def test_a_foreign_log_that_agrees_has_no_notes() -> None:
         ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* by line 1[0-9]"),
     ],
 )  # fmt: skip
-def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, factor: float, words: str) -> None:
+def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, factor: float, message: str) -> None:
     columns = {
         "seconds": [2.0, 2.1, 2.0, 2.2, 2.0],
         "samples": [64] * 5,
@@ -234,8 +234,8 @@ def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, facto
         column: [64 / s for s in (2.0, 2.1, 2.0, 2.2, 2.0)],
     }
     columns[column][2] *= factor
-    found = measure(foreign(**columns)).notes
-    assert len(found) == 1 and re.match(f"x: train.log:12: {words}", found[0]), found
+    notes_found = measure(foreign(**columns)).notes
+    assert len(notes_found) == 1 and re.match(f"x: train.log:12: {message}", notes_found[0]), notes_found
 
 
 def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:

@@ -9,14 +9,14 @@ import pytest
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Start
 from hpcbench.contract.step_line import Step
-from hpcbench.report.curves import curve, losses_at_equal_time
+from hpcbench.report.curves import find_losses_at_equal_time, read_curve
 
 
 def log(seconds: Sequence[float | None], losses: Sequence[float | None], first: int = 1, each: int = 1) -> RunLog:
-    found = RunLog(Path("log.txt"))
+    run_log = RunLog(Path("log.txt"))
     for k, (time, loss) in enumerate(zip(seconds, losses, strict=True)):
-        found.steps.add(Step(first + k * each, 100, line=k + 1, loss=loss, seconds=time))
-    return found
+        run_log.steps.add(Step(first + k * each, 100, line=k + 1, loss=loss, seconds=time))
+    return run_log
 
 
 def falling(n: int) -> list[float]:
@@ -26,31 +26,31 @@ def falling(n: int) -> list[float]:
 def test_the_time_of_the_faster_run_is_when_losses_are_taken() -> None:
     # The slower run has done 2 of its 4 steps when the faster one has done all: losses 9 and 7.
     slow, fast = log([2.0] * 4, falling(4)), log([1.0] * 4, falling(4))
-    assert losses_at_equal_time(curve(slow), curve(fast)) == (9.0, 7.0)
-    assert losses_at_equal_time(curve(fast), curve(slow)) == (7.0, 9.0)
+    assert find_losses_at_equal_time(read_curve(slow), read_curve(fast)) == (9.0, 7.0)
+    assert find_losses_at_equal_time(read_curve(fast), read_curve(slow)) == (7.0, 9.0)
 
 
 def test_the_warm_up_takes_time_like_any_step() -> None:
     warm, cold = log([1.0] * 4, falling(4)), log([3.0, 1.0, 1.0, 1.0], falling(4))
-    assert losses_at_equal_time(curve(cold), curve(warm)) == (9.0, 7.0)
+    assert find_losses_at_equal_time(read_curve(cold), read_curve(warm)) == (9.0, 7.0)
 
 
 def test_losses_are_means_of_a_twentieth_of_the_steps() -> None:
-    own = curve(log([1.0] * 40, [float(k) for k in range(40)]))
-    other = curve(log([2.0] * 40, [float(k) for k in range(40)]))
-    assert losses_at_equal_time(own, other) == (38.5, 18.5)
+    our_curve = read_curve(log([1.0] * 40, [float(k) for k in range(40)]))
+    other = read_curve(log([2.0] * 40, [float(k) for k in range(40)]))
+    assert find_losses_at_equal_time(our_curve, other) == (38.5, 18.5)
 
 
 def test_a_line_for_ten_steps_stands_for_ten() -> None:
     sparse, dense = log([1.0] * 4, falling(4), first=10, each=10), log([2.0] * 40, [5.0] * 40)
     # 40 seconds: all of the sparse run, 20 steps of the other
-    assert losses_at_equal_time(curve(sparse), curve(dense)) == (7.0, 5.0)
+    assert find_losses_at_equal_time(read_curve(sparse), read_curve(dense)) == (7.0, 5.0)
 
 
 def resumed() -> RunLog:
-    found = log([1.0] * 4, falling(4))
-    found.events.append(Start.read({"resumed_from": 2}, line=1))
-    return found
+    run_log = log([1.0] * 4, falling(4))
+    run_log.events.append(Start.read({"resumed_from": 2}, line=1))
+    return run_log
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def resumed() -> RunLog:
     ],
 )
 def test_runs_whose_time_is_not_known_have_no_curve(unknown: RunLog | None) -> None:
-    assert curve(unknown) is None
-    assert losses_at_equal_time(curve(unknown), curve(log([1.0], [2.0]))) == (None, None)
+    assert read_curve(unknown) is None
+    assert find_losses_at_equal_time(read_curve(unknown), read_curve(log([1.0], [2.0]))) == (None, None)
 
 
 def test_a_run_that_had_hardly_begun_is_not_compared() -> None:
     crawl, fast = log([100.0] * 4, falling(4)), log([1.0] * 4, falling(4))
-    assert losses_at_equal_time(curve(crawl), curve(fast)) == (None, 7.0)
+    assert find_losses_at_equal_time(read_curve(crawl), read_curve(fast)) == (None, 7.0)
 
 
 def test_losses_that_are_no_numbers_are_not_averaged() -> None:
-    broken = curve(log([1.0] * 4, [9.0, 8.0, 7.0, math.nan]))
-    assert losses_at_equal_time(broken, curve(log([1.0] * 4, falling(4)))) == (None, 7.0)
+    broken = read_curve(log([1.0] * 4, [9.0, 8.0, 7.0, math.nan]))
+    assert find_losses_at_equal_time(broken, read_curve(log([1.0] * 4, falling(4)))) == (None, 7.0)

@@ -13,8 +13,9 @@ from hpcbench.collect.submission import from_log
 from hpcbench.contract import events
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
+from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.experts import EXPERTS, experts
+from hpcbench.report.quantities.experts import EXPERTS
 from hpcbench.report.sections import read
 
 LAYERS: list[dict[str, Any]] = [
@@ -25,17 +26,17 @@ LAYERS: list[dict[str, Any]] = [
 
 def lines(run: Planted, layers: Any) -> str:
     """The log of a run, all of whose traffic is between experts, with what they got."""
-    found = []
+    collected = []
     for line in log_lines(run):
         if '"traffic"' in line:
             event = json.loads(line)
             for channel in event["channels"]:
                 channel["dimension"], channel["phase"], channel["kind"] = "EP", "FORWARD", "ACT"
             span = {key: event[key] for key in ("from_step", "to_step")}
-            found += [json.dumps(event), json.dumps({"event": "experts", **span, "layers": layers})]
+            collected += [json.dumps(event), json.dumps({"event": "experts", **span, "layers": layers})]
         else:
-            found.append(line)
-    return "".join(f"{line}\n" for line in found)
+            collected.append(line)
+    return "".join(f"{line}\n" for line in collected)
 
 
 def measured(path: Path, layers: Any) -> Measures:
@@ -45,7 +46,7 @@ def measured(path: Path, layers: Any) -> Measures:
 
 def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", LAYERS)
-    values = {one.key: one.compute(run) for one in EXPERTS}
+    values = {quantity.key: quantity.compute(run) for quantity in EXPERTS}
     assert values["expert_imbalance"] == pytest.approx((2.0 + 1.0) / 2)
     assert values["dropped_part"] == pytest.approx(8 / 160)
     assert values["unused_experts"] == 1
@@ -67,7 +68,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) ->
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     run = measured(tmp_path / "log.txt", layers)
-    assert run.extract(experts) is None and run.samples_per_s
+    assert run.extract(read_expert_loads) is None and run.samples_per_s
 
 
 def test_the_event_is_read_back() -> None:
@@ -98,12 +99,12 @@ ROUTER = 2 * 128 * 4 * 120
 
 
 def beyond_dense(rows: float, routers: int = 1) -> float:
-    """Operations of a sample with so many rows in each of two layers, beyond a dense model's, worked out by hand."""
+    """Return the additional operations of a sample with `rows` rows in each of two layers, computed by hand."""
     return 3 * 2 * ((rows - 128) * 16 * 120**2 + routers * ROUTER)
 
 
 def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: Any) -> Measures:
-    """A run whose steps kept different numbers of tokens, with places for 320 rows of which 256 are chosen."""
+    """A run whose steps kept different numbers of tokens, with places for 320 rows. Tokens choose 256 of them."""
     model = {"count": 4, "top": 2, "every": 2, "capacity": 1.25, **changes}
     places = 320 if ep > 1 or tp > 1 else 256
     lines_of_run = []

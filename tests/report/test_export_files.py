@@ -37,11 +37,11 @@ def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
-        ("records", "the suffix says the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
-        ("records.xlsx", "the suffix says"),
-        ("missing/records.csv", "there is no directory"),
+        ("records", "the suffix selects the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
+        ("records.xlsx", "the suffix selects"),
+        ("missing/records.csv", "does not exist: create it"),
         ("taken.csv", "is a directory"),
         ("n" * 300 + ".csv", "cannot be written"),
         ("/proc/records.csv", "cannot be written"),
@@ -49,11 +49,11 @@ def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path,
         ("a\nb\x1b[2J.txt", "a b [2J.txt"),
     ],
 )
-def test_a_bad_target_is_one_line(root: Path, tmp_path: Path, name: str, words: str) -> None:
+def test_a_bad_target_is_one_line(root: Path, tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "taken.csv").mkdir()
     with pytest.raises(UserError) as error:
         report([root], exports=[tmp_path / name])
-    assert words in str(error.value) and "--export" in str(error.value) and str(error.value).isprintable()
+    assert message in str(error.value) and "--export" in str(error.value) and str(error.value).isprintable()
 
 
 def test_parquet_without_its_package_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_what_was_there_stays_until_the_new_is_whole(
 @pytest.mark.parametrize("form", sorted(READ))
 def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_ROWS", 500)
-    row: Row = tuple({"integer": 7, "real": 0.5}.get(one.type, '"x"') for one in CHANNELS.columns)
+    row: Row = tuple({"integer": 7, "real": 0.5}.get(column.type, '"x"') for column in CHANNELS.columns)
 
     def fresh(count: int) -> Iterator[Row]:
         return ((*row[:-1], line) for line in range(count))

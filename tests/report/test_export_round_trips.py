@@ -50,8 +50,8 @@ NAMES = {
 }
 
 
-def plain(words: str) -> str:
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in words)
+def plain(message: str) -> str:
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
 
 
 def export(path: Path, log: Path) -> None:
@@ -93,8 +93,8 @@ def test_every_form_gives_back_what_the_log_holds(
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "a.log"
         log.write_text("\n".join([*(line.rstrip() for line in lines), ""]))
-        identity = {"schema_version": 7, "dialect": "hpcbench", "repeat": 3, "cell": cell, "state": "completed"}
-        identity |= {key: plain(words) for key, words in names.items()}
+        identity = {"schema_version": 8, "dialect": "hpcbench", "repeat": 3, "cell": cell, "state": "completed"}
+        identity |= {key: plain(text) for key, text in names.items()}
         records: list[dict[str, Any]] = [
             {"event": "step", "step": k, "line": k + 1, **{NAMES[key]: value for key, value in step.items()}}
             for k, step in enumerate(steps, 1)
@@ -103,8 +103,8 @@ def test_every_form_gives_back_what_the_log_holds(
             {"event": "evaluation", "step": 4, "split": "valid", "loss": loss, "line": len(steps) + i}
             for i, loss in enumerate(losses, 2)
         ]
-        said = {key: plain(value) if isinstance(value, str) else value for key, value in channel.items()}
-        channels = [{"from_step": 1, "to_step": 2, "line": len(steps) + len(losses) + 2, **said}]
+        expected_values = {key: plain(value) if isinstance(value, str) else value for key, value in channel.items()}
+        channels = [{"from_step": 1, "to_step": 2, "line": len(steps) + len(losses) + 2, **expected_values}]
         for form in FORMS:
             for table, rows in (("records", [{"steps": 9, **row} for row in records]), ("channels", channels)):
                 path = Path(name) / f"{table}{form}"
@@ -122,8 +122,8 @@ def test_a_number_beyond_64_bits_is_absent_and_one_of_64_exact(tmp_path: Path, f
     events = [{"event": "start"}, {"event": "traffic", "channels": channels}]
     log.write_text("".join(json.dumps(event) + "\n" for event in events))
     export(tmp_path / f"channels{form}", log)
-    found = [row.get("message_bytes") for row in READ[form](tmp_path / f"channels{form}", "channels")]
-    assert found == [2**63 - 1, None, None, None, None, 3, None]
+    selected = [row.get("message_bytes") for row in READ[form](tmp_path / f"channels{form}", "channels")]
+    assert selected == [2**63 - 1, None, None, None, None, 3, None]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -150,8 +150,8 @@ def test_a_run_a_row_with_what_became_of_it_and_what_it_was_told(tmp_path: Path,
 @pytest.mark.parametrize("form", FORMS)
 def test_wire_bytes_that_nobody_knows_are_absent(tmp_path: Path, form: str) -> None:
     plain = Planted("baseline", 1, 0.2, 2.7)
-    own = Planted("library", 1, 0.2, 2.7, environment={"MV2_USE_CUDA": "1"})
-    root = write(tmp_path / "001", [plain, own])
+    library_run = Planted("library", 1, 0.2, 2.7, environment={"MV2_USE_CUDA": "1"})
+    root = write(tmp_path / "001", [plain, library_run])
     for table in ("records", "channels"):
         path = tmp_path / f"{table}{form}"
         ExportTarget.of(path).write([load(root, jobs_of(root))])
@@ -167,7 +167,7 @@ def test_a_database_holds_all_tables_their_version_and_units(tmp_path: Path) -> 
     path = tmp_path / "whatever.db"
     ExportTarget.of(path).write([load(root, jobs_of(root))])
     base = sqlite3.connect(path)
-    assert base.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchall() == [("7",)]
+    assert base.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchall() == [("8",)]
     assert base.execute("SELECT DISTINCT unit FROM columns WHERE name = 'seconds'").fetchall() == [("s",)]
     assert base.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     counts = [base.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("records", "runs", "channels")]
@@ -188,5 +188,5 @@ def test_a_table_of_parquet_says_its_units_and_version(tmp_path: Path) -> None:
     path = tmp_path / "records.parquet"
     ExportTarget.of(path).write([load(root, jobs_of(root))])
     schema = pyarrow.parquet.read_schema(path)
-    assert schema.metadata[b"schema_version"] == b"7" and schema.metadata[b"table"] == b"records"
+    assert schema.metadata[b"schema_version"] == b"8" and schema.metadata[b"table"] == b"records"
     assert schema.field("wire_bytes").metadata[b"unit"] == b"B"

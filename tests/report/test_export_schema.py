@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from hpcbench.contract.step_line import Step
-from hpcbench.report.export import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
+from hpcbench.report.export import QUANTITIES, RECORDS, TABLES, VERSION, compute_fingerprint, describe_tables
 
 VERSIONS = Path(__file__).with_name("schema_versions.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
@@ -17,34 +17,34 @@ BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 
 
 def test_the_version_is_raised_when_columns_change() -> None:
-    known = json.loads(VERSIONS.read_text())
-    assert max(map(int, known)) == VERSION
-    assert known[str(VERSION)] == fingerprint(), (
-        f"columns changed: raise export.VERSION, and add its fingerprint {fingerprint()} to {VERSIONS.name}"
+    versions = json.loads(VERSIONS.read_text())
+    assert max(map(int, versions)) == VERSION
+    assert versions[str(VERSION)] == compute_fingerprint(), (
+        f"columns changed: raise export.VERSION, and add its fingerprint {compute_fingerprint()} to {VERSIONS.name}"
     )
-    assert len(set(known.values())) == len(known)
+    assert len(set(versions.values())) == len(versions)
 
 
 def test_every_quantity_of_a_record_is_a_column() -> None:
     kinds = {field.name: "real" if float in get_args(field.type) else "integer" for field in fields(Step)}
-    assert {one.name: one.type for one in QUANTITIES} == {
+    assert {column.name: column.type for column in QUANTITIES} == {
         name: kind for name, kind in kinds.items() if name not in ("line", "step", "steps")
     }
-    assert {one.name: one.type for one in RECORDS.columns if one.name in kinds} == kinds
+    assert {column.name: column.type for column in RECORDS.columns if column.name in kinds} == kinds
 
 
 def test_columns_have_one_name_each_a_meaning_and_figures_a_unit() -> None:
     for table in TABLES.values():
         assert len(set(table.names)) == len(table.names)
-        for one in table.columns:
-            assert one.meaning and "|" not in one.meaning
-            assert one.unit or one.type != "real", f"{table.name}.{one.name}"
+        for column in table.columns:
+            assert column.meaning and "|" not in column.meaning
+            assert column.unit or column.type != "real", f"{table.name}.{column.name}"
 
 
 def test_the_page_says_what_the_schema_says() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page = f"{before}{BEGIN}\n{described()}\n{END}{after}"
+    before, _, remainder = PAGE.read_text().partition(BEGIN)
+    _, _, after = remainder.partition(END)
+    page = f"{before}{BEGIN}\n{describe_tables()}\n{END}{after}"
     if os.environ.get("HPCBENCH_REGOLD"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page, "HPCBENCH_REGOLD=1 writes it"

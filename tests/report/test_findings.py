@@ -9,18 +9,26 @@ import pytest
 
 from hpcbench.report import evidence
 from hpcbench.report.evidence import Evidence, decide
-from hpcbench.report.findings import AS_FAST, LossFinding, LossTest, SpeedFinding, SpeedTest, margin_of, speeds
+from hpcbench.report.findings import (
+    AS_FAST,
+    LossFinding,
+    LossTest,
+    SpeedFinding,
+    SpeedTest,
+    compare_speeds,
+    compute_margin,
+)
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
 from hpcbench.report.kinds import SchemeKind
-from hpcbench.report.looks import LOOKS, part_of_level
-from hpcbench.report.statistics import Mean, mean_interval
+from hpcbench.report.looks import LOOKS, compute_level_part
+from hpcbench.report.statistics import Mean, exponentiate, mean_interval
 
 MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """The share with which a comparison of so many pairs is tested at the whole level."""
-    return LEVEL / part_of_level(pairs)
+    """Return the share at which a comparison of `pairs` pairs is tested at the whole level."""
+    return LEVEL / compute_level_part(pairs)
 
 
 def speed(*ratios: float) -> SpeedFinding:
@@ -39,15 +47,15 @@ def loss(*changes: float) -> LossFinding:
         ((0.99, 1.00, 1.06), "not shown", False),
         ((0.998, 1.0, 1.001), "not faster", False),
         ((0.90, 0.91, 0.92), "not faster", True),
-        # Within 3 %, and neither shown to be faster nor to gain less than 1 %.
+        # Within 3 %, and neither significantly faster nor significantly below a gain of 1 %.
         ((0.995, 1.012, 1.01, 1.002), "as fast", False),
         ((1.5,), "not shown", False),
     ],
 )
 def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> None:
-    found = speed(*ratios)
-    assert (found.shown, found.slower) == (shown, slower)
-    assert (found.equal is None) == (len(ratios) == 1)
+    finding = speed(*ratios)
+    assert (finding.shown, finding.slower) == (shown, slower)
+    assert (finding.equal is None) == (len(ratios) == 1)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +74,8 @@ def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> 
     ],
 )
 def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None) -> None:
-    found = loss(*changes)
-    assert (found.shown, found.side, found.margin) == (shown, side, pytest.approx(0.02))
+    finding = loss(*changes)
+    assert (finding.shown, finding.side, finding.margin) == (shown, side, pytest.approx(0.02))
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
@@ -77,7 +85,7 @@ def test_a_speed_is_judged_by_its_intervals() -> None:
     for _ in range(300):
         ratios = [math.exp(rng.gauss(0.01, 0.02)) for _ in range(rng.randint(2, 6))]
         shown = speed(*ratios)
-        near = mean_interval([math.log(ratio) for ratio in ratios], 0.9).exp()
+        near = exponentiate(mean_interval([math.log(ratio) for ratio in ratios], 0.9))
         assert shown.low is not None and shown.high is not None and near.low is not None and near.high is not None
         if shown.low > 1 or shown.high < 1:
             word = "faster" if shown.low > 1 else "not faster"
@@ -106,15 +114,15 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
     """Else a report that is read again after more repeats has another chance of a false finding."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
-    assert (few.equal.level, more.equal.level) == (LEVEL * part_of_level(4), LEVEL * part_of_level(8))
+    assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, what its interval says, whatever the number of pairs; beside others that are not shown, less."""
+    """Alone, the finding follows from the interval; together with inconclusive comparisons less is significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
-    alone = speeds({"a": pairs}, MARGIN)["a"]
+    alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
-    among = speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
+    among = compare_speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
     assert among["a"].shown == "not shown" and among["lone"].equal is None
     assert among["a"].equal is not None and among["a"].equal.level == pytest.approx(LEVEL / 4)
 
@@ -132,14 +140,14 @@ def test_the_question_says_which_share_decides() -> None:
     for _ in range(25):
         values = [(math.exp(rng.gauss(0.05, 0.02)), 1.0) for _ in range(rng.randint(2, 9))]
         test = SpeedTest.of(values, MARGIN)
-        assert test.question is not None and test.question.side <= test.question.whole
+        assert test.question is not None and test.question.side <= test.question.complete
         for factor, differs in ((1.001, True), (0.999, False)):
             equal = test.finding(factor * test.question.side).equal
             assert equal is not None and equal.rejects == differs
         losses = LossTest.of([(2 + rng.gauss(0.03, 0.02), 2.0) for _ in range(rng.randint(2, 9))], 0.02)
         assert losses.question is not None
-        assert losses.finding(1.001 * losses.question.whole).shown != "not shown"
-        assert losses.finding(0.999 * losses.question.whole).shown == "not shown"
+        assert losses.finding(1.001 * losses.question.complete).shown != "not shown"
+        assert losses.finding(0.999 * losses.question.complete).shown == "not shown"
 
 
 def test_repeats_that_would_be_enough_are_looks() -> None:
@@ -183,10 +191,10 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
             for speed, loss in [(0.0, 0.0), *effects]
         ]
         base = runs[0] if matched else [*runs[0][1:], runs[0][0]]
-        values = {str(k): list(zip(own, base, strict=True)) for k, own in enumerate(runs[1:])}
-        speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in own], MARGIN) for k, own in values.items()}
-        pairs_of_losses = {k: [(a[1], b[1]) for a, b in own] for k, own in values.items()}
-        losses = {k: LossTest.of(own, margin_of(own, MARGIN)) for k, own in pairs_of_losses.items()}
+        values = {str(k): list(zip(pairs, base, strict=True)) for k, pairs in enumerate(runs[1:])}
+        speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in pairs], MARGIN) for k, pairs in values.items()}
+        pairs_of_losses = {k: [(a[1], b[1]) for a, b in pairs] for k, pairs in values.items()}
+        losses = {k: LossTest.of(pairs, compute_margin(pairs, MARGIN)) for k, pairs in pairs_of_losses.items()}
         (findings,) = decide([Evidence(dict.fromkeys(values, SchemeKind.ONE_CODEC), speeds, losses)])
         wrong_speed = wrong_loss = False
         for k, (speed, loss) in enumerate(effects):
@@ -229,14 +237,14 @@ def test_at_most_one_study_in_twenty_has_a_false_finding(effects: list[tuple[flo
 
 
 def test_true_effects_are_found() -> None:
-    found = simulate([(0.08, 0.1), (-0.08, -0.1), (0.08, 0.0)], 5, 200)
-    assert found.right_speed > 0.9
-    assert found.right_loss > 0.9
+    shares = simulate([(0.08, 0.1), (-0.08, -0.1), (0.08, 0.0)], 5, 200)
+    assert shares.right_speed > 0.9
+    assert shares.right_loss > 0.9
 
 
 def undivided(cells: list[Chains]) -> list[Allotment]:
     """Each question as if it were alone, and this the only look."""
-    alone = Shares(LEVEL / part_of_level(3), LEVEL / part_of_level(3))
+    alone = Shares(LEVEL / compute_level_part(3), LEVEL / compute_level_part(3))
     return [Allotment(dict.fromkeys(cell.answers, alone), {}, {}, {}) for cell in cells]
 
 
@@ -247,7 +255,7 @@ def no_difference_found(mean: Mean, margin: float) -> float:
 
 @pytest.mark.parametrize(
     ("where", "name", "fault", "effect"),
-    [(evidence, "allot", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
+    [(evidence, "divide_level", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
     ids=["level not divided", "equivalence by non-significance"],
 )
 def test_faults_make_false_findings(

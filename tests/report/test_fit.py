@@ -18,10 +18,10 @@ def test_a_table_that_fits_is_whole() -> None:
 
 
 def test_groups_stay_together() -> None:
-    made = table([10, 10, 10, 10], [0, 0, 1, 1])
-    assert parts(made, 39, 2) == [(0, 1, 2), (0, 3, 4)]
+    planted_table = table([10, 10, 10, 10], [0, 0, 1, 1])
+    assert parts(planted_table, 39, 2) == [(0, 1, 2), (0, 3, 4)]
     # Not even one group fits: what must be apart is, column by column.
-    assert parts(made, 27, 2) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    assert parts(planted_table, 27, 2) == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
 def test_groups_share_a_part_where_they_fit() -> None:
@@ -35,25 +35,25 @@ def test_groups_share_a_part_where_they_fit() -> None:
 )
 def test_every_column_stands_once_and_fits_if_it_can(columns: list[tuple[int, int]], width: int, gap: int) -> None:
     widths, groups = [width for width, _ in columns], sorted(group for _, group in columns)
-    found = parts(table(widths, groups), width, gap)
-    assert [i for part in found for i in part[1:]] == list(range(1, len(columns) + 1))
-    for part in found:
+    table_parts = parts(table(widths, groups), width, gap)
+    assert [i for part in table_parts for i in part[1:]] == list(range(1, len(columns) + 1))
+    for part in table_parts:
         assert part[0] == 0
         need = 4 + sum(widths[i - 1] + gap for i in part[1:])
         assert need <= width or len(part) == 2
 
 
 def test_figures_are_never_cut() -> None:
-    made = table([12] * 9, [0, 0, 0, 1, 1, 2, 2, 2, 2])
+    planted_table = table([12] * 9, [0, 0, 0, 1, 1, 2, 2, 2, 2])
     for width in range(20, 130, 7):
-        text = write(Document("", (Chapter("", "", (made,)),)), width)
+        text = write(Document("", (Chapter("", "", (planted_table,)),)), width)
         assert text.count("9" * 12) == 9
         assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_long_name_is_folded() -> None:
-    made = table([10], [0])
-    long = Table("t", "", made.columns, ((Entry("n" * 100), Entry("9" * 10)),))
+    planted_table = table([10], [0])
+    long = Table("t", "", planted_table.columns, ((Entry("n" * 100), Entry("9" * 10)),))
     text = write(Document("", (Chapter("", "", (long,)),)), 60)
     assert text.count("n" * LONGEST_NAME) == 4
     assert "n" * (LONGEST_NAME + 1) not in text

@@ -16,7 +16,7 @@ from hpcbench.contract.state import ResolvedState
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
@@ -38,9 +38,18 @@ def planted(
     for pair in range(1, pairs + 1):
         machine, seed = 1 + 0.1 * rng.gauss(0, 1), 0.02 * rng.gauss(0, 1)
         for scheme, (speed, loss) in schemes.items():
-            told = settings(Planted(scheme, pair, 0.2, loss))
+            stated = settings(Planted(scheme, pair, 0.2, loss))
             run = RunResult(
-                "r", "s", "x", scheme, pair, f"r{pair}", {}, ResolvedState("completed"), None, LoggedSettings.read(told)
+                "r",
+                "s",
+                "x",
+                scheme,
+                pair,
+                f"r{pair}",
+                {},
+                ResolvedState("completed"),
+                None,
+                LoggedSettings.read(stated),
             )
             rate = 100 * machine * speed * (1 + scatter * rng.gauss(0, 1))
             valid = loss + seed + of_loss * scatter * rng.gauss(0, 1)
@@ -59,53 +68,53 @@ FOUR = {
 
 
 def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse_one_is_not() -> None:
-    found = front(planted(FOUR))
-    assert found.beaten_by("mzhybrid") == ["naive-bf16", "zhybrid-16-8"]
-    assert set(found.beaten_by("baseline")) == {"naive-bf16", "mzhybrid", "zhybrid-16-8"}
-    assert found.unbeaten == ["naive-bf16", "naive-zfp8", "zhybrid-16-8"]
+    pareto = compute_front(planted(FOUR))
+    assert pareto.beaten_by("mzhybrid") == ["naive-bf16", "zhybrid-16-8"]
+    assert set(pareto.beaten_by("baseline")) == {"naive-bf16", "mzhybrid", "zhybrid-16-8"}
+    assert pareto.unbeaten == ["naive-bf16", "naive-zfp8", "zhybrid-16-8"]
 
 
 def test_whether_a_codec_pays_is_asked_before_schemes_are_compared_with_each_other() -> None:
     """With few repeats the pairs of all schemes get too little of the level to show a gain that the answer shows."""
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
     cell = planted(rows, pairs=3, scatter=0.06, of_loss=0.02)
-    found = front(cell)
-    gain, duel = found.gain("naive-zfp8", "identity"), found.duel("naive-zfp8", "naive-bf16")
+    pareto = compute_front(cell)
+    gain, duel = pareto.gain("naive-zfp8", "identity"), pareto.duel("naive-zfp8", "naive-bf16")
     assert gain and duel and gain.faster and not duel.faster
     assert gain.speed and duel.speed and gain.speed.equal and duel.speed.equal
     assert gain.speed.equal.level > 10 * duel.speed.equal.level
-    assert {duel.scheme for duel in found.gains} == {"naive-zfp8", "mzhybrid", "zhybrid-16-8"}
+    assert {duel.scheme for duel in pareto.gains} == {"naive-zfp8", "mzhybrid", "zhybrid-16-8"}
     assert answer(cell, "local")[0].startswith("On this machine (gpt-tiny, 12 steps) compression pays: naive-zfp8 ")
-    assert front(planted(FOUR)).gains == ()
+    assert compute_front(planted(FOUR)).gains == ()
 
 
 def test_what_a_gain_has_shown_stays_shown_when_schemes_are_compared() -> None:
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
-    found = front(planted(rows, pairs=3, scatter=0.06, of_loss=0.02))
-    duel = found.duel("naive-zfp8", "identity")
+    pareto = compute_front(planted(rows, pairs=3, scatter=0.06, of_loss=0.02))
+    duel = pareto.duel("naive-zfp8", "identity")
     assert duel is not None and duel.faster
 
 
 def test_a_better_loss_at_an_equal_speed_beats_and_at_a_speed_that_is_not_shown_does_not() -> None:
     schemes = {"baseline": (1.0, 2.5), "naive-zfp8": (1.2, 2.7), "mzhybrid": (1.2, 2.6)}
-    assert front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
+    assert compute_front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
     noisy = planted(schemes, scatter=0.02)
-    duel = front(noisy).duel("mzhybrid", "naive-zfp8")
+    duel = compute_front(noisy).duel("mzhybrid", "naive-zfp8")
     assert duel is not None and duel.loss is not None and duel.speed is not None
     assert (duel.loss.shown, duel.speed.as_fast, duel.beats) == ("better", False, False)
 
 
 def test_a_duel_is_the_same_from_both_sides() -> None:
-    duel = front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
+    duel = compute_front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
     assert duel is not None and duel.speed is not None and duel.loss is not None
-    other = duel.turned()
+    other = duel.turn()
     assert other.speed is not None and other.loss is not None
     assert (duel.beats, other.beats, duel.faster, other.faster) == (True, False, True, False)
     assert other.speed.slower and other.speed.estimate == pytest.approx(1 / duel.speed.estimate)
     assert other.speed.low is not None and duel.speed.high is not None
     assert other.speed.low == pytest.approx(1 / duel.speed.high)
     assert other.loss.estimate == -duel.loss.estimate
-    assert other.turned() == replace(duel, speed=other.turned().speed, loss=other.turned().loss)
+    assert other.turn() == replace(duel, speed=other.turn().speed, loss=other.turn().loss)
 
 
 def test_schemes_compared_with_each_other_divide_what_the_answers_leave() -> None:
@@ -120,29 +129,35 @@ def test_schemes_compared_with_each_other_divide_what_the_answers_leave() -> Non
 
 
 def test_one_pair_beats_nothing() -> None:
-    found = front(planted(FOUR, pairs=1))
-    assert found.unbeaten == list(FOUR)
-    assert all(duel.speed and duel.speed.equal is None for duel in found.duels)
+    pareto = compute_front(planted(FOUR, pairs=1))
+    assert pareto.unbeaten == list(FOUR)
+    assert all(duel.speed and duel.speed.equal is None for duel in pareto.duels)
 
 
 def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest() -> None:
-    said = answer(planted(FOUR), "local")
-    (beside,) = [sentence for sentence in said if sentence.startswith("zhybrid-16-8 is ")]
+    answer_lines = answer(planted(FOUR), "local")
+    (beside,) = [sentence for sentence in answer_lines if sentence.startswith("zhybrid-16-8 is ")]
     assert beside.startswith("zhybrid-16-8 is as fast as naive-bf16 (1.00, ")
     assert beside.endswith("), at a loss that is no worse.")
-    assert any(sentence.startswith("naive-bf16, a cast to 16 bits, runs at 1.20 times the b") for sentence in said)
-    assert "Simplest of the schemes that no other one significantly beats: naive-bf16 (a cast to 16 bits)." in said
+    assert any(
+        sentence.startswith("naive-bf16, a cast to 16 bits, runs at 1.20 times the b") for sentence in answer_lines
+    )
+    assert (
+        "Simplest of the schemes that no other one significantly beats: naive-bf16 (a cast to 16 bits)." in answer_lines
+    )
 
 
 def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> None:
-    said = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
-    assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in said)
-    assert any("one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line for line in said)
+    answer_lines = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
+    assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in answer_lines)
+    assert any(
+        "one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line for line in answer_lines
+    )
 
 
 def test_the_answer_says_that_no_cast_ran() -> None:
-    said = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
-    assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) ran with") for sentence in said)
+    answer_lines = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
+    assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) ran with") for sentence in answer_lines)
 
 
 @pytest.mark.parametrize(
@@ -158,17 +173,17 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
     for run in cell.runs:
         raw = run.run.settings.raw
         run.run.settings = LoggedSettings.read({**raw, "train": {**raw["train"], **train}})
-    said = answer(cell, "local")
-    assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in said) == half
-    assert any(sentence.startswith("No cast to 16 bits") for sentence in said) != half
+    answer_lines = answer(cell, "local")
+    assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in answer_lines) == half
+    assert any(sentence.startswith("No cast to 16 bits") for sentence in answer_lines) != half
 
 
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
     """A codec has to be shown to beat them. The sentence before lists them as unbeaten, too."""
     schemes = {"baseline": (1.0, 2.5), "identity": (1.2, 2.5), "naive-bf16": (1.2, 2.5), "mzhybrid": (1.2, 2.5)}
     last = "Simplest of the schemes that no other one significantly beats: {}"
-    said = answer(planted(schemes), "local")
-    assert any(sentence.startswith(last.format("identity (no codec)")) for sentence in said)
+    answer_lines = answer(planted(schemes), "local")
+    assert any(sentence.startswith(last.format("identity (no codec)")) for sentence in answer_lines)
     slow = answer(planted({**schemes, "identity": (1.0, 2.5), "baseline": (1.0, 2.5)}), "local")
     assert any(sentence.startswith(last.format("naive-bf16 (a cast")) for sentence in slow)
     # The cast alone is faster, the codec is not: the cast is no longer passed over because it is a control.
@@ -182,9 +197,9 @@ def test_controls_that_nothing_beats_are_the_simplest() -> None:
 
 def test_a_worse_loss_is_never_the_simplest_good_scheme() -> None:
     """Nothing is shown to beat what is fastest at a worse loss; it is on the front, but not what the answer names."""
-    said = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
-    assert said[-1] and any("mzhybrid (codecs by traffic" in sentence for sentence in said)
-    assert not any("beat: naive-zfp8 (one codec" in sentence for sentence in said)
+    answer_lines = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
+    assert answer_lines[-1] and any("mzhybrid (codecs by traffic" in sentence for sentence in answer_lines)
+    assert not any("beat: naive-zfp8 (one codec" in sentence for sentence in answer_lines)
 
 
 def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +225,7 @@ def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "above": SchemeKind.ONE_CODEC,
         "dp-only": SchemeKind.BY_TRAFFIC,
     }
-    assert [one.is_control for one in SchemeKind] == [False, True, True, False, False, False]
+    assert [item.is_control for item in SchemeKind] == [False, True, True, False, False, False, False]
 
 
 def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
@@ -235,14 +250,14 @@ def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
         "mzhybrid": 0.25,
         "zhybrid-16-8": "unknown",
     }, "a log that does not say it has not said that all was coded"
-    said = answer(cell, "local")
-    assert said[0].startswith(
+    answer_lines = answer(cell, "local")
+    assert answer_lines[0].startswith(
         "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mzhybrid (1.33 times the baseline's"
         " speed, 1.33 to 1.33), zhybrid-16"
     )
-    assert "naive-zfp8" not in said[0]
-    assert any(sentence.startswith("Codec never ran: naive-zfp8. 0 % of the bytes") for sentence in said)
-    assert "naive-zfp8" not in front(cell).schemes
+    assert "naive-zfp8" not in answer_lines[0]
+    assert any(sentence.startswith("Codec never ran: naive-zfp8. 0 % of the bytes") for sentence in answer_lines)
+    assert "naive-zfp8" not in compute_front(cell).schemes
     rows = entries(build(sections), "comparison")
     assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster and as good"
     assert rows["naive-zfp8"]["verdict"].tone == "warning"
@@ -265,9 +280,11 @@ def test_the_table_of_schemes_has_each_two_once(tmp_path: Path) -> None:
         for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("naive-bf16", 0.2), ("mzhybrid", 0.3)))
     ]
     document = build(read([write(tmp_path / "001", runs)]).sections, ["schemes"])
-    (table,) = [block for one in document.chapters for block in one.blocks if getattr(block, "name", "") == "schemes"]
-    said = [(row[0].shown, row[1].shown, row[3].shown, row[6].shown) for row in table.rows]
-    assert said == [
+    (table,) = [
+        block for chapter in document.chapters for block in chapter.blocks if getattr(block, "name", "") == "schemes"
+    ]
+    shown_rows = [(row[0].shown, row[1].shown, row[3].shown, row[6].shown) for row in table.rows]
+    assert shown_rows == [
         ("naive-bf16", "baseline", "faster", "beats it"),
         ("mzhybrid", "baseline", "faster", "beats it"),
         ("naive-bf16", "mzhybrid", "faster", "beats it"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcbench.report.compare import ComparedRuns, compare, compare_all
-from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, allot, ask, ask_family
+from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, ask, ask_family, divide_level
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.significance import holm
 
@@ -30,7 +30,9 @@ def drawn(rng: random.Random) -> Question:
 
 def drawn_chain(rng: random.Random) -> Chain:
     speed, loss = (drawn(rng) if rng.random() < 0.9 else None for _ in range(2))
-    return Chain(speed, loss and Question(loss.whole, loss.whole), tuple(drawn(rng) for _ in range(rng.randint(0, 2))))
+    return Chain(
+        speed, loss and Question(loss.complete, loss.complete), tuple(drawn(rng) for _ in range(rng.randint(0, 2)))
+    )
 
 
 def drawn_cells(rng: random.Random) -> list[Chains]:
@@ -43,9 +45,9 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 def held(chain: Chain, shares: Shares) -> float:
     """The share that the undecided questions of a chain use at once: what none of them passes on."""
     amount = 0.0
-    loss_open = chain.loss is not None and not chain.loss.whole < shares.loss
+    loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:
-        passes = 1.0 if chain.speed.whole < shares.speed else 0.5 if chain.speed.side < shares.speed else 0.0
+        passes = 1.0 if chain.speed.complete < shares.speed else 0.5 if chain.speed.side < shares.speed else 0.0
         amount += shares.speed * (1 - passes)
     if loss_open:
         amount += shares.loss
@@ -59,7 +61,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
         cells = drawn_cells(rng)
         total = sum(
             held(chains[key], shares[key])
-            for cell, allotment in zip(cells, allot(cells), strict=True)
+            for cell, allotment in zip(cells, divide_level(cells), strict=True)
             for chains, shares in zip(families(cell), families(allotment), strict=True)
             for key in chains
         )
@@ -76,20 +78,20 @@ def test_nothing_is_lost_when_more_is_decided() -> None:
             Chains(*({k: decide_some(rng, c) for k, c in family.items()} for family in families(cell)))
             for cell in cells
         ]
-        for cell, more, before, after in zip(cells, decided, allot(cells), allot(decided), strict=True):
+        for cell, more, before, after in zip(cells, decided, divide_level(cells), divide_level(decided), strict=True):
             for old, new, given, now in zip(*map(families, (cell, more, before, after)), strict=True):
                 for key in old:
                     if old[key] == new[key]:
                         for (question, share), (_, later) in zip(
                             asked(old[key], given[key]), asked(new[key], now[key]), strict=True
                         ):
-                            assert later >= share * (1 - 1e-12) or question.whole < later
-                            undecided += not question.whole < share
+                            assert later >= share * (1 - 1e-12) or question.complete < later
+                            undecided += not question.complete < share
     assert undecided > 1000
 
 
 def families(cell: Chains | Allotment) -> list[dict[Hashable, Any]]:
-    return [dict(getattr(cell, one.name)) for one in fields(Chains)]
+    return [dict(getattr(cell, field.name)) for field in fields(Chains)]
 
 
 def decide_some(rng: random.Random, chain: Chain) -> Chain:
@@ -108,7 +110,7 @@ def test_equal_chains_of_one_question_are_holms_method() -> None:
     rng = random.Random(3)
     for _ in range(200):
         p = [rng.random() ** 4 for _ in range(rng.randint(1, 8))]
-        adjusted = [own for (own,) in holm([[value] for value in p])]
+        adjusted = [p_value for (p_value,) in holm([[value] for value in p])]
         asked = ask_family({k: Chain(loss=Question(value, value)) for k, value in enumerate(p)}, LEVEL)
         assert [shares.finished for shares in asked.values()] == [value < LEVEL for value in adjusted]
 
@@ -127,8 +129,8 @@ def test_equal_chains_of_one_question_are_holms_method() -> None:
     ],
 )
 def test_the_order_within_a_chain(speed: Question | None, loss: Question | None, shares: tuple[float, ...]) -> None:
-    found = ask(Chain(speed, loss, (OPEN,)), 1.0)
-    assert (found.speed, found.loss, *found.gains) == shares and not found.finished
+    answers = ask(Chain(speed, loss, (OPEN,)), 1.0)
+    assert (answers.speed, answers.loss, *answers.gains) == shares and not answers.finished
     assert ask(Chain(speed, loss, (WHOLE,)), 1.0).finished == (loss in (WHOLE, None) and speed in (WHOLE, None))
 
 
@@ -137,13 +139,15 @@ def test_the_answers_of_all_cells_come_first() -> None:
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
-    first, second = allot([waiting, decided])
+    first, second = divide_level([waiting, decided])
     assert first.answers["x"].speed == pytest.approx(0.75 * LEVEL / 2 * 1.5), "half of what the decided answer had"
     assert first.duels["a"].speed == 0
     assert second.duels["a"].speed == pytest.approx(0.75 * LEVEL / 4)
-    assert allot([decided])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL)
-    assert allot([Chains(duels=detail)])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL), "a cell without an answer"
-    assert allot([]) == []
+    assert divide_level([decided])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL)
+    assert divide_level([Chains(duels=detail)])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL), (
+        "a cell without an answer"
+    )
+    assert divide_level([]) == []
 
 
 def most(reports: int) -> float:

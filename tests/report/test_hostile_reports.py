@@ -53,20 +53,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "001"
 
 
-def said(root: Path, format: str) -> str:
+def write_report(root: Path, format: str) -> str:
     """The report, of a plan that `hpcbench submit` would not have written, with names that only a lone log may give."""
-    found = submission.load(root, {})
-    for run, evil in zip(found.runs, EVIL.values(), strict=True):
+    loaded = submission.load(root, {})
+    for run, evil in zip(loaded.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")
-    cells = compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
-    out = ReportRequest([(found, cells)], resolve_tables("all"), None).write(format)
+    cells = compare([measure(run) for run in loaded.runs], "baseline", loaded.plan.criteria)
+    out = ReportRequest([(loaded, cells)], resolve_tables("all"), None).write(format)
     assert out.encode()  # no half of a pair of surrogates
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     return out
 
 
 def test_the_terminal_shows_markup(root: Path) -> None:
-    out = said(root, "table")
+    out = write_report(root, "table")
     assert "[red]x[/red]" in out and "[link=file" in out
     assert max(map(len, out.splitlines())) <= UNBOUND
 
@@ -75,7 +75,7 @@ UNESCAPED = re.compile(r"(?<!\\)(?:\\\\)*[`*_<>\[\]&~$|]")
 
 
 def test_markdown_keeps_its_structure(root: Path) -> None:
-    lines = said(root, "md").splitlines()
+    lines = write_report(root, "md").splitlines()
     for line in lines:
         if line.startswith("|"):
             line = line.replace(" | ", " ").removeprefix("| ").removesuffix(" |")
@@ -98,15 +98,15 @@ OURS = re.compile(
 
 
 def test_latex_has_no_commands_but_ours(root: Path) -> None:
-    lines = said(root, "latex").splitlines()
+    lines = write_report(root, "latex").splitlines()
     assert lines[0] == "% Needs \\usepackage{booktabs}."
     for line in lines[1:]:
-        rest = OURS.sub("", COMMANDS.sub("", line))
+        remainder = OURS.sub("", COMMANDS.sub("", line))
         if line.startswith(("\\caption{", "\\label{")):
-            rest = rest.removesuffix("}")
+            remainder = remainder.removesuffix("}")
         if line.endswith(" \\\\"):
-            rest = rest.replace(" & ", "  ")
-        assert not re.search(r"[\\{}$&#%_^~]", rest), line
+            remainder = remainder.replace(" & ", "  ")
+        assert not re.search(r"[\\{}$&#%_^~]", remainder), line
     for what in ("table", "tabular", "itemize"):
         assert (
             sum(f"\\begin{{{what}}}" in line for line in lines) == sum(f"\\end{{{what}}}" in line for line in lines) > 0
@@ -114,7 +114,7 @@ def test_latex_has_no_commands_but_ours(root: Path) -> None:
 
 
 def test_spreadsheets_compute_nothing(root: Path) -> None:
-    rows = list(csv.reader(io.StringIO(said(root, "csv"))))
+    rows = list(csv.reader(io.StringIO(write_report(root, "csv"))))
     assert len({len(row) for row in rows}) == 1
     assert len(rows) == 1 + len(EVIL)
     for field in (field for row in rows for field in row if field.startswith(("=", "+", "-", "@"))):
@@ -123,7 +123,7 @@ def test_spreadsheets_compute_nothing(root: Path) -> None:
 
 
 def test_json_is_strict_and_plain(root: Path) -> None:
-    out = said(root, "json")
+    out = write_report(root, "json")
     assert out.isascii()
     document = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert document["schema"] == 4

@@ -10,7 +10,7 @@ from planted_results import Planted, write
 from hpcbench.present.document import Sentences
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell
-from hpcbench.report.identical import identical
+from hpcbench.report.identical import find_identical
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 
@@ -41,15 +41,15 @@ def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
 
 
 def cell(root: Path) -> Cell:
-    ((_, (found,)),) = read([root]).sections
-    return found
+    ((_, (compared_cell,)),) = read([root]).sections
+    return compared_cell
 
 
 def test_rules_for_traffic_that_no_run_has_make_no_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = planted(tmp_path, SCHEMES)
-    assert identical(cell(root)) == [["one", "two"]]
+    assert find_identical(cell(root)) == [["one", "two"]]
     (chapter,) = build(read([root]).sections).chapters
     lines = [line for block in chapter.blocks if isinstance(block, Sentences) for line in block.lines]
     (sentence,) = [line for line in lines if "identical" in line]
@@ -68,24 +68,24 @@ def test_rules_for_traffic_that_no_run_has_make_no_difference(
         {"rules": [{**DP8, "min_bytes": 4096}]},
         {"rules": [{**DP8, "feedback": True}]},
         {"rules": [{**DP8, "between_nodes": True}]},
-        {"rules": [{**DP8, "codec": "a codec that nobody knows"}]},
+        {"rules": [{**DP8, "codec": "an unknown codec"}]},
     ],
     ids=str,
 )
 def test_whatever_changes_the_traffic_makes_another_experiment(tmp_path: Path, change: dict[str, Any]) -> None:
-    assert identical(cell(planted(tmp_path, {**SCHEMES, "two": {**SCHEMES["two"], **change}}))) == []
+    assert find_identical(cell(planted(tmp_path, {**SCHEMES, "two": {**SCHEMES["two"], **change}}))) == []
 
 
 def test_schemes_with_other_losses_are_not_called_identical(tmp_path: Path) -> None:
     root = planted(tmp_path, SCHEMES)
     for log in root.glob("runs/*two/log.txt"):
         log.write_text(log.read_text().replace('"split": "valid", "loss": 2.7', '"split": "valid", "loss": 2.8'))
-    assert identical(cell(root)) == []
+    assert find_identical(cell(root)) == []
 
 
 def test_an_optimizer_that_is_that_of_the_study_is_no_difference(tmp_path: Path) -> None:
     root = planted(tmp_path, {**SCHEMES, "two": {**SCHEMES["two"], "optimizer": "adamw"}})
-    assert identical(cell(root)) == []
+    assert find_identical(cell(root)) == []
     for path in (*root.glob("runs/*/run.json"), *root.glob("runs/*/log.txt")):
         path.write_text(path.read_text().replace('"train": {', '"train": {"optimizer": "adamw", '))
-    assert identical(cell(root)) == [["one", "two"]]
+    assert find_identical(cell(root)) == [["one", "two"]]

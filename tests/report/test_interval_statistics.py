@@ -9,10 +9,10 @@ from hpcbench.report.statistics import Interval, mean_interval, paired_differenc
 
 def test_interval_by_hand() -> None:
     # mean 2, s = 1, n = 3: half-width 4.302652730 / sqrt(3) = 2.484137712
-    found = mean_interval([1.0, 2.0, 3.0])
-    assert found.estimate == 2.0
-    assert found.low == pytest.approx(2 - 2.484137712, abs=1e-8)
-    assert found.high == pytest.approx(2 + 2.484137712, abs=1e-8)
+    interval = mean_interval([1.0, 2.0, 3.0])
+    assert interval.estimate == 2.0
+    assert interval.low == pytest.approx(2 - 2.484137712, abs=1e-8)
+    assert interval.high == pytest.approx(2 + 2.484137712, abs=1e-8)
 
 
 def test_one_pair_has_no_interval() -> None:
@@ -22,11 +22,11 @@ def test_one_pair_has_no_interval() -> None:
 
 def test_ratio_by_hand() -> None:
     # logs 0 and ln 4: mean ln 2, s = ln 4 / sqrt 2, half-width 12.706204736 * ln 4 / 2 = 8.807269...
-    found = paired_ratio([5.0, 8.0], [5.0, 2.0])
+    result = paired_ratio([5.0, 8.0], [5.0, 2.0])
     half = 12.706204736 * math.log(4) / 2
-    assert found.estimate == pytest.approx(2.0)
-    assert found.low == pytest.approx(2 * math.exp(-half), rel=1e-8)
-    assert found.high == pytest.approx(2 * math.exp(half), rel=1e-8)
+    assert result.estimate == pytest.approx(2.0)
+    assert result.low == pytest.approx(2 * math.exp(-half), rel=1e-8)
+    assert result.high == pytest.approx(2 * math.exp(half), rel=1e-8)
 
 
 def test_a_ratio_and_its_inverse_agree() -> None:
@@ -39,9 +39,9 @@ def test_a_ratio_and_its_inverse_agree() -> None:
 
 def test_pairing_takes_out_what_pairs_share() -> None:
     machine = [1.0, 3.0, 9.0]
-    found = paired_ratio([1.1 * m for m in machine], machine)
-    assert found.low == pytest.approx(1.1) and found.high == pytest.approx(1.1)
-    # The same values in other pairs tell nothing.
+    result = paired_ratio([1.1 * m for m in machine], machine)
+    assert result.low == pytest.approx(1.1) and result.high == pytest.approx(1.1)
+    # The same values in other pairs give no finding.
     swapped = paired_ratio([1.1 * m for m in reversed(machine)], machine)
     assert swapped.low is not None and swapped.low < 0.1
 

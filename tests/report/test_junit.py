@@ -31,21 +31,21 @@ def cases(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str
     status = report([root], "junit")
     suite = ElementTree.fromstring(capsys.readouterr().out).find("testsuite")
     assert suite is not None
-    found = {case.get("name", ""): (list(case) or [None])[0] for case in suite.findall("testcase")}
-    assert int(suite.get("tests", "")) == len(found)
+    values_by_name = {case.get("name", ""): (list(case) or [None])[0] for case in suite.findall("testcase")}
+    assert int(suite.get("tests", "")) == len(values_by_name)
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        number = sum(element is not None and element.tag == tag for element in found.values())
+        number = sum(element is not None and element.tag == tag for element in values_by_name.values())
         assert int(suite.get(attribute, "")) == number, attribute
-    return status, found
+    return status, values_by_name
 
 
 def test_without_thresholds_completed_runs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, found = cases(submission(tmp_path, []), capsys)
-    assert status == 0 and found == dict.fromkeys(run.id for run in RUNS)
+    status, result = cases(submission(tmp_path, []), capsys)
+    assert status == 0 and result == dict.fromkeys(run.id for run in RUNS)
 
 
 @pytest.mark.parametrize(
-    ("threshold", "broken", "words"),
+    ("threshold", "broken", "expected_text"),
     [
         ({"quantity": "loss", "max": 2.8}, ["r2-mzhybrid"], "loss is 2.9, asked for: at most 2.8"),
         ({"quantity": "samples_per_s", "min": 19, "scheme": "mzhybrid"}, ["r2-mzhybrid"], "is 16, asked for"),
@@ -57,17 +57,17 @@ def test_without_thresholds_completed_runs_pass(tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_a_threshold_that_is_broken_fails_its_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], threshold: dict[str, Any], broken: list[str], words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], threshold: dict[str, Any], broken: list[str], expected_text: str
 ) -> None:
     root = submission(tmp_path, [threshold])
-    status, found = cases(root, capsys)
-    failed = {name: element for name, element in found.items() if element is not None}
+    status, result = cases(root, capsys)
+    failed = {name: element for name, element in result.items() if element is not None}
     assert (sorted(failed), status) == (broken, int(bool(broken)))
     for element in failed.values():
         assert element.tag == "failure" and element.get("type") == "threshold"
-    assert not broken or words in (failed[broken[-1]].get("message") or "")
+    assert not broken or expected_text in (failed[broken[-1]].get("message") or "")
     assert report([root]) == status, "the table ends as the XML does"
-    assert words in capsys.readouterr().out
+    assert expected_text in capsys.readouterr().out
 
 
 def test_what_is_broken_and_the_log_stand_on_lines_of_their_own(
@@ -84,10 +84,10 @@ def test_what_is_broken_and_the_log_stand_on_lines_of_their_own(
 
 
 def test_what_cannot_be_judged_is_an_error_and_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, found = cases(submission(tmp_path, [{"quantity": "mfu", "min": 0.0}]), capsys)
+    status, result = cases(submission(tmp_path, [{"quantity": "mfu", "min": 0.0}]), capsys)
     assert status == 1
-    assert {element.tag for element in found.values() if element is not None} == {"error"}
-    assert "mfu is not known" in str(next(element.get("message") for element in found.values() if element is not None))
+    assert {element.tag for element in result.values() if element is not None} == {"error"}
+    assert "mfu is not known" in str(next(element.get("message") for element in result.values() if element is not None))
 
 
 def test_states_that_are_no_measurement(
@@ -103,16 +103,16 @@ def test_states_that_are_no_measurement(
     (unknown / "log.txt").unlink()
     jobs = {"j0001-r1": JobSummary("j0001-r1", "failed", 1), "j0002-r2": JobSummary("j0002-r2", "running")}
     monkeypatch.setattr("hpcbench.report.sections.jobs_of", lambda root: jobs)
-    status, found = cases(root, capsys)
+    status, result = cases(root, capsys)
     assert status == 1
-    tags = {name: None if element is None else element.tag for name, element in found.items()}
+    tags = {name: None if element is None else element.tag for name, element in result.items()}
     assert tags == {"r1-baseline": None, "r1-mzhybrid": "error", "r2-baseline": "error", "r2-mzhybrid": "skipped"}
-    element = found["r1-mzhybrid"]
+    element = result["r1-mzhybrid"]
     assert element is not None and "<no> &" in (element.get("message") or "") and element.get("type") == "failed"
 
 
 def test_what_is_broken_goes_before_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = submission(tmp_path, [{"quantity": "mfu", "min": 0.1}, {"quantity": "loss", "max": 2.8}])
-    _, found = cases(root, capsys)
-    tags = {name: element.tag for name, element in found.items() if element is not None}
+    _, result = cases(root, capsys)
+    tags = {name: element.tag for name, element in result.items() if element is not None}
     assert tags == {**dict.fromkeys((run.id for run in RUNS), "error"), "r2-mzhybrid": "failure"}

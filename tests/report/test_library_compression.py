@@ -1,4 +1,4 @@
-"""Schemes by which the MPI library compresses by itself: what it sent is unknown, and nothing here says otherwise."""
+"""Schemes in which the MPI library compresses: the sent bytes are unknown, and no table shows a number."""
 
 import csv
 import io
@@ -37,8 +37,8 @@ def test_the_table_says_unknown(
     monkeypatch.setenv("COLUMNS", width)
     out = printed(root, capsys, "table")
     rows = [line.split() for line in out.splitlines() if line.startswith(("baseline ", "identity ", "mvapich "))]
-    said = {row[0]: row[7 if row[0] != "baseline" else 4] for row in rows[:3]}
-    assert said == {"baseline": "1.000", "identity": "1.000", "mvapich": "unknown"}, out
+    expected_values = {row[0]: row[7 if row[0] != "baseline" else 4] for row in rows[:3]}
+    assert expected_values == {"baseline": "1.000", "identity": "1.000", "mvapich": "unknown"}, out
 
 
 def test_the_sentences_name_the_variables_and_call_it_no_control(
@@ -46,7 +46,10 @@ def test_the_sentences_name_the_variables_and_call_it_no_control(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     out = printed(root, capsys, "table")
-    assert "mvapich ran with MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'; what the MPI library" in out
+    assert (
+        "mvapich ran with environment MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'. hpcbench does not see"
+        in out
+    )
     assert "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mvapich (1.50 times" in out
     assert "identity, the same algorithm without a codec" in out and "mvapich, the same algorithm" not in out
 
@@ -54,8 +57,8 @@ def test_the_sentences_name_the_variables_and_call_it_no_control(
 def test_markdown_and_csv_say_unknown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = next(line for line in printed(root, capsys, "md").splitlines() if line.startswith("| mvapich"))
     assert row.split("|")[5].strip() == "unknown"
-    rows = {one["scheme"]: one for one in csv.DictReader(io.StringIO(printed(root, capsys, "csv")))}
-    assert {name: one["wire_over_message"] for name, one in rows.items()} == {
+    rows = {entry["scheme"]: entry for entry in csv.DictReader(io.StringIO(printed(root, capsys, "csv")))}
+    assert {name: entry["wire_over_message"] for name, entry in rows.items()} == {
         "baseline": "1.0",
         "identity": "1.0",
         "mvapich": "unknown",
@@ -73,7 +76,7 @@ def test_json_has_no_wire_bytes_of_such_a_run(root: Path, capsys: pytest.Capture
         unknown = run["scheme"] == "mvapich"
         assert run["message_bytes"] == 10_000_000
         assert run["wire_bytes"] == ("unknown" if unknown else 10_000_000)
-        assert [one["wire_bytes"] for one in run["traffic"]] == [run["wire_bytes"]]
+        assert [item["wire_bytes"] for item in run["traffic"]] == [run["wire_bytes"]]
         assert run["settings"]["scheme"]["environment"] == (ON if unknown else {})
 
 

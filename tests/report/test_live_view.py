@@ -15,7 +15,7 @@ from hpcbench.console import span
 from hpcbench.contract.reason import FailureReason, diagnose
 from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
-from hpcbench.report.live import follow, picture
+from hpcbench.report.live import follow, render
 
 SCHEMES = ("baseline", "mzhybrid")
 
@@ -172,7 +172,7 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     stage.grow("baseline", 10)
     assert follower.poll()[0].step == 7
     assert fed == [len(stage.lines["baseline"][9])]
-    # A log that was written anew is read anew.
+    # A log that was written again is read again.
     stage.grow("baseline", 5)
     assert follower.poll()[0].step == 2
 
@@ -206,7 +206,7 @@ def test_time_left_by_hand(stage: Stage) -> None:
     stage.start("baseline")
     now = datetime(2026, 11, 21, 6, 30, 10, tzinfo=timezone.utc)
     follower = Follower(stage.root, stage.jobs, now=lambda: now, clock=lambda: stage.time)
-    stage.grow("baseline", 11)  # eight steps, of which the median takes 0.25 s
+    stage.grow("baseline", 11)  # eight steps with a median of 0.25 s
     runs = follower.poll()
     assert runs[0].left == pytest.approx(4 * 0.25)
     assert runs[0].elapsed == 10
@@ -220,7 +220,7 @@ def test_more_runs_than_rows() -> None:
     runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
     runs += [RunProgress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
-    console.print(picture(runs, 3700, 60, 14, 100))
+    console.print(render(runs, 3700, 60, 14, 100))
     out = console.export_text()
     assert "now" in out and "bad: failed: it broke (log.txt:3)" in out
     assert "... and 993 more" in out
@@ -229,10 +229,10 @@ def test_more_runs_than_rows() -> None:
 
 
 def test_a_reason_is_shown_with_its_remedy_in_a_narrow_window() -> None:
-    reason = "the scheduler refused the job because of its account, which nobody knows here: set account: in the study"
+    reason = "the scheduler refused the job because of its account, which is unknown here: set account: in the study"
     runs = [RunProgress(f"r{k}", "j", ResolvedState("failed", reason), 2, 5) for k in range(20)]
     console = Console(file=StringIO(), width=80, height=24, record=True)
-    console.print(picture(runs, 60, None, 24, 80))
+    console.print(render(runs, 60, None, 24, 80))
     out = console.export_text()
     assert " ".join(out.split()).count("set account: in the study") == 3
     assert "20 runs: 20 failed" in out
@@ -288,12 +288,12 @@ def test_lines_say_when_nothing_starts(stage: Stage) -> None:
     stage.script = [lambda: None] * 6 + [lambda: stage.start("baseline")]
     stage.script += [lambda: stage.end("baseline"), lambda: stage.end_job(1)]
     _, out = stage.follow()
-    said, *others = [line for line in out.splitlines() if "nothing has started yet" in line]
-    assert said.startswith("[ 0:10]") and not others
+    output, *others = [line for line in out.splitlines() if "no job has started yet" in line]
+    assert output.startswith("[ 0:10]") and not others
 
 
 def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
-    """The job goes on after both have failed; nobody saw them run."""
+    """The job continues after both runs have failed unseen."""
 
     def both() -> None:
         for scheme in SCHEMES:
@@ -303,7 +303,7 @@ def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
     stage.script = [both, *[lambda: None] * 4, lambda: stage.end_job(1)]
     status, out = stage.follow()
     assert status == 1
-    assert "nothing has started yet" not in out
+    assert "no job has started yet" not in out
     assert out.count(": failed") == 2
 
 

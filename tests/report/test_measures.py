@@ -22,7 +22,7 @@ GPU = "NVIDIA A100-SXM4-40GB"
 
 
 def foreign(**columns: list[float]) -> RunResult:
-    """A run of which there is another framework's log, with these columns."""
+    """A run with the log of another framework, with these columns."""
     log = RunLog(Path("train.log"), dialect="other")
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}
@@ -68,7 +68,7 @@ def test_mfu_by_hand() -> None:
         (["NVIDIA A100-SXM-64GB"], "bf16", None),  # made for one machine, with more units than others
         (["NVIDIA A100-SXM4-40GB MIG 3g.20gb"], "bf16", None),  # three sevenths of one
         ([GPU, "NVIDIA H100 80GB HBM3"], "bf16", (312e12 + 989.4e12) / 2),
-        ([GPU, "a chip that nobody knows"], "bf16", None),
+        ([GPU, "an unknown chip"], "bf16", None),
     ],
 )
 def test_the_peak_is_that_of_the_chip_in_the_precision_of_the_run(
@@ -128,8 +128,8 @@ def test_no_name_is_of_two_chips() -> None:
         "NVIDIA GB200",
         "AMD Instinct MI100",
     ]
-    found = [[chip.name for chip in chips.CHIPS if re.fullmatch(chip.pattern, name)] for name in names]
-    assert [len(one) for one in found] == [1] * len(names)
+    selected = [[chip.name for chip in chips.CHIPS if re.fullmatch(chip.pattern, name)] for name in names]
+    assert [len(item) for item in selected] == [1] * len(names)
 
 
 # ---------------------------------------------------------------- kinds of FLOP/s
@@ -184,7 +184,7 @@ def test_traffic_by_channel_and_dimension(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("\n".join(lines) + "\n")
     measures = measure(from_log(path))
-    assert [(one.dimension, one.codec) for one in measures.channels] == [
+    assert [(item.dimension, item.codec) for item in measures.channels] == [
         ("DP", "zfp:8"),
         ("TP", "none"),
         ("TP", "zfp:8"),
@@ -198,7 +198,7 @@ def test_traffic_by_channel_and_dimension(tmp_path: Path) -> None:
 
 def test_hosts_and_memory(tmp_path: Path) -> None:
     measures = planted(tmp_path, Planted("baseline", 1, 0.4, 2.7, hosts={"n1": 1.0, "n2": 1.5}))
-    assert [(one.host, one.ranks, one.over_peers) for one in measures.hosts] == [("n1", 4, 1.0), ("n2", 4, 1.5)]
+    assert [(item.host, item.ranks, item.over_peers) for item in measures.hosts] == [("n1", 4, 1.0), ("n2", 4, 1.5)]
     assert measures.hosts[1].compute_s == pytest.approx(0.4 * 0.8 * 1.5)
     assert measures.memory == PeakMemory(host_rank=300_000_000, host=2_300_000_000)
 

@@ -1,4 +1,4 @@
-"""Tables of other tools in a report: one alone, and several of one benchmark beside each other."""
+"""Tables of other tools in a report: one alone, and several of one benchmark next to each other."""
 
 import json
 from pathlib import Path
@@ -18,14 +18,14 @@ def test_prefixes_of_a_launcher_are_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / "tagged.txt"
     lines = (FIXTURES / "osu-allreduce-cuda.txt").read_text().splitlines()
     path.write_text("".join(f"[1,0]<stdout>:{line}\r\n" for line in lines))
-    plain, tagged = (read([one]).microbenchmarks[0] for one in (FIXTURES / "osu-allreduce-cuda.txt", path))
+    plain, tagged = (read([item]).microbenchmarks[0] for item in (FIXTURES / "osu-allreduce-cuda.txt", path))
     assert tagged.sizes == plain.sizes
 
 
 def test_all_quantities_of_one_with_the_line_of_each() -> None:
-    found = read([FIXTURES / "nccl-all-reduce.txt"])
-    assert found.sections == []
-    (table,) = tabulate_microbenchmarks(found.microbenchmarks)
+    result = read([FIXTURES / "nccl-all-reduce.txt"])
+    assert result.sections == []
+    (table,) = tabulate_microbenchmarks(result.microbenchmarks)
     assert [column.head for column in table.columns][:4] == [
         "size (B)",
         "time (us)",
@@ -48,8 +48,8 @@ def test_all_quantities_of_one_with_the_line_of_each() -> None:
 def test_the_same_benchmark_twice_is_compared_size_by_size(tmp_path: Path) -> None:
     text = (FIXTURES / "osu-allreduce-cuda.txt").read_text()
     (tmp_path / "zfp.txt").write_text(text.replace("170.16", " 85.08").replace("1024  ", "2048  "))
-    found = read([FIXTURES / "osu-allreduce-cuda.txt", tmp_path / "zfp.txt"])
-    (table,) = tabulate_microbenchmarks(found.microbenchmarks)
+    result = read([FIXTURES / "osu-allreduce-cuda.txt", tmp_path / "zfp.txt"])
+    (table,) = tabulate_microbenchmarks(result.microbenchmarks)
     ratios = {row[0].value: row[-1].value for row in table.rows}
     assert ratios == {4: 1.0, 1024: None, 1 << 20: pytest.approx(0.5), 2048: None}
 
@@ -79,8 +79,8 @@ def test_wrong_results_end_with_status_one() -> None:
 
 
 def test_unnamed_tables_of_two_benchmarks_are_not_compared() -> None:
-    found = read([FIXTURES / "nccl-unnamed-all-reduce.txt", FIXTURES / "nccl-unnamed-all-gather.txt"])
-    tables = list(tabulate_microbenchmarks(found.microbenchmarks))
+    result = read([FIXTURES / "nccl-unnamed-all-reduce.txt", FIXTURES / "nccl-unnamed-all-gather.txt"])
+    tables = list(tabulate_microbenchmarks(result.microbenchmarks))
     assert ["all-reduce" in table.title for table in tables] == [True, False]
     assert not any("over" in column.head for table in tables for column in table.columns)
     assert all("`# Collective test starting: NAME`" in " ".join(table.notes) for table in tables)

@@ -39,8 +39,8 @@ def named(**logs: list[Path]) -> list[Path]:
 
 
 def cell(paths: list[Path]) -> Cell:
-    ((_, (found,)),) = read(paths).sections
-    return found
+    ((_, (compared_cell,)),) = read(paths).sections
+    return compared_cell
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def base(tmp_path: Path) -> list[Path]:
 
 def test_logs_of_a_name_are_repeats_in_the_order_given(tmp_path: Path, base: list[Path]) -> None:
     zfp = [megatron(tmp_path / f"zfp{k}.log", (1000 + 10 * k) / 1.25, 8.001 + 0.1 * k) for k in (1, 2, 3)]
-    found = cell(named(baseline=base, zfp=zfp))
-    row = found.row("zfp")
-    assert found.baseline == "baseline" and row is not None and row.speed is not None and row.loss is not None
+    compared_cell = cell(named(baseline=base, zfp=zfp))
+    row = compared_cell.row("zfp")
+    assert compared_cell.baseline == "baseline" and row is not None and row.speed is not None and row.loss is not None
     # Only with the right partners are all ratios and all differences the same.
     assert row.speed.pairs == 3 and row.speed.estimate == pytest.approx(1.25, rel=1e-3)
     assert row.speed.low == pytest.approx(1.25, rel=1e-3)
@@ -67,10 +67,10 @@ def test_the_answer_says_that_pairing_is_by_order(
     tmp_path: Path, base: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = named(plain=base[:2], zfp=[megatron(tmp_path / "zfp.log", 800, 8.1)])
-    said = " ".join(answer(cell(paths), "unknown site"))
-    assert "Schemes are compared over pairs of logs (number of pairs: 1) in the order given" in said
-    assert "not checked that the logs of a pair had the same model, batch, ranks, seed and nodes" in said
-    assert "equal seed and allocation" not in said and "unknown site" not in said
+    answer_text = " ".join(answer(cell(paths), "unknown site"))
+    assert "Schemes are compared over pairs of logs (number of pairs: 1) in the order given" in answer_text
+    assert "not checked that the logs of a pair had the same model, batch, ranks, seed and nodes" in answer_text
+    assert "equal seed and allocation" not in answer_text and "unknown site" not in answer_text
     assert report(paths) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first.endswith(f"{tmp_path.name} on unknown site      baseline: plain")
@@ -85,13 +85,13 @@ def test_the_answer_says_that_pairing_is_by_order(
 
 def test_what_is_faster_without_a_validation_loss_is_said_to_be_so(tmp_path: Path, base: list[Path]) -> None:
     blind = [megatron(tmp_path / f"z{k}.log", 800 + k, 8.1, evaluated=False) for k in (1, 2, 3)]
-    found = cell(named(baseline=base, zfp=blind))
-    row = found.row("zfp")
+    compared_cell = cell(named(baseline=base, zfp=blind))
+    row = compared_cell.row("zfp")
     assert row is not None and row.outcome == NO_LOSS
-    said = answer(found, "unknown site")
-    assert said[0] == "By these logs (unknown model, 20 steps) it is inconclusive whether compression pays."
-    assert said[1].startswith("Faster, but without a validation loss to compare: zfp (1.2")
-    assert not any("too few repeats" in sentence or "does not pay" in sentence for sentence in said)
+    answer_lines = answer(compared_cell, "unknown site")
+    assert answer_lines[0] == "By these logs (unknown model, 20 steps) it is inconclusive whether compression pays."
+    assert answer_lines[1].startswith("Faster, but without a validation loss to compare: zfp (1.2")
+    assert not any("too few repeats" in sentence or "does not pay" in sentence for sentence in answer_lines)
 
 
 def test_speeds_are_of_what_both_logs_give(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_samples_per_second_need_one_batch_throughout(tmp_path: Path) -> None:
 def test_our_own_logs_take_the_names_given(tmp_path: Path) -> None:
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7), Planted("baseline", 2, 0.3, 2.7)])
     logs = [root / "runs" / f"r{k}-baseline" / "log.txt" for k in (1, 2)]
-    found = cell(named(plain=logs[:1], library=logs[1:]))
-    row = found.row("library")
+    compared_cell = cell(named(plain=logs[:1], library=logs[1:]))
+    row = compared_cell.row("library")
     assert row is not None and row.speed is not None and row.speed.estimate == pytest.approx(4 / 3)
-    said = " ".join(answer(found, "local"))
-    assert "without a codec" not in said, "what the library did is not in the settings"
+    answer_text = " ".join(answer(compared_cell, "local"))
+    assert "without a codec" not in answer_text, "what the library did is not in the settings"
 
 
 def test_a_path_with_a_sign_that_exists_is_a_path(
@@ -132,7 +132,7 @@ def test_a_path_with_a_sign_that_exists_is_a_path(
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "message"),
     [
         ("=base1.log", r"=base1\.log: no such file: to name a log's scheme, write NAME=FILE"),
         ("zfp=", r"zfp=: no such file: to name a log's scheme, write NAME=FILE"),
@@ -142,11 +142,11 @@ def test_a_path_with_a_sign_that_exists_is_a_path(
     ],
 )
 def test_what_cannot_be_compared_is_told(
-    tmp_path: Path, base: list[Path], monkeypatch: pytest.MonkeyPatch, path: str, words: str
+    tmp_path: Path, base: list[Path], monkeypatch: pytest.MonkeyPatch, path: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("osu.txt").write_text(
         "# OSU MPI Bandwidth Test v5.6.2\n# Size      Bandwidth (MB/s)\n1      3.67\n2      7.34\n"
     )
-    with pytest.raises(UserError, match=f"^{words}"):
+    with pytest.raises(UserError, match=f"^{message}"):
         read([Path("baseline=base1.log"), Path(path)])

@@ -27,8 +27,8 @@ def run(
 
 
 def nodes(slow: float | None = None, others: tuple[float, ...] = NEARBY) -> dict[str, float | None]:
-    found: dict[str, float | None] = {f"n{k}": ratio for k, ratio in enumerate(others)}
-    return found if slow is None else {**found, "n7": slow}
+    values_by_name: dict[str, float | None] = {f"n{k}": ratio for k, ratio in enumerate(others)}
+    return values_by_name if slow is None else {**values_by_name, "n7": slow}
 
 
 def test_robust_deviations_by_hand() -> None:
@@ -64,8 +64,8 @@ def test_three_nodes_do_not_tell() -> None:
     few = run(hosts={"a": 1.0, "b": 1.0001, "c": 4.5})
     assert list_slow_hosts([few, few]) == []
     # Nor do they count among the runs that a node was in.
-    (found,) = list_slow_hosts([few, run(hosts={**nodes(), "c": 4.5})])
-    assert (found.name, found.slow, found.runs) == ("c", 1, 1)
+    (result,) = list_slow_hosts([few, run(hosts={**nodes(), "c": 4.5})])
+    assert (result.name, result.slow, result.runs) == ("c", 1, 1)
 
 
 def test_healthy_machines_name_few_nodes() -> None:

@@ -26,7 +26,7 @@ from hpcbench.report.notes import list_notes
 from hpcbench.report.sections import read
 
 STALLS = [1.0, 8.0, 1.0, 8.0, 1.0] * 6
-"""Seconds of steps of which two in five take eight times as long."""
+"""Seconds of steps. Two in five steps take eight times as long."""
 MEAN = 3.8
 
 
@@ -36,9 +36,11 @@ def stall(log: Path, factor: float = 8.0) -> None:
     for line in log.read_text().splitlines(keepends=True):
         step = re.match(r"step +(\d+)/", line)
         if step and int(step[1]) % 5 in (2, 4):
-            line = re.sub(r"time ([\d.]+) s", lambda found: f"time {float(found[1]) * factor:.6f} s", line)
+            line = re.sub(r"time ([\d.]+) s", lambda result: f"time {float(result[1]) * factor:.6f} s", line)
             line = re.sub(
-                r"(samples/s|model|hardware) ([\d.]+)", lambda found: f"{found[1]} {float(found[2]) / factor:.4g}", line
+                r"(samples/s|model|hardware) ([\d.]+)",
+                lambda result: f"{result[1]} {float(result[2]) / factor:.4g}",
+                line,
             )
         lines.append(line)
     log.write_text("".join(lines))
@@ -58,12 +60,12 @@ def stalled(root: Path) -> Path:
 
 
 def cell(root: Path) -> Cell:
-    ((_, (found,)),) = read([root]).sections
-    return found
+    ((_, (compared_cell,)),) = read([root]).sections
+    return compared_cell
 
 
 def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **columns: Any) -> Measures:
-    """A run of which there is another framework's log, with these columns after a step that took a hundred times."""
+    """A run with the log of another framework, with these columns after a step that took a hundred times as long."""
     log = RunLog(Path("train.log"), dialect="other")
     warm = {"seconds": 100.0, "samples": 16}
     log.steps.add(Step(1, line=1, **{name: warm.get(name, 0.01) for name in columns}))
@@ -89,12 +91,14 @@ def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **
 
 
 def test_a_scheme_that_stalls_is_slower_although_most_of_its_steps_are_faster(tmp_path: Path) -> None:
-    found = cell(stalled(tmp_path))
-    row = found.row("naive-int8")
+    compared_cell = cell(stalled(tmp_path))
+    row = compared_cell.row("naive-int8")
     assert row is not None and row.speed is not None and row.samples_per_s is not None
     assert row.speed.estimate == pytest.approx(0.2 / (0.09 * (3 + 2 * 8) / 5), rel=0.01)
     assert row.speed.slower
-    assert answer(found, "local")[0].endswith("compression does not pay: all schemes are slower than the baseline.")
+    assert answer(compared_cell, "local")[0].endswith(
+        "compression does not pay: all schemes are slower than the baseline."
+    )
     assert row.loss_in_time is not None and row.loss_in_time.estimate > 0, "it has taken fewer steps at equal time"
 
 
@@ -144,7 +148,7 @@ def test_printed_flops_and_utilization_are_work_over_time(column: str) -> None:
 
 
 def test_steps_of_unequal_work_count_by_their_time() -> None:
-    """Twice the samples in twice the time is the same rate; a plain harmonic mean would count both steps alike."""
+    """Twice the samples in twice the time is the same rate; a plain harmonic mean would count both steps equally."""
     run = foreign(4, seconds=[1.0, 3.0, 1.0, 3.0], samples_per_s=[10.0, 20.0, 10.0, 20.0])
     assert run.samples_per_s == pytest.approx((10 + 60) / 4)
 

@@ -40,7 +40,7 @@ def stages(
     )
     rows = []
     for stage, actions in enumerate(line.stages):
-        work = {kind: sum(one.end - one.begin for one in actions if one.action.work == kind) for kind in WORK}
+        work = {kind: sum(item.end - item.begin for item in actions if item.action.work == kind) for kind in WORK}
         passes = actions[-1].end
         row = {
             "forward_s": work["forward"],
@@ -83,23 +83,23 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     ("name", "p", "m", "v"), [("gpipe", 4, 4, 1), ("1f1b", 2, 4, 1), ("1f1b", 4, 8, 1), ("interleaved", 4, 8, 2)]
 )
 def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: str, p: int, m: int, v: int) -> None:
-    """The simulation knows the schedule's actions, the closed form does not."""
+    """The simulation uses the actions of the schedule, the closed form does not."""
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     set_up(root, layout={"dp": 2, "tp": 4 // p, "pp": p, "chunks": v}, train={"global_batch": 4 * m, "micro_batch": 2})
     rows = stages(name, p, m, v)
     change(root / "runs/r1-baseline/log.txt", "phases", {**SPAN, "stages": rows})
-    found = table(root, "phases")["baseline"]
-    assert found["idle_part"].value == pytest.approx(found["idle_by_schedule"].value, rel=1e-12)
-    assert found["idle_by_schedule"].value == pytest.approx((p - 1) / (v * m + p - 1), rel=1e-12)
+    table_rows = table(root, "phases")["baseline"]
+    assert table_rows["idle_part"].value == pytest.approx(table_rows["idle_by_schedule"].value, rel=1e-12)
+    assert table_rows["idle_by_schedule"].value == pytest.approx((p - 1) / (v * m + p - 1), rel=1e-12)
     step = rows[0]["step_s"]
     for part in ("forward", "backward", "bubble", "reduction", "optimizer", "other"):
         mean = sum(row[f"{part}_s"] for row in rows) / p
-        assert found[f"{part}_s"].value == pytest.approx(mean, rel=1e-12)
-        assert found[f"{part}_part"].value == pytest.approx(mean / step, rel=1e-12)
-    shown = sum(found[f"{part}_part"].value for part in ("forward", "backward", "bubble", "reduction"))
+        assert table_rows[f"{part}_s"].value == pytest.approx(mean, rel=1e-12)
+        assert table_rows[f"{part}_part"].value == pytest.approx(mean / step, rel=1e-12)
+    shown = sum(table_rows[f"{part}_part"].value for part in ("forward", "backward", "bubble", "reduction"))
     assert shown + (OPTIMIZER + OTHER) / step == pytest.approx(1, rel=1e-12)
     # what the stages wait in their own passes leaves out who is done first
-    assert found["bubble_s"].value / step < found["idle_part"].value
+    assert table_rows["bubble_s"].value / step < table_rows["idle_part"].value
 
 
 def test_a_slow_stage_is_idle_time_that_no_schedule_has(tmp_path: Path) -> None:
@@ -111,9 +111,11 @@ def test_a_slow_stage_is_idle_time_that_no_schedule_has(tmp_path: Path) -> None:
     rows[0]["bubble_s"] += 0.04
     rows[0]["step_s"] += 0.04
     change(root / "runs/r1-baseline/log.txt", "phases", {**SPAN, "stages": rows})
-    found = table(root, "phases")["baseline"]
-    assert found["idle_by_schedule"].value == 0.2
-    assert found["idle_part"].value == pytest.approx(1 - (2 * 4 * 0.015 + 0.04) / (2 * (5 * 0.015 + 0.04)), rel=1e-12)
+    table_rows = table(root, "phases")["baseline"]
+    assert table_rows["idle_by_schedule"].value == 0.2
+    assert table_rows["idle_part"].value == pytest.approx(
+        1 - (2 * 4 * 0.015 + 0.04) / (2 * (5 * 0.015 + 0.04)), rel=1e-12
+    )
 
 
 def three_runs(root: Path) -> Path:
@@ -142,16 +144,16 @@ def three_runs(root: Path) -> Path:
 
 
 def test_a_scheme_has_medians_and_the_dimensions_their_shares(tmp_path: Path) -> None:
-    found = table(three_runs(tmp_path / "001"), "phases")
+    table_rows = table(three_runs(tmp_path / "001"), "phases")
     for scheme in ("baseline", "zhybrid-16-8"):
         steps = [stages("1f1b", 2, 4, 1, forward=0.004 * k, backward=0.01 * k)[0]["step_s"] for k in (1.0, 1.1, 30.0)]
-        assert found[scheme]["step_s"].value == pytest.approx(steps[1])
-        assert found[scheme]["forward_s"].value == pytest.approx(4 * 0.0044)
-        assert found[scheme]["exposed_tp_s"].value == pytest.approx(0.011)
+        assert table_rows[scheme]["step_s"].value == pytest.approx(steps[1])
+        assert table_rows[scheme]["forward_s"].value == pytest.approx(4 * 0.0044)
+        assert table_rows[scheme]["exposed_tp_s"].value == pytest.approx(0.011)
         shares = [0.01 * k / step for k, step in zip((1.0, 1.1, 30.0), steps, strict=True)]
-        assert found[scheme]["exposed_tp_part"].value == pytest.approx(median(shares))
-        assert found[scheme]["exposed_dp_part"].value == pytest.approx(0.02 / steps[1])
-    assert "exposed_sp_s" not in found["baseline"]
+        assert table_rows[scheme]["exposed_tp_part"].value == pytest.approx(median(shares))
+        assert table_rows[scheme]["exposed_dp_part"].value == pytest.approx(0.02 / steps[1])
+    assert "exposed_sp_s" not in table_rows["baseline"]
 
 
 def test_a_terminal_of_100_columns_shows_phases_and_shares_in_a_line_each(tmp_path: Path) -> None:
@@ -167,9 +169,9 @@ def test_one_stage_has_no_bubble(tmp_path: Path) -> None:
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     (row,) = stages("1f1b", 1, 4, 1)
     change(root / "runs/r1-baseline/log.txt", "phases", {**SPAN, "stages": [row]})
-    found = table(root, "phases")["baseline"]
-    assert not {"bubble_s", "bubble_part", "idle_part", "idle_by_schedule"} & set(found)
-    assert found["backward_s"].value == pytest.approx(0.044)
+    table_rows = table(root, "phases")["baseline"]
+    assert not {"bubble_s", "bubble_part", "idle_part", "idle_by_schedule"} & set(table_rows)
+    assert table_rows["backward_s"].value == pytest.approx(0.044)
 
 
 def damages() -> Iterator[tuple[str, Any]]:
@@ -178,7 +180,7 @@ def damages() -> Iterator[tuple[str, Any]]:
     yield "no list", {"stage": 0}
     yield "a field is missing", [sound[0], {key: value for key, value in sound[1].items() if key != "other_s"}]
     for value in (None, "0.1", -0.1, float("nan"), float("inf"), 1e308, True, 0):
-        yield f"{value!r} is no time", [{**sound[0], "step_s": value}, sound[1]]
+        yield f"{value!r} instead of a time", [{**sound[0], "step_s": value}, sound[1]]
 
 
 @pytest.mark.parametrize(("what", "rows"), list(damages()))
@@ -195,9 +197,9 @@ def test_phases_that_leave_something_out_are_named_with_their_line(tmp_path: Pat
     assert measure(from_log(log)).notes == ()
     rows[1]["optimizer_s"] = 0.0
     change(log, "phases", {"stages": rows})
-    line = next(i for i, words in enumerate(log.read_text().splitlines(), 1) if "phases" in words[:20])
+    line = next(i for i, text in enumerate(log.read_text().splitlines(), 1) if "phases" in text[:20])
     (note,) = measure(from_log(log)).notes
-    assert f"{log}:{line}: the phases of stage 1 come to 0.11 s a step, and its step took 0.13 s" in note
+    assert f"{log}:{line}: the phases of stage 1 come to 0.11 s per step, and its step took 0.13 s" in note
 
 
 def test_the_hosts_links_and_what_lasts_in_memory(tmp_path: Path) -> None:
@@ -219,13 +221,19 @@ def test_the_hosts_links_and_what_lasts_in_memory(tmp_path: Path) -> None:
 def test_speed_names_the_formulas_of_its_flops(tmp_path: Path) -> None:
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     log = root / "runs/r1-baseline/log.txt"
-    said = {"neox_flops_per_sample": 6.24e8, "flops_formulas": {"model": "A", "hardware": "B\x1b[2J", "neox": "C"}}
-    change(log, "configuration", said)
+    expected_values = {
+        "neox_flops_per_sample": 6.24e8,
+        "flops_formulas": {"model": "A", "hardware": "B\x1b[2J", "neox": "C"},
+    }
+    change(log, "configuration", expected_values)
     document = build(read([root]).sections, ["speed"])
-    (found,) = [
-        one for part in document.chapters for one in part.blocks if isinstance(one, Table) and one.name == "speed"
+    (selected,) = [
+        chapter
+        for part in document.chapters
+        for chapter in part.blocks
+        if isinstance(chapter, Table) and chapter.name == "speed"
     ]
-    assert found.notes[1:] == ("FLOP/s of the model: A.", "FLOP/s executed: B [2J.", "FLOP/s by NeoX: C.")
+    assert selected.notes[1:] == ("FLOP/s of the model: A.", "FLOP/s executed: B [2J.", "FLOP/s by NeoX: C.")
     assert table(root, "speed")["baseline"]["neox_flops_per_rank"].value == pytest.approx(6.24e8 / 0.4)
 
 
@@ -239,11 +247,11 @@ def test_every_form_of_the_export_has_a_row_a_stage(tmp_path: Path, form: str) -
     change(log, "memory", {"host_residuals_bytes": 12})
     for name in ("phases", "runs"):
         ExportTarget.of(tmp_path / f"{name}{form}").write([load(root, jobs_of(root))])
-    found = READ[form](tmp_path / f"phases{form}", "phases")
-    assert [{key: one[key] for key in ("from_step", "to_step", *rows[0])} for one in found] == [
+    result = READ[form](tmp_path / f"phases{form}", "phases")
+    assert [{key: entry[key] for key in ("from_step", "to_step", *rows[0])} for entry in result] == [
         {**SPAN, **row} for row in rows
     ]
-    assert {(one["repeat"], one["file"]) for one in found} == {(2, str(log))}
+    assert {(entry["repeat"], entry["file"]) for entry in result} == {(2, str(log))}
     first, second = READ[form](tmp_path / f"runs{form}", "runs")
     assert (second["host_up_bytes"], second["host_residuals_bytes"]) == (2**60, 12)
     assert not {"host_up_bytes", "host_residuals_bytes", "hardware_flops_per_sample"} & set(first)

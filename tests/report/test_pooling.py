@@ -1,4 +1,4 @@
-"""Submissions of the same study are one comparison; others are told apart by their directories."""
+"""Submissions of the same study are one comparison; others are distinguished by their directories."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.main import report
-from hpcbench.report.pooling import parts
+from hpcbench.report.pooling import split_pooled
 from hpcbench.report.sections import read
 
 T_4 = 2.7764451051977987
@@ -45,13 +45,13 @@ def test_five_submissions_have_the_interval_of_their_five_pairs(tmp_path: Path) 
     logs = [math.log(ratio) for ratio in ratios]
     half = T_4 * stdev(logs) / math.sqrt(5)
     assert row.speed.pairs == 5
-    found = (row.speed.estimate, row.speed.low, row.speed.high)
-    assert found == pytest.approx([math.exp(fmean(logs) + sign * half) for sign in (0, -1, 1)], rel=1e-6)
-    said = answer(cell, "local")
+    result = (row.speed.estimate, row.speed.low, row.speed.high)
+    assert result == pytest.approx([math.exp(fmean(logs) + sign * half) for sign in (0, -1, 1)], rel=1e-6)
+    answer_lines = answer(cell, "local")
     assert (
         "Runs of 5 submissions of the same study, site and software are pooled: 001, 002, 003, 004, 005. Losses of"
         " equal seed count once, by their mean."
-    ) in said
+    ) in answer_lines
 
 
 def test_losses_of_one_seed_are_one_value_and_those_of_further_seeds_are_others(tmp_path: Path) -> None:
@@ -78,13 +78,13 @@ def test_runs_of_two_submissions_make_no_pair(tmp_path: Path) -> None:
     "plan", [{"digest": "cd"}, {"site": "lassen"}, {"version": "0.2.0"}, {"digest": ""}, {"dry_run": True}]
 )
 def test_what_differs_stays_apart(tmp_path: Path, plan: dict[str, Any]) -> None:
-    found = submissions(submitted(tmp_path / "001"), submitted(tmp_path / "002", **plan))
-    assert len(found) == 2 and not any(one.parts for one in found)
+    pooled = submissions(submitted(tmp_path / "001"), submitted(tmp_path / "002", **plan))
+    assert len(pooled) == 2 and not any(item.parts for item in pooled)
 
 
 def test_submissions_without_a_digest_are_not_the_same_study(tmp_path: Path) -> None:
-    found = submissions(submitted(tmp_path / "001", digest=""), submitted(tmp_path / "002", digest=""))
-    assert len(found) == 2
+    pooled = submissions(submitted(tmp_path / "001", digest=""), submitted(tmp_path / "002", digest=""))
+    assert len(pooled) == 2
 
 
 def test_other_software_stays_apart_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_files_of_pooled_submissions_are_all_packed_and_exported(
 ) -> None:
     roots = [submitted(tmp_path / "001"), submitted(tmp_path / "002")]
     (pooled,) = submissions(*roots)
-    assert [part.root for part in parts([pooled])] == roots
+    assert [part.root for part in split_pooled([pooled])] == roots
     assert len({run.id for run in pooled.runs}) == len(pooled.runs) == 4
     rows = tmp_path / "rows.jsonl"
     assert report(roots, "json", exports=[rows]) == 0

@@ -1,4 +1,4 @@
-"""Predictions that were kept at submission, beside what was measured."""
+"""Predictions made at submission, compared with the measurements."""
 
 import json
 from pathlib import Path
@@ -40,8 +40,8 @@ def test_predicted_stands_beside_measured_with_its_error(tmp_path: Path) -> None
         read([plant(tmp_path / "001", baseline=0.44, naive_zfp8=0.1)]).sections,
         tables=("predicted", "prediction-error"),
     )
-    found = entries(document, "predicted")
-    near, far = found["baseline"], found["naive-zfp8"]
+    table_rows = entries(document, "predicted")
+    near, far = table_rows["baseline"], table_rows["naive-zfp8"]
     assert near["measured_step_seconds"].value == pytest.approx(0.4)
     assert near["prediction_error"].value == pytest.approx(0.1) and near["prediction_error"].tone == ""
     assert near["prediction_basis"].value == "data sheet"
@@ -60,8 +60,10 @@ def test_errors_of_several_submissions_are_put_together(tmp_path: Path) -> None:
         block for chapter in document.chapters if chapter.subtitle == "over all submissions" for block in chapter.blocks
     ]
     assert len(every) == 1
-    found = entries(document, "prediction-error")["all runs"]
-    assert found["runs"].value == 4 and found["mean_error"].value == pytest.approx(0.25), "the last one is of both"
+    table_rows = entries(document, "prediction-error")["all runs"]
+    assert table_rows["runs"].value == 4 and table_rows["mean_error"].value == pytest.approx(0.25), (
+        "the last one is of both"
+    )
 
 
 def test_a_prediction_that_rests_on_assumptions_is_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Published figures: the files, and what of ours is set beside them."""
+"""Published figures: the files, and the measurements that are compared with them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +10,15 @@ from hpcbench.errors import UserError
 from hpcbench.present import rich_text
 from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
-from hpcbench.report.tables.published import Paper, Published, papers, tabulate_published
+from hpcbench.report.tables.published import Paper, Published, read_papers, tabulate_published
 
 
 def test_each_file_is_read_and_each_figure_says_where_it_stands() -> None:
-    found = papers()
-    figures = [figure for paper in found for figure in paper.figures]
-    assert len(found) >= 8 and len(figures) >= 40
+    papers_read = read_papers()
+    figures = [figure for paper in papers_read for figure in paper.figures]
+    assert len(papers_read) >= 8 and len(figures) >= 40
     assert all(figure.read_in and figure.value > 0 for figure in figures)
-    seed = next(paper for paper in found if "2409.02423" in paper.reference)
+    seed = next(paper for paper in papers_read if "2409.02423" in paper.reference)
     gains = {(figure.quantity, figure.value) for figure in seed.figures}
     assert gains == {("flops_ratio", 1.225), ("speed_ratio", 1.236), ("flops_ratio", 1.173), ("speed_ratio", 1.127)}
 
@@ -45,7 +45,7 @@ def test_schemes_stand_beside_what_was_published_of_their_kind(tmp_path: Path) -
     measured = {row["scheme"].value: row["measured"].value for row in seed}
     assert measured == {"naive-zfp8": pytest.approx(1.1), "zhybrid-16-8": pytest.approx(0.44 / 0.36)}
     assert all(row["citation"].value == "first-hand" for row in seed)
-    assert not any(row["value"].shown.endswith("TFLOPS") for row in rows), "figures of GPUs stand beside GPUs only"
+    assert not any(row["value"].shown.endswith("TFLOPS") for row in rows), "figures of GPUs are compared with GPUs only"
 
 
 def test_a_row_reads_well_from_a_hundred_columns_on(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
         "  - {what: w, setting: s, quantity: speed_ratio, value: 1.2, citation: sure, read_in: abstract}\n"
     )
     with pytest.raises(UserError, match=r"a\.yaml:5: figures\.0\.citation"):
-        papers(tmp_path)
+        read_papers(tmp_path)

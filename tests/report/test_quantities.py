@@ -77,24 +77,26 @@ def test_a_declaration_is_all_that_a_new_quantity_needs(tmp_path: Path) -> None:
     assert [table[scheme]["device_buffer_bytes"] for scheme in ("baseline", "mzhybrid")] == ["", str(5 * 2**20)]
     (cell,) = json.loads((out / "report.json").read_text())["submissions"][0]["cells"]
     assert [scheme["device_buffer_bytes"] for scheme in cell["schemes"]] == [None, 5 * 2**20]
-    kept = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
-    assert {row["run"]: row.get("device_buffer_bytes") for row in kept} == {
+    kept_files = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+    assert {row["run"]: row.get("device_buffer_bytes") for row in kept_files} == {
         "r1-baseline": None,
         "r1-mzhybrid": 3 * 2**20,
         "r2-baseline": None,
         "r2-mzhybrid": 5 * 2**20,
     }
     with closing(sqlite3.connect(out / "all.sqlite")) as base:
-        said = base.execute("SELECT \"table\", type, unit, meaning FROM columns WHERE name = 'device_buffer_bytes'")
-        assert said.fetchall() == [("runs", "integer", "B", "What collectives have of their own on a GPU")]
+        columns = base.execute("SELECT \"table\", type, unit, meaning FROM columns WHERE name = 'device_buffer_bytes'")
+        assert columns.fetchall() == [("runs", "integer", "B", "What collectives have of their own on a GPU")]
 
 
 def test_declarations_are_whole() -> None:
-    keys = [one.key for one in CATALOGUE]
+    keys = [quantity.key for quantity in CATALOGUE]
     assert len(set(keys)) == len(keys)
-    for one in CATALOGUE:
-        assert one.unit and one.head and one.meaning[0].isupper() and one.meaning[-1] not in ".;,", one.key
-        assert one.of_schemes or (one.exported and not one.table), f"{one.key}: nothing says it"
+    for quantity in CATALOGUE:
+        assert (
+            quantity.unit and quantity.head and quantity.meaning[0].isupper() and quantity.meaning[-1] not in ".;,"
+        ), quantity.key
+        assert quantity.of_schemes or (quantity.exported and not quantity.table), f"{quantity.key}: nothing says it"
     assert all(list_exported(table) for table in ("runs", "channels", "phases"))
 
 
@@ -103,8 +105,8 @@ def measured(path: Path, run: Planted) -> Measures:
     return measure(from_log(path))
 
 
-@pytest.mark.parametrize("one", [STEP_SECONDS, SAMPLES, LOSS_TRAIN, EXPOSED], ids=lambda one: one.key)
-def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, one: Quantity) -> None:
+@pytest.mark.parametrize("item", [STEP_SECONDS, SAMPLES, LOSS_TRAIN, EXPOSED], ids=lambda item: item.key)
+def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, item: Quantity) -> None:
     """The steps scatter so much that median, mean and last differ."""
     run = measured(tmp_path / "log.txt", Planted("mzhybrid", 1, 0.4, 2.7, noise=0.8))
     steps = run.run.log.steps if run.run.log else None
@@ -116,9 +118,9 @@ def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, o
         "samples_per_s": ("work over time", 8 / statistics.fmean(seconds)),
         "loss_train": ("last step", steps.column("loss")[-1]),
         "exposed_s": ("mean of the steps", 0.2 * 0.4),
-    }[one.key]
-    assert one.over_steps == expected[0]
-    assert one.compute(run) == pytest.approx(expected[1], rel=1e-9)
+    }[item.key]
+    assert item.over_steps == expected[0]
+    assert item.compute(run) == pytest.approx(expected[1], rel=1e-9)
 
 
 def test_a_scheme_has_the_average_of_its_runs_that_is_declared(tmp_path: Path) -> None:

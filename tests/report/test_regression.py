@@ -1,4 +1,4 @@
-"""One submission against an earlier one: what is told, and what ends with status 1."""
+"""One submission against an earlier one: the reported changes, and those that end with status 1."""
 
 import json
 import math
@@ -12,6 +12,7 @@ from planted_results import Planted, write, write_marker
 from hpcbench.errors import UserError
 from hpcbench.report.changes import Change, list_changes, list_differing_settings
 from hpcbench.report.compare import Cell
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
@@ -30,8 +31,8 @@ def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list
 
 
 def cells(root: Path) -> list[Cell]:
-    ((_, found),) = read([root]).sections
-    return found
+    ((_, compared_cells),) = read([root]).sections
+    return compared_cells
 
 
 def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:
@@ -40,31 +41,35 @@ def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[st
 
 
 def test_the_same_again_is_as_fast_and_as_good(tmp_path: Path) -> None:
-    found = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
-    assert {change.verdict for change in found.values()} == {"as fast, equal loss"}
-    assert not any(change.bad or change.good for change in found.values())
+    changes_by_scheme = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
+    assert {change.verdict for change in changes_by_scheme.values()} == {"as fast, equal loss"}
+    assert not any(change.bad or change.good for change in changes_by_scheme.values())
 
 
 def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.44, 2.75), "mzhybrid": (0.45, 2.80)}
-    found = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert found["naive-zfp8"].verdict == "slower, equal loss"
-    assert found["mzhybrid"].verdict == "worse loss, as fast"
-    assert found["naive-zfp8"].bad and found["mzhybrid"].bad and not found["baseline"].bad
-    assert found["naive-zfp8"].speed is not None
-    assert math.exp(found["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)
+    changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert changes_by_scheme["naive-zfp8"].verdict == "slower, equal loss"
+    assert changes_by_scheme["mzhybrid"].verdict == "worse loss, as fast"
+    assert (
+        changes_by_scheme["naive-zfp8"].bad
+        and changes_by_scheme["mzhybrid"].bad
+        and not changes_by_scheme["baseline"].bad
+    )
+    assert changes_by_scheme["naive-zfp8"].speed is not None
+    assert math.exp(changes_by_scheme["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)
 
 
 def test_faster_and_better_are_good(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.36, 2.65)}
-    found = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert found["naive-zfp8"].verdict == "faster, better loss" and found["naive-zfp8"].good
+    changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert changes_by_scheme["naive-zfp8"].verdict == "faster, better loss" and changes_by_scheme["naive-zfp8"].good
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
     """Between seeds the losses lie 0.05 apart: only the pairs can show that nothing changed."""
-    found = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
-    change = found["mzhybrid"]
+    changes_by_scheme = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
+    change = changes_by_scheme["mzhybrid"]
     assert change.loss_paired and change.loss_word == "same"
     losses = [[run.loss_valid or 0.0 for run in row.runs] for row in (change.new, change.old) if row]
     assert welch(*losses).p_within(0.027) > 0.05, "the pairing is what shows it"
@@ -84,27 +89,27 @@ def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) 
             (new / "runs" / run.id / "log.txt").write_text("")
             write_marker(new / "runs" / run.id, f"j{run.repeat:04}-r{run.repeat}", 1)
     after, before = cells(new), cells(old)
-    found = {change.scheme: change for change in list_changes(after, before, after[0].criteria)}
-    assert {scheme: change.fate for scheme, change in found.items()} == {
+    changes_by_scheme = {change.scheme: change for change in list_changes(after, before, after[0].criteria)}
+    assert {scheme: change.fate for scheme, change in changes_by_scheme.items()} == {
         "baseline": "compared",
         "mzhybrid": "broken",
         "naive-mpc": "new",
         "naive-zfp8": "missing",
     }
-    assert [scheme for scheme, change in found.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
-    assert "failed" in found["mzhybrid"].verdict
+    assert [scheme for scheme, change in changes_by_scheme.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
+    assert "failed" in changes_by_scheme["mzhybrid"].verdict
     back = {change.scheme: change for change in list_changes(before, after, after[0].criteria)}
     assert back["mzhybrid"].fate == "mended" and back["mzhybrid"].good and back["naive-mpc"].bad
 
 
 def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
     now = [run for run in planted({**SCHEMES, "mzhybrid": (0.9, 3.0)}) if run.repeat == 1]
-    found = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
-    assert {change.verdict for change in found.values()} == {"speed and loss not shown"}
+    changes_by_scheme = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
+    assert {change.verdict for change in changes_by_scheme.values()} == {f"speed and loss {NOT_SHOWN}"}
 
 
 def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path) -> None:
-    """One repeat shows nothing whatever happened, so that it is no chance for a false alarm either."""
+    """One repeat shows nothing, and so cannot be a false alarm."""
     shared = {"baseline": SCHEMES["baseline"]}
     lone = [Planted(f"scheme{k}", 1, 0.5, 2.7) for k in range(20)]
     few = [run for run in planted(shared, shift=0.0125) if run.repeat <= 2]
@@ -216,8 +221,8 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
     assert report([old], "md", against=old) == 0
     assert "Nothing is significantly worse than before." in capsys.readouterr().out
     assert report([new], "json", against=old) == 1
-    found = {one["scheme"]: one for one in json.loads(capsys.readouterr().out)["changes"]}
-    assert found["naive-zfp8"]["bad"] and found["naive-zfp8"]["speed_change"]["estimate"] < 0.92
+    document = {row["scheme"]: row for row in json.loads(capsys.readouterr().out)["changes"]}
+    assert document["naive-zfp8"]["bad"] and document["naive-zfp8"]["speed_change"]["estimate"] < 0.92
     assert report([new], output=tmp_path / "page.html", against=old) == 1
     assert "naive-zfp8" in (tmp_path / "page.html").read_text()
     with pytest.raises(UserError, match="not with --against: use table, md, latex, html or json"):
@@ -238,7 +243,7 @@ def test_what_is_better_is_not_undecided_too(tmp_path: Path, capsys: pytest.Capt
     then = [Planted("baseline", k + 1, 0.5 * SCATTER[k], 2.7) for k in range(4)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", then))
     out = capsys.readouterr().out
-    assert "Better than before: baseline (faster; loss not shown)." in out
+    assert f"Better than before: baseline (faster; loss {NOT_SHOWN})." in out
     assert "Nothing is significantly worse than before." in out
     assert "Inconclusive:" not in out and "No change is significant" not in out
 

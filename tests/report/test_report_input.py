@@ -35,7 +35,7 @@ def test_logs_with_a_baseline_among_them_are_compared(tmp_path: Path, capsys: py
     root = write(tmp_path / "001", PAIR)
     assert report(sorted(root.glob("runs/*/log.txt"))) == 0
     out = capsys.readouterr().out
-    assert "vs baseline" in out and "2 pairs" in out
+    assert "vs baseline" in out and "(number of pairs: 2)" in out
 
 
 def test_logs_of_two_submissions_make_no_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +47,8 @@ def test_logs_of_two_submissions_make_no_pairs(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_cut_log_reports_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cut.log"
-    whole = "\n".join([*log_lines(Planted("mzhybrid", 1, 0.2, 2.71)), ""])
-    path.write_text(whole[: whole.index("step  7/12") + 40])
+    full_text = "\n".join([*log_lines(Planted("mzhybrid", 1, 0.2, 2.71)), ""])
+    path.write_text(full_text[: full_text.index("step  7/12") + 40])
     assert report([path]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "incomplete 6/12" in out
@@ -117,7 +117,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, kind: str, format: str) -> None
 def test_wrong_arguments() -> None:
     with pytest.raises(UserError, match="--format xml: not known: use one of table, md, latex, csv, json"):
         report([Path()], "xml")
-    with pytest.raises(UserError, match="--tables sped: not known: use all, or some of speed, phases, loss, traffic"):
+    with pytest.raises(UserError, match="--tables sped: not a table: use all, or some of speed, phases, loss, traffic"):
         report([Path()], tables="loss, sped")
     with pytest.raises(UserError, match="nothing to report"):
         report([])
@@ -163,13 +163,13 @@ def test_logs_with_nonsense_of_the_right_form(tmp_path: Path, capsys: pytest.Cap
         ("wire 1000000 B", "wire 0 B"),
         ("message 1000000 B", "message 0 B"),
     ):
-        whole = path.read_text()
-        assert old in whole
-        path.write_text(whole.replace(old, new))
+        full_text = path.read_text()
+        assert old in full_text
+        path.write_text(full_text.replace(old, new))
         for format in ("table", "md", "csv", "json"):
             report([root], format)
             assert capsys.readouterr().out
-        path.write_text(whole)
+        path.write_text(full_text)
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "junit"])

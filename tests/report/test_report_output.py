@@ -10,6 +10,7 @@ from planted_results import Planted, write
 
 from hpcbench.errors import UserError
 from hpcbench.present.notation import flops_unit, parameters, significant
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 
@@ -34,9 +35,9 @@ mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700     
 On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression does not pay: all schemes are slower than the baseline.
 No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
 Simplest of the schemes that no other one significantly beats: baseline.
-[a] Fewer than 5 pairs of runs: chance has a large part in what is shown and in what is not.
+[a] Fewer than 5 pairs of runs: findings depend largely on chance.
 [b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
-[c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here may differ later.
+[c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are no worse here may differ later.
 [d] Ranks shared cores and took turns: the codec of one rank delays the computation of another.
 [e] Rare failures not excluded: a run in 10 may train to a worse loss; 29 pairs would show it with a probability of 95 %.
 Schemes are compared over pairs of runs of equal seed (number of pairs: 2), in the same allocation; intervals (95 %, Student's t) describe one comparison each.
@@ -136,7 +137,7 @@ def test_long_names_do_not_break_eighty_columns(
     report([tmp_path])
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert "not shown (too few" in out
+    assert NOT_SHOWN in out
 
 
 def test_into_a_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,9 +266,9 @@ def test_programs_get_what_the_verdicts_rest_on(tmp_path: Path, capsys: pytest.C
         }
         enough += sum(value is not None for name, value in expected.items() if name.endswith("enough"))
         assert {name: objects[row.scheme][name] for name in expected} == expected
-        said = {name: float(words) if (words := table[row.scheme][name]) else None for name in expected}
-        assert said == expected
-    assert enough, "where nothing is shown, the pairs that would be enough are told"
+        expected_values = {name: float(text) if (text := table[row.scheme][name]) else None for name in expected}
+        assert expected_values == expected
+    assert enough, "where nothing is shown, the number of pairs that would be enough is given"
 
 
 def test_columns_of_csv_stay_where_they_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ SERIAL, PARALLEL = 0.05, 0.8
 
 
 def amdahl(ranks: int) -> float:
-    """Seconds of a step of which a part cannot be shared out."""
+    """Seconds of a step with a serial part."""
     return SERIAL + PARALLEL / ranks
 
 
@@ -71,9 +71,9 @@ def column(table: Table, name: str, scheme: str) -> list[float | str | None]:
 
 
 def test_strong_scaling_follows_amdahls_law(tmp_path: Path) -> None:
-    found = tables(plant(tmp_path / "001", amdahl, lambda ranks: 64))
-    assert list(found) == ["strong-scaling"]
-    table = found["strong-scaling"]
+    tables_by_kind = tables(plant(tmp_path / "001", amdahl, lambda ranks: 64))
+    assert list(tables_by_kind) == ["strong-scaling"]
+    table = tables_by_kind["strong-scaling"]
     assert "global batch 64" in table.title
     assert column(table, "ranks", "baseline") == list(SIZES)
     assert column(table, "nodes", "baseline") == [1, 2, 4, 8]
@@ -91,9 +91,9 @@ def test_a_scheme_is_measured_against_its_own_smallest_size(tmp_path: Path) -> N
 
 
 def test_weak_scaling_when_the_batch_grows_along(tmp_path: Path) -> None:
-    found = tables(plant(tmp_path / "001", logarithmic, lambda ranks: 4 * ranks))
-    assert list(found) == ["weak-scaling"]
-    table = found["weak-scaling"]
+    tables_by_kind = tables(plant(tmp_path / "001", logarithmic, lambda ranks: 4 * ranks))
+    assert list(tables_by_kind) == ["weak-scaling"]
+    table = tables_by_kind["weak-scaling"]
     assert "4 per rank" in table.title
     efficiencies = [logarithmic(2) / logarithmic(ranks) for ranks in SIZES]
     assert column(table, "efficiency", "baseline") == pytest.approx(efficiencies)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.report.series import FEWEST, series_interval
+from hpcbench.report.series import FEWEST, compute_series_interval
 from hpcbench.report.statistics import Interval, mean_interval
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "series_interval.py"
@@ -23,32 +23,32 @@ def steps(rng: random.Random, n: int, correlation: float) -> list[float]:
 
 def test_few_values_have_no_interval() -> None:
     values = [1.0, 2.0] * (FEWEST // 2)
-    assert series_interval(values).low is not None
-    assert series_interval(values[1:]) == Interval(sum(values[1:]) / (FEWEST - 1), None, None, FEWEST - 1)
+    assert compute_series_interval(values).low is not None
+    assert compute_series_interval(values[1:]) == Interval(sum(values[1:]) / (FEWEST - 1), None, None, FEWEST - 1)
     for wrong in ([], [1.0, float("nan")]):
         with pytest.raises(ValueError, match="finite"):
-            series_interval(wrong)
+            compute_series_interval(wrong)
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
-    assert series_interval([0.25] * 40) == Interval(0.25, 0.25, 0.25, 40)
+    assert compute_series_interval([0.25] * 40) == Interval(0.25, 0.25, 0.25, 40)
 
 
 def test_the_mean_is_of_all_values_although_batches_leave_some_out() -> None:
     values = [100.0, *[1.0, 3.0] * 75]  # 151 values make 37 batches of 4, and leave the first 3 out
-    found = series_interval(values)
-    assert (found.estimate, found.pairs) == (pytest.approx(sum(values) / 151), 151)
+    interval = compute_series_interval(values)
+    assert (interval.estimate, interval.pairs) == (pytest.approx(sum(values) / 151), 151)
 
 
 def test_values_that_change_sides_are_like_independent_ones() -> None:
     """Their correlation is negative and counts as none: Student's interval, of variance n - 1 in both."""
     values = [1.0, 2.0] * 20
-    found, student = series_interval(values), mean_interval(values)
-    assert found.low == pytest.approx(student.low) and found.high == pytest.approx(student.high)
+    intervals, student = compute_series_interval(values), mean_interval(values)
+    assert intervals.low == pytest.approx(student.low) and intervals.high == pytest.approx(student.high)
 
 
 def test_a_drift_has_no_interval() -> None:
-    drift = series_interval([float(k) for k in range(200)])
+    drift = compute_series_interval([float(k) for k in range(200)])
     assert (drift.estimate, drift.low, drift.high) == (99.5, None, None)
 
 
@@ -57,14 +57,16 @@ def test_coverage_of_steps_that_depend_on_those_before(n: int, correlation: floa
     """Of all runs at most 7 % have an interval without the mean; Student's would be wrong in up to 65 %."""
     rng = random.Random(f"{n} {correlation}")
     runs = [steps(rng, n, correlation) for _ in range(300)]
-    found = [series_interval(run) for run in runs]
-    untrue = sum(one.low is not None and one.high is not None and not one.low <= 0 <= one.high for one in found)
+    intervals = [compute_series_interval(run) for run in runs]
+    untrue = sum(
+        entry.low is not None and entry.high is not None and not entry.low <= 0 <= entry.high for entry in intervals
+    )
     assert untrue <= 0.07 * len(runs)
-    given = sum(one.low is not None for one in found)
+    given = sum(entry.low is not None for entry in intervals)
     assert given >= (1 if correlation < 0.9 or n >= 600 else 0.25) * len(runs)
     if correlation == 0.9:
         naive = [mean_interval(run) for run in runs]
-        assert sum(not (one.low or 0) <= 0 <= (one.high or 0) for one in naive) > 0.4 * len(runs)
+        assert sum(not (entry.low or 0) <= 0 <= (entry.high or 0) for entry in naive) > 0.4 * len(runs)
 
 
 def test_the_benchmark_prints_all_rows() -> None:

@@ -12,7 +12,7 @@ from hpcbench.contract import events
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, sparse_gradients
+from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, read_sparse_gradients
 from hpcbench.report.sections import read
 
 SAID: dict[str, Any] = {
@@ -24,30 +24,30 @@ SAID: dict[str, Any] = {
 }
 
 
-def lines(run: Planted, said: dict[str, Any]) -> str:
+def lines(run: Planted, row_counts: dict[str, Any]) -> str:
     """The log of a run with the event."""
-    found = []
+    collected = []
     for line in log_lines(run):
-        found.append(line)
+        collected.append(line)
         if '"traffic"' in line:
             event = json.loads(line)
             span = {key: event[key] for key in ("from_step", "to_step")}
-            found.append(json.dumps({"event": "sparse_gradients", **span, **said}))
-    return "".join(f"{line}\n" for line in found)
+            collected.append(json.dumps({"event": "sparse_gradients", **span, **row_counts}))
+    return "".join(f"{line}\n" for line in collected)
 
 
-def measured(path: Path, said: dict[str, Any]) -> Measures:
-    path.write_text(lines(Planted("mzhybrid", 1, 0.4, 2.7), said))
+def measured(path: Path, event: dict[str, Any]) -> Measures:
+    path.write_text(lines(Planted("mzhybrid", 1, 0.4, 2.7), event))
     return measure(from_log(path))
 
 
 def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", SAID)
-    values = {one.key: one.compute(run) for one in SPARSE_ROWS}
+    values = {quantity.key: quantity.compute(run) for quantity in SPARSE_ROWS}
     assert run.run.log is not None
-    said = run.run.log.read_event(events.RowTraffic)
-    assert said.from_step is not None and said.to_step is not None
-    steps = said.to_step - said.from_step + 1
+    row_counts = run.run.log.read_event(events.RowTraffic)
+    assert row_counts.from_step is not None and row_counts.to_step is not None
+    steps = row_counts.to_step - row_counts.from_step + 1
     assert values == {
         "row_density": 0.03,
         "switch_density": 0.48,
@@ -70,14 +70,14 @@ def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = measured(tmp_path / "log.txt", {**SAID, **wrong})
-    assert run.extract(sparse_gradients) is None and run.samples_per_s
+    assert run.extract(read_sparse_gradients) is None and run.samples_per_s
 
 
 def test_the_events_are_read_back() -> None:
     event = events.RowTraffic(from_step=3, to_step=9, **SAID)
     assert events.parse_event(event.to_line(), 4) == event
-    whole = events.WholeGradients(reason="model.tied: ...")
-    assert events.parse_event(whole.to_line(), 4) == whole
+    complete = events.WholeGradients(reason="model.tied: ...")
+    assert events.parse_event(complete.to_line(), 4) == complete
 
 
 def test_a_table_says_when_rows_travelled(tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ class Fate:
     reason: str
     job: State = State.COMPLETED
     keep: int | None = None
-    """Lines of its log that are left; none: there is no log. None: all."""
+    """Remaining lines of its log. Without lines the log is missing; None keeps all lines."""
     tail: str = ""
     """What follows them."""
     exit: int | None = None
     """In its exit marker; None: it has none."""
     marker: str | None = None
-    """The marker as it is, where it is no usual one."""
+    """The content of an unusual marker."""
 
 
 def end(state: str, reason: str) -> str:
@@ -88,9 +88,9 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
             marker.write_text(fate.marker)
         elif fate.exit is not None:
             write_marker(directory, job, fate.exit)
-    found = submission.load(root, jobs)
-    cells = compare([measure(run) for run in found.runs], "completed", found.plan.criteria)
-    return build([(found, cells)], resolve_tables("runs"))
+    loaded = submission.load(root, jobs)
+    cells = compare([measure(run) for run in loaded.runs], "completed", loaded.plan.criteria)
+    return build([(loaded, cells)], resolve_tables("runs"))
 
 
 def rows(document: Document) -> dict[str, dict[str, Entry]]:
@@ -112,7 +112,7 @@ def test_a_state_is_shown_with_its_reason(document: Document, name: str) -> None
 
 
 def test_what_is_bad_is_said_beside_the_answer(document: Document) -> None:
-    said = " ".join(
+    answer_text = " ".join(
         line
         for block in document.chapters[0].blocks
         if isinstance(block, Sentences) and block.tone == "bad"
@@ -120,9 +120,9 @@ def test_what_is_bad_is_said_beside_the_answer(document: Document) -> None:
     )
     for number, (name, fate) in enumerate(FATES.items(), 1):
         open_or_done = fate.state in ("completed", "running", "suspended", "pending")
-        assert (f"r{number}-{name}: {fate.state}" in said) == (not open_or_done)
-        assert open_or_done or fate.reason in said
-    assert "1 of 18 runs still running, 2 waiting." in said
+        assert (f"r{number}-{name}: {fate.state}" in answer_text) == (not open_or_done)
+        assert open_or_done or fate.reason in answer_text
+    assert "1 of 18 runs still running, 2 waiting." in answer_text
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_every_text_format_has_them(document: Document, write_format: Callable[[
 
 
 def test_where_runs_were_and_how_long(document: Document) -> None:
-    found = rows(document)
-    row = found["failed"]
+    table_rows = rows(document)
+    row = table_rows["failed"]
     assert (row["step"].shown, row["job"].shown, row["hosts"].shown) == ("4/6", "j0003-r3", "n1")
     assert row["seconds"].value == 60.0
-    assert found["missing"]["seconds"].value is None
-    assert found["missing"]["step"].shown == "0/6"
+    assert table_rows["missing"]["seconds"].value is None
+    assert table_rows["missing"]["step"].shown == "0/6"
 
 
 def test_hosts_beyond_two_are_counted(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_hosts_beyond_two_are_counted(tmp_path: Path) -> None:
     world = [{"rank": rank, "host": f"n{rank // 2}"} for rank in range(8)]
     lines[1] = json.dumps({"event": "environment", "world": world}) + "\n"
     path.write_text("".join(lines))
-    found = submission.load(root, {})
-    cells = compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
-    assert rows(build([(found, cells)], ["runs"]))["baseline"]["hosts"].shown == "n0, n1 and 2 more"
+    loaded = submission.load(root, {})
+    cells = compare([measure(run) for run in loaded.runs], "baseline", loaded.plan.criteria)
+    assert rows(build([(loaded, cells)], ["runs"]))["baseline"]["hosts"].shown == "n0, n1 and 2 more"

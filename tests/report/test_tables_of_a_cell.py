@@ -41,12 +41,12 @@ def plant(root: Path, *, repeats: int = 2) -> Path:
 
 def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The event of a run, with seconds a step and rank in place of sums."""
-    found = []
+    collected = []
     for channel in channels:
         seconds = {key: value * SHARES for key, value in channel.items() if key.endswith("_s")}
         counted = {"message_bytes": channel["message"], "wire_bytes": channel["wire"]}
-        found.append({"dimension": channel["dimension"], **counted, **seconds})
-    return {"from_step": WARMUP + 1, "to_step": STEPS, "channels": found}
+        collected.append({"dimension": channel["dimension"], **counted, **seconds})
+    return {"from_step": WARMUP + 1, "to_step": STEPS, "channels": collected}
 
 
 def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
@@ -63,8 +63,8 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
 
 
 def test_traffic(tmp_path: Path) -> None:
-    found = table(plant(tmp_path / "001"), "traffic")
-    base, codec = found["baseline"], found["mzhybrid"]
+    table_rows = table(plant(tmp_path / "001"), "traffic")
+    base, codec = table_rows["baseline"], table_rows["mzhybrid"]
     assert base["exposed_s"].value == pytest.approx(0.1)
     assert base["exposed_part"].value == pytest.approx(0.1 / 0.4)
     assert base["hidden_s"].value == pytest.approx(0.08)
@@ -80,9 +80,9 @@ def test_traffic(tmp_path: Path) -> None:
 
 def test_what_the_library_sent_is_unknown_by_dimension_too(tmp_path: Path) -> None:
     runs = [Planted("baseline", 1, 0.4, 2.7), Planted("mpi", 1, 0.3, 2.7, environment={"MV2_USE_ZFP": "1"})]
-    found = table(write(tmp_path / "001", runs), "traffic")
-    assert found["mpi"]["wire_over_message_dp"].shown == "unknown"
-    assert found["baseline"]["wire_over_message_dp"].shown == "1.000"
+    table_rows = table(write(tmp_path / "001", runs), "traffic")
+    assert table_rows["mpi"]["wire_over_message_dp"].shown == "unknown"
+    assert table_rows["baseline"]["wire_over_message_dp"].shown == "1.000"
 
 
 def test_no_traffic_no_table(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_no_traffic_no_table(tmp_path: Path) -> None:
 
 
 def test_speed_over_runs(tmp_path: Path) -> None:
-    found = table(plant(tmp_path / "001"), "speed")
-    codec = found["mzhybrid"]
+    table_rows = table(plant(tmp_path / "001"), "speed")
+    codec = table_rows["mzhybrid"]
     assert codec["step_seconds"].value == pytest.approx(0.32)
     assert codec["samples_per_s"].value == pytest.approx(8 / 0.32)
     assert codec["tokens_per_s"].value == pytest.approx(8 / 0.32 * 128)
@@ -110,11 +110,14 @@ def test_a_run_that_was_cut_counts_only_where_none_completed(tmp_path: Path) -> 
     for log in (root / "runs/r2-baseline/log.txt", *root.glob("runs/*mzhybrid/log.txt")):
         text = log.read_text().replace("time 0.400000 s", "time 4.000000 s").replace("time 0.320000 s", "time 3.2 s")
         log.write_text(text.split("step  9/12")[0])
-    found = table(root, "speed")
-    assert found["baseline"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 0.4)
-    assert found["mzhybrid"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 3.2)
-    assert (found["baseline"]["samples_per_s"].shown, found["mzhybrid"]["samples_per_s"].shown) == ("20.00", "2.500*")
-    assert "speed_ratio" not in found["mzhybrid"]
+    table_rows = table(root, "speed")
+    assert table_rows["baseline"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 0.4)
+    assert table_rows["mzhybrid"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 3.2)
+    assert (table_rows["baseline"]["samples_per_s"].shown, table_rows["mzhybrid"]["samples_per_s"].shown) == (
+        "20.00",
+        "2.500*",
+    )
+    assert "speed_ratio" not in table_rows["mzhybrid"]
 
 
 def test_the_step_time_of_a_single_run_has_the_interval_of_its_steps(tmp_path: Path) -> None:
@@ -136,25 +139,25 @@ def test_kinds_of_flops_have_columns_of_their_own(tmp_path: Path) -> None:
     for log in root.glob("runs/*baseline/log.txt"):
         text = log.read_text()
         log.write_text(text.replace('"model_flops_per_sample": 640000000.0, ', "").replace("| model ", "| other "))
-    found = table(root, "speed")
-    assert found["baseline"]["model_flops_per_rank"].shown == "-"
-    assert found["baseline"]["hardware_flops_per_rank"].value is not None
-    assert found["mzhybrid"]["model_flops_per_rank"].value == pytest.approx(6.4e8 / 0.32)
+    table_rows = table(root, "speed")
+    assert table_rows["baseline"]["model_flops_per_rank"].shown == "-"
+    assert table_rows["baseline"]["hardware_flops_per_rank"].value is not None
+    assert table_rows["mzhybrid"]["model_flops_per_rank"].value == pytest.approx(6.4e8 / 0.32)
 
 
 def test_memory_is_the_peak_of_all_runs(tmp_path: Path) -> None:
     root = plant(tmp_path / "001")
     for number, log in enumerate(sorted(root.glob("runs/*/log.txt"))):  # r1 baseline, mzhybrid, r2 baseline, mzhybrid
         replace(log, "memory", {"host_rank_bytes": (2 + number) * 2**30, "host_bytes": 16 * 2**30})
-    found = table(root, "memory")
-    assert found["baseline"]["host_rank_bytes"].value == 4 * 2**30
-    assert (found["baseline"]["host_rank_bytes"].shown, found["baseline"]["host_rank_bytes_ratio"].shown) == (
+    table_rows = table(root, "memory")
+    assert table_rows["baseline"]["host_rank_bytes"].value == 4 * 2**30
+    assert (table_rows["baseline"]["host_rank_bytes"].shown, table_rows["baseline"]["host_rank_bytes_ratio"].shown) == (
         "4.000",
         "-",
     )
-    assert found["mzhybrid"]["host_rank_bytes_ratio"].value == 5 / 4
-    assert found["mzhybrid"]["host_bytes_ratio"].value == 1.0
-    assert "device_bytes" not in found["mzhybrid"]
+    assert table_rows["mzhybrid"]["host_rank_bytes_ratio"].value == 5 / 4
+    assert table_rows["mzhybrid"]["host_bytes_ratio"].value == 1.0
+    assert "device_bytes" not in table_rows["mzhybrid"]
 
 
 def test_loss_names_lost_steps_of_a_run_that_diverged(tmp_path: Path) -> None:
@@ -164,10 +167,10 @@ def test_loss_names_lost_steps_of_a_run_that_diverged(tmp_path: Path) -> None:
     log.write_text(
         text.split("step  7")[0].replace("skipped 0", "skipped 3") + "step  7/12 | loss nan | time 0.3 s |\n"
     )
-    found = table(root, "loss")
-    codec = found["mzhybrid"]
+    table_rows = table(root, "loss")
+    codec = table_rows["mzhybrid"]
     assert (codec["skipped"].shown, codec["nan_steps"].shown) == ("3", "1")
-    assert (found["baseline"]["skipped"].shown, found["baseline"]["nan_steps"].shown) == ("0", "0")
+    assert (table_rows["baseline"]["skipped"].shown, table_rows["baseline"]["nan_steps"].shown) == ("0", "0")
     assert codec["loss_valid"].shown == "nan"
 
 
@@ -189,10 +192,10 @@ def test_loss_at_equal_steps_and_at_equal_time(tmp_path: Path) -> None:
 
 
 def test_losses_beyond_all_measure_are_not_known(tmp_path: Path) -> None:
-    """Their sum is no number, and no traceback either."""
+    """Their sum is infinite: it is unknown, and not a traceback."""
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*-mzhybrid/log.txt"):
         log.write_text(re.sub(r"\| loss \S+ ", "| loss 1e308 ", log.read_text()))
-    found = table(root, "loss")
-    assert found["mzhybrid"]["loss_train"] == Entry()
-    assert found["baseline"]["loss_train"].value is not None
+    table_rows = table(root, "loss")
+    assert table_rows["mzhybrid"]["loss_train"] == Entry()
+    assert table_rows["baseline"]["loss_train"].value is not None

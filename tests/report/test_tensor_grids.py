@@ -39,7 +39,7 @@ def plant(root: Path) -> Path:
 
 
 def on_grid(line: str, mode: str, seconds: float) -> str:
-    """Its traffic divided among two axes, a third over i; and phases of the step beside it."""
+    """Its traffic divided among two axes, a third over i; and the phases of the step."""
     if '"traffic"' not in line or mode == "1d":
         return line
     event = json.loads(line)
@@ -79,23 +79,25 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
 
 def test_traffic_is_told_by_axis(blocks: list[Any]) -> None:
-    found = [rows(block) for block in blocks if isinstance(block, Table) and block.name == "axes"]
-    assert len(found) == 3, "the cells with a grid, and no others"
-    for lines in found:
+    table_rows = [rows(block) for block in blocks if isinstance(block, Table) and block.name == "axes"]
+    assert len(table_rows) == 3, "the cells with a grid, and no others"
+    for lines in table_rows:
         baseline = {line["axis"]: line for line in lines if line["scheme"] == "baseline"}
         assert list(baseline) == ["i", "j"]
         assert baseline["j"]["message_bytes"] == pytest.approx(2 * baseline["i"]["message_bytes"], rel=1e-5)
         assert baseline["j"]["exposed_s"] == pytest.approx(2 * baseline["i"]["exposed_s"])
         assert baseline["i"]["wire_over_message"] == pytest.approx(1, rel=1e-5)
-    assert [line["message_bytes"] for line in found[0] if line["axis"] == "j"] == [pytest.approx(1e6 / 6, rel=1e-5)] * 2
+    assert [line["message_bytes"] for line in table_rows[0] if line["axis"] == "j"] == [
+        pytest.approx(1e6 / 6, rel=1e-5)
+    ] * 2
 
 
 def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> None:
     (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "strong-scaling")
-    found = {(row["series"], row["ranks"]): row for row in rows(table) if row["scheme"] == "baseline"}
+    table_rows = {(row["series"], row["ranks"]): row for row in rows(table) if row["scheme"] == "baseline"}
     wanted = {(f"tensor {mode}, global batch 8", ranks) for ranks, mode in (*SECONDS, (1, "2d"), (1, "3d"))}
-    assert found.keys() == wanted
-    eight = found["tensor 3d, global batch 8", 8]
+    assert table_rows.keys() == wanted
+    eight = table_rows["tensor 3d, global batch 8", 8]
     assert eight["speedup"] == pytest.approx(0.8 / 0.2, rel=0.05) and eight["efficiency"] == pytest.approx(
         0.5, rel=0.05
     )
@@ -106,8 +108,8 @@ def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> 
 
 def test_weak_scaling_is_of_a_batch_a_rank(blocks: list[Any]) -> None:
     (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "weak-scaling")
-    found = {(row["series"], row["ranks"]) for row in rows(table)}
-    assert found == {(f"tensor {mode}, batch 1 per rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
+    table_rows = {(row["series"], row["ranks"]) for row in rows(table)}
+    assert table_rows == {(f"tensor {mode}, batch 1 per rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
 
 
 def test_the_figure_has_the_modes(blocks: list[Any]) -> None:

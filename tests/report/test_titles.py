@@ -6,11 +6,11 @@ import pytest
 from planted_results import Planted, write
 
 from hpcbench.report.sections import read
-from hpcbench.report.titles import title
+from hpcbench.report.titles import write_title
 
 
 @pytest.mark.parametrize(
-    ("cut", "words"),
+    ("cut", "message"),
     [
         ('"chunks": 1, "stages": []', "dp2 x tp2 x pp2, 8 ranks"),
         ('"chunks": 1, "stages": [], "ep": 1', "dp2 x tp2 x pp2, 8 ranks"),
@@ -21,9 +21,9 @@ from hpcbench.report.titles import title
         ('"chunks": 1, "stages": [1, 3]', "dp2 x tp2 x pp2 of 1+3 layers, 8 ranks"),
     ],
 )
-def test_how_stages_are_cut_is_said_where_it_was_chosen(tmp_path: Path, cut: str, words: str) -> None:
+def test_how_stages_are_cut_is_said_where_it_was_chosen(tmp_path: Path, cut: str, message: str) -> None:
     write(tmp_path / "001", [Planted("baseline", 1, 0.2, 2.7)])
     for path in (tmp_path / "001").rglob("runs/*/*.*"):
         path.write_text(path.read_text().replace('"chunks": 1, "stages": []', cut))
     ((_, (cell,)),) = read([tmp_path / "001"]).sections
-    assert words in title(cell)[0]
+    assert message in write_title(cell)[0]

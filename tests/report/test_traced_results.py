@@ -14,7 +14,7 @@ from tools import explain_missing
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import load
 from hpcbench.report.main import report
-from hpcbench.report.provenance import Fact, provenance
+from hpcbench.report.provenance import Fact, gather_provenance
 
 STUDY = """\
 study: traced
@@ -53,8 +53,8 @@ def figures(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     [submission] = json.loads(capsys.readouterr().out)["submissions"]
     [cell] = submission["cells"]
     [run] = cell["runs"]
-    found: dict[str, Any] = run
-    return found
+    result: dict[str, Any] = run
+    return result
 
 
 def source(root: Path, **wanted: Any) -> str:
@@ -81,8 +81,8 @@ def test_a_measured_figure_is_followed_to_all_that_made_it(measured: Path, capsy
     line = json.loads(source(measured, run=run["run"], event="evaluation", loss=run["loss_valid"]))
     assert line["event"] == "evaluation" and line["loss"] == run["loss_valid"]
 
-    found = provenance(load(measured, jobs_of(measured)))
-    facts: dict[str, Fact] = {fact.name: fact for group in found.groups for fact in group.facts}
+    origin = gather_provenance(load(measured, jobs_of(measured)))
+    facts: dict[str, Fact] = {fact.name: fact for group in origin.groups for fact in group.facts}
     job = facts[run["job"]]
     assert f"id {json.loads(Path(str(job.source)).read_text())['id']}," in job.value and "exit 0" in job.value
     script = Path(str(facts[f"{run['job']}: job"].source)).read_text()
@@ -95,13 +95,13 @@ def test_a_measured_figure_is_followed_to_all_that_made_it(measured: Path, capsy
     head = ["git", "-C", str(measured), "rev-parse", "HEAD"]
     revision = subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
     assert facts["revision of study"].value == f"{revision}, with changes"
-    [note] = [note for note in found.notes if "checkout of study" in note]
+    [note] = [note for note in origin.notes if "checkout of study" in note]
     assert f"{measured}/provenance/study.diff" in note
     assert "+study: traced" in (measured / "provenance/study.diff").read_text()
 
     for name in ("mpi", "python", "torch", "numpy", "kernels", "local rank 0", "local rank 1"):
         path, _, number = str(facts[name].source).rpartition(":")
-        said = json.loads(Path(path).read_text().splitlines()[int(number) - 1])
-        assert said["event"] == "environment"
-        if name in said:
-            assert facts[name].value == said[name]
+        document = json.loads(Path(path).read_text().splitlines()[int(number) - 1])
+        assert document["event"] == "environment"
+        if name in document:
+            assert facts[name].value == document[name]

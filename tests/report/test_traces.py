@@ -33,7 +33,7 @@ from hpcbench.report.sections import read
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two schemes of which one has been traced."""
+    """Two schemes. One of them was traced."""
     runs = [Planted("baseline", 1, 0.1, loss=2.0), Planted("naive-zfp8", 1, 0.08, loss=2.0)]
     written = write(tmp_path_factory.mktemp("traced") / "001", runs)
     plant(written / "runs" / "r1-naive-zfp8", ranks=10)
@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_ranks_of_a_run_are_joined(root: Path, tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["report", str(root), "--trace", str(tmp_path / "t")])
     assert ran.exit_code == 0, ran.output
-    assert "10 ranks on one clock, to 2 us" in ran.output
+    assert "ranks on one clock: 10, to 2 us" in ran.output
     (path,) = (tmp_path / "t").iterdir()
     assert path.name == "r1-naive-zfp8.json"
     events = json.loads(path.read_text())["traceEvents"]

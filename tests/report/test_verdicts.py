@@ -8,14 +8,14 @@ import pytest
 from planted_results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 from hpcbench.report.answer import answer, list_trouble
-from hpcbench.report.compare import Cell, step_time
+from hpcbench.report.compare import Cell, compute_step_time
 from hpcbench.report.sections import read
-from hpcbench.report.verdicts import NO_BASELINE, verdict
+from hpcbench.report.verdicts import NO_BASELINE, resolve_verdict
 
 SIZE = "gpt-tiny 0.8 M parameters, 12 steps"
 """Model and size of the planted runs, as a headline names them."""
 NOISE = (1.00, 1.01, 0.99, 1.005)
-"""What a machine does to all schemes of a repeat alike."""
+"""Variation of the machine that is the same for all schemes of a repeat."""
 JITTER = (0.0, 0.002, -0.002, 0.001)
 """What it does to each run by itself."""
 
@@ -34,8 +34,8 @@ def planted(
 
 
 def cells(root: Path) -> list[Cell]:
-    ((_, found),) = read([root]).sections
-    return found
+    ((_, compared_cells),) = read([root]).sections
+    return compared_cells
 
 
 def cell(root: Path) -> Cell:
@@ -48,31 +48,31 @@ def verdicts(root: Path) -> dict[str, str]:
 
 
 def test_every_pair_of_findings_has_its_verdict() -> None:
-    assert verdict("faster", "as good").text == "faster and as good"
-    assert verdict("faster", "better").text == "faster and as good"
-    assert verdict("faster", "not shown").text == "faster, loss not shown (too few repeats)"
+    assert resolve_verdict("faster", "as good").text == "faster and as good"
+    assert resolve_verdict("faster", "better").text == "faster and as good"
+    assert resolve_verdict("faster", "not shown").text == "faster, loss not shown (too few repeats)"
     for loss in ("better", "as good", "not shown", None):
-        assert verdict("not faster", loss).text == "not faster"  # type: ignore[arg-type]
-        assert verdict("not shown", loss).text == "not shown (too few repeats)"  # type: ignore[arg-type]
+        assert resolve_verdict("not faster", loss).text == "not faster"  # type: ignore[arg-type]
+        assert resolve_verdict("not shown", loss).text == "not shown (too few repeats)"  # type: ignore[arg-type]
 
 
 def test_what_is_as_fast_is_said_and_a_failed_pair_is_no_good_loss() -> None:
-    assert verdict("as fast", "as good").text == verdict("as fast", None).text == "as fast (within 3 %)"
-    assert verdict("as fast", "worse").text == "worse loss, as fast (within 3 %)"
-    assert verdict("faster", "as good", steady=False).text == "faster, as good only on average"
-    assert verdict("not faster", "as good", steady=False).text == "not faster"
-    assert verdict("not shown", "as good", near=True).text == "about as fast, inconclusive"
-    assert verdict("faster", "not shown", near=True).text == "faster, loss not shown (too few repeats)"
+    assert resolve_verdict("as fast", "as good").text == resolve_verdict("as fast", None).text == "as fast (within 3 %)"
+    assert resolve_verdict("as fast", "worse").text == "worse loss, as fast (within 3 %)"
+    assert resolve_verdict("faster", "as good", steady=False).text == "faster, as good only on average"
+    assert resolve_verdict("not faster", "as good", steady=False).text == "not faster"
+    assert resolve_verdict("not shown", "as good", near=True).text == "about as fast, inconclusive"
+    assert resolve_verdict("faster", "not shown", near=True).text == "faster, loss not shown (too few repeats)"
 
 
 def test_a_worse_loss_is_said_first_whatever_the_speed() -> None:
-    found = {speed: verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
-    assert {speed: outcome.text for speed, outcome in found.items()} == {
+    values_by_name = {speed: resolve_verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
+    assert {speed: outcome.text for speed, outcome in values_by_name.items()} == {
         "faster": "worse loss, but faster",
         "not faster": "worse loss, not faster",
         "not shown": "worse loss, speed not shown",
     }
-    assert {(outcome.group, outcome.tone) for outcome in found.values()} == {("worse", "warning")}
+    assert {(outcome.group, outcome.tone) for outcome in values_by_name.values()} == {("worse", "warning")}
 
 
 def test_planted_truths_are_found(tmp_path: Path) -> None:
@@ -86,23 +86,23 @@ def test_planted_truths_are_found(tmp_path: Path) -> None:
         "mzhybrid": "faster and as good",
         "naive-mpc": "not faster",
     }
-    found = cell(root)
-    mzhybrid = found.row("mzhybrid")
+    compared_cell = cell(root)
+    mzhybrid = compared_cell.row("mzhybrid")
     assert mzhybrid is not None and mzhybrid.speed is not None and mzhybrid.speed.low is not None
     assert mzhybrid.speed.pairs == 3
     assert mzhybrid.speed.low < 0.2 / 0.15 < (mzhybrid.speed.high or 0)
     assert mzhybrid.speed.estimate == pytest.approx(0.2 / 0.15, rel=0.01)
     assert mzhybrid.wire_over_message == pytest.approx(0.5)
-    said = " ".join(answer(found, "local"))
-    assert f"On this machine ({SIZE}) compression pays: mzhybrid (1.33 times the baseline's speed, 1.3" in said
-    assert "Faster, but at a worse loss: naive-zfp8" in said
-    assert "Not faster: naive-mpc" in said
+    answer_text = " ".join(answer(compared_cell, "local"))
+    assert f"On this machine ({SIZE}) compression pays: mzhybrid (1.33 times the baseline's speed, 1.3" in answer_text
+    assert "Faster, but at a worse loss: naive-zfp8" in answer_text
+    assert "Not faster: naive-mpc" in answer_text
 
 
 def test_a_row_by_hand(tmp_path: Path) -> None:
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.5, 2.0), Planted("baseline", 2, 0.25, 2.2)])
     row = cell(root).rows[0]
-    # 8 samples a step: 16 and 32 samples/s, of which the geometric mean is sqrt(512)
+    # 8 samples per step: 16 and 32 samples/s with the geometric mean sqrt(512)
     assert row.samples_per_s == pytest.approx(512**0.5)
     assert row.tokens_per_s == pytest.approx(128 * 512**0.5)
     assert row.model_flops_per_rank == pytest.approx(FLOPS_PER_SAMPLE * 512**0.5 / 8)
@@ -135,18 +135,18 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     row = cell(root).row("mzhybrid")
     assert row is not None and row.speed is not None
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
-    said = " ".join(answer(cell(root), "local"))
+    answer_text = " ".join(answer(cell(root), "local"))
     assert (
         "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise `repeats:`"
-        in said
+        in answer_text
     )
-    assert "(number of pairs: 1)" in said and "one pair has no interval" in said
+    assert "(number of pairs: 1)" in answer_text and "one pair has no interval" in answer_text
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     assert set(verdicts(root).values()) == {NO_BASELINE.text}
-    assert answer(cell(root), "local") == ["Nothing can be compared: there is no run of the baseline."]
+    assert answer(cell(root), "local") == ["Nothing can be compared: the baseline has no run."]
     assert all(row.speed is None and row.loss is None for row in cell(root).rows)
 
 
@@ -165,8 +165,8 @@ def test_cells_are_not_mixed(tmp_path: Path) -> None:
         for nodes, ratio in ((1, 1.5), (2, 0.5))
         for run in planted({"baseline": (0.2, 2.7), "mzhybrid": (0.2 * ratio, 2.7)}, cell={"nodes": nodes})
     ]
-    one, two = cells(write(tmp_path / "001", runs))
-    assert (one.values, one.rows[1].verdict) == ({"nodes": 1}, "not faster")
+    row, two = cells(write(tmp_path / "001", runs))
+    assert (row.values, row.rows[1].verdict) == ({"nodes": 1}, "not faster")
     assert (two.values, two.rows[1].verdict) == ({"nodes": 2}, "faster and as good")
 
 
@@ -192,9 +192,9 @@ def test_divergence_is_the_verdict(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 2.7), "mzhybrid": (0.1, 2.7)}))
     for k in (1, 2, 3):
         diverge(root, f"r{k}-naive-zfp8", 7)
-    found = verdicts(root)
-    assert found["naive-zfp8"] == "diverged (NaN at step 7)"
-    assert found["mzhybrid"] == "faster and as good"
+    verdict_by_scheme = verdicts(root)
+    assert verdict_by_scheme["naive-zfp8"] == "diverged (NaN at step 7)"
+    assert verdict_by_scheme["mzhybrid"] == "faster and as good"
     row = cell(root).row("naive-zfp8")
     assert row is not None and row.speed is None and row.partial
     assert row.loss_valid != row.loss_valid
@@ -205,17 +205,20 @@ def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     diverge(root, "r2-mzhybrid", 5)
     assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
-    said = answer(cell(root), "local")
-    assert said[0].startswith("Nothing can be compared")
-    assert said[1] == "Diverged and therefore not compared: mzhybrid."
+    answer_lines = answer(cell(root), "local")
+    assert answer_lines[0].startswith("Nothing can be compared")
+    assert answer_lines[1] == "Diverged and therefore not compared: mzhybrid."
 
 
 def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.05, 2.7), "mzhybrid": (0.3, 2.7)}))
     diverge(root, "r2-naive-zfp8", 5)
-    said = answer(cell(root), "local")
-    assert said[0] == f"On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
-    assert said[1] == "Diverged and therefore not compared: naive-zfp8."
+    answer_lines = answer(cell(root), "local")
+    assert (
+        answer_lines[0]
+        == f"On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+    )
+    assert answer_lines[1] == "Diverged and therefore not compared: naive-zfp8."
 
 
 def test_the_rest_of_a_set_still_counts(tmp_path: Path) -> None:
@@ -267,9 +270,11 @@ def test_pairs_of_two_allocations_are_told(tmp_path: Path, attempts: tuple[int, 
 
 def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "identity": (0.1, 2.7), "mzhybrid": (0.4, 2.7)}))
-    said = answer(cell(root), "lassen")
-    assert said[0] == f"On lassen ({SIZE}) compression does not pay: all schemes are slower than the baseline."
-    assert said[1].startswith("identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed")
+    answer_lines = answer(cell(root), "lassen")
+    assert answer_lines[0] == f"On lassen ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+    assert answer_lines[1].startswith(
+        "identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed"
+    )
 
 
 def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_path: Path) -> None:
@@ -340,9 +345,9 @@ def test_a_loss_of_time_seems_so_only_where_its_interval_lies_below_one(
     runs += [
         Planted(scheme, k, ratio, 2.0) for scheme in ("naive-zfp8", "naive-mpc") for k, ratio in enumerate(ratios, 1)
     ]
-    said = " ".join(answer(cell(write(tmp_path, runs)), "local"))
-    assert sentence in said
-    assert "does not pay" not in said
+    answer_text = " ".join(answer(cell(write(tmp_path, runs)), "local"))
+    assert sentence in answer_text
+    assert "does not pay" not in answer_text
 
 
 @pytest.mark.parametrize(
@@ -375,32 +380,35 @@ def test_a_part_is_the_algorithms_only_where_it_is_shown(
 ) -> None:
     runs = [Planted("baseline", k, 0.2, 2.7) for k in range(1, len(ratios) + 1)]
     runs += [Planted("identity", k, 0.2 / ratio, 2.7) for k, ratio in enumerate(ratios, 1)]
-    said = answer(cell(write(tmp_path, runs)), "local")
-    assert sentence in said
-    assert ("this part" in " ".join(said)) == ("this part" in sentence)
+    answer_lines = answer(cell(write(tmp_path, runs)), "local")
+    assert sentence in answer_lines
+    assert ("this part" in " ".join(answer_lines)) == ("this part" in sentence)
 
 
 def test_the_cast_claims_no_speed_that_its_interval_does_not_allow(tmp_path: Path) -> None:
     runs = [Planted("baseline", k, 0.2, 2.7) for k in (1, 2, 3)]
     runs += [Planted("naive-bf16", k, 0.2 / ratio, 2.7) for k, ratio in enumerate((0.4, 1.5, 6.0), 1)]
-    said = answer(cell(write(tmp_path, runs)), "local")
+    answer_lines = answer(cell(write(tmp_path, runs)), "local")
     assert any(
         sentence.startswith("The speed of naive-bf16, a cast to 16 bits, is inconclusive: 1.53 times")
-        for sentence in said
+        for sentence in answer_lines
     )
 
 
 def test_the_method_is_said(tmp_path: Path) -> None:
     two = {"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7), "naive-mpc": (0.3, 2.7)}
-    said = " ".join(answer(cell(write(tmp_path / "1", planted(two))), "local"))
+    answer_text = " ".join(answer(cell(write(tmp_path / "1", planted(two))), "local"))
     assert (
-        "; intervals (95 %, Student's t) describe one comparison each. All findings of the report are held to" in said
+        "; intervals (95 %, Student's t) describe one comparison each. All findings of the report are held to"
+        in answer_text
     )
     assert (
         "to 5 % together, also if repeats are added and it is read again at 3, 5, 8, 12, 20, 30, 50 or 100 pairs."
-        in (said)
+        in (answer_text)
     )
-    assert "A loss is no worse if two one-sided tests show it within 0.0270 of the baseline's (1 % of it)." in said
+    assert (
+        "A loss is no worse if two one-sided tests show it within 0.0270 of the baseline's (1 % of it)." in answer_text
+    )
 
 
 def test_each_change_of_loss_has_its_words(tmp_path: Path) -> None:
@@ -431,11 +439,11 @@ def test_repeats_that_would_be_enough_are_said(tmp_path: Path) -> None:
     seconds = (0.19, 0.17, 0.18, 0.199)
     runs = [Planted("baseline", k + 1, 0.2, 2.7) for k in range(4)]
     runs += [Planted("mzhybrid", k + 1, seconds[k], 2.7) for k in range(4)]
-    found = cell(write(tmp_path, runs))
-    row = found.row("mzhybrid")
+    compared_cell = cell(write(tmp_path, runs))
+    row = compared_cell.row("mzhybrid")
     assert row is not None and row.speed is not None and row.speed.enough is not None
-    said = " ".join(answer(found, "local"))
-    assert f"At the present scatter, about {row.speed.enough} pairs would probably be enough" in said
+    answer_text = " ".join(answer(compared_cell, "local"))
+    assert f"At the present scatter, about {row.speed.enough} pairs would probably be enough" in answer_text
 
 
 def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
@@ -456,7 +464,7 @@ def test_step_times_have_two_intervals(tmp_path: Path) -> None:
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
     assert row.step_seconds.low < 0.2 < (row.step_seconds.high or 0)
-    within = step_time(row.runs[0])
+    within = compute_step_time(row.runs[0])
     assert within is not None and (within.estimate, within.pairs) == (row.runs[0].step_seconds, 40)
     assert within.low == within.high == within.estimate
 
@@ -477,9 +485,9 @@ def test_slow_nodes_and_odd_allocations_are_named(tmp_path: Path) -> None:
     root = write(tmp_path, runs)
     slow = root / "runs" / "r3-baseline" / "log.txt"
     slow.write_text(slow.read_text().replace("time 0.19", "time 0.39").replace("samples/s 4", "samples/s 2"))
-    said = answer(cell(root), "local")
-    assert "Node n3 is 12 % slower than the median of its runs' nodes (8 of 8 runs)." in said
-    assert any(sentence.startswith("The baseline of r3 ran at 0.5") for sentence in said)
+    answer_lines = answer(cell(root), "local")
+    assert "Node n3 is 12 % slower than the median of its runs' nodes (8 of 8 runs)." in answer_lines
+    assert any(sentence.startswith("The baseline of r3 ran at 0.5") for sentence in answer_lines)
 
 
 @pytest.mark.parametrize("others", [0, 5])
@@ -494,14 +502,14 @@ def test_a_speed_of_about_one_is_not_called_too_few_repeats(tmp_path: Path, repe
         for place, name in enumerate(names)
         for k in range(repeats)
     ]
-    found = cell(write(tmp_path, runs))
-    row = found.row("mzhybrid")
+    compared_cell = cell(write(tmp_path, runs))
+    row = compared_cell.row("mzhybrid")
     assert row is not None and row.speed is not None and row.speed.low is not None and row.speed.high is not None
     assert (round(row.speed.low, 2), round(row.speed.high, 2)) == (0.98, 1.02)
     assert row.verdict == ("about as fast, inconclusive" if others else "as fast (within 3 %)")
     if not others:
-        said = answer(found, "local")
-        assert said[:2] == [
+        answer_lines = answer(compared_cell, "local")
+        assert answer_lines[:2] == [
             f"On this machine ({SIZE}) compression does not pay: no scheme is 3 % faster than the baseline.",
             "As fast as the baseline, within 3 %: mzhybrid (1.00 times the baseline's speed, 0.98 to 1.02).",
         ]

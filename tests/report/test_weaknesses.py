@@ -15,14 +15,14 @@ from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
 from hpcbench.report.tables.by_scheme import tabulate_loss
-from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, follow_each_other, weakened
+from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, find_weaknesses, follow_each_other
 
 STEPS = 120
 
 
 def cell(root: Path) -> Cell:
-    ((_, (found,)),) = read([root]).sections
-    return found
+    ((_, (compared_cell,)),) = read([root]).sections
+    return compared_cell
 
 
 def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:
@@ -34,18 +34,18 @@ def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:
     ]
     write(root, runs, steps=steps)
     for log in root.glob("runs/*/log.txt"):
-        words = re.sub(r"\| loss \S+", "| loss 2.7", log.read_text())
+        text = re.sub(r"\| loss \S+", "| loss 2.7", log.read_text())
         for rank in range(8):
-            words = words.replace(f'"pid": {4000 + rank}, "cores": [0, 1]', f'"pid": 1, "cores": [{rank}]')
-        log.write_text(words)
+            text = text.replace(f'"pid": {4000 + rank}, "cores": [0, 1]', f'"pid": 1, "cores": [{rank}]')
+        log.write_text(text)
     return root
 
 
 def change(root: Path, old: str, new: str) -> None:
     for log in root.glob("runs/*/log.txt"):
-        words = log.read_text()
-        assert old in words
-        log.write_text(words.replace(old, new))
+        text = log.read_text()
+        assert old in text
+        log.write_text(text.replace(old, new))
 
 
 def share_cores(root: Path) -> None:
@@ -64,29 +64,29 @@ def fall(root: Path) -> None:
 def run_at_once(root: Path) -> None:
     """The job of the second repeat begins half a minute after that of the first, which takes a minute."""
     for path in root.glob("runs/r2-*/status.json"):
-        words = path.read_text()
-        path.write_text(words.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
+        text = path.read_text()
+        path.write_text(text.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
 
 
 def names(root: Path) -> list[str]:
     """Weaknesses of the scheme, apart from the one that all studies of a few pairs have."""
-    found = weakened(cell(root)).names("mzhybrid")
-    assert "rare_failures" in found
-    return [name for name in found if name != "rare_failures"]
+    weak = find_weaknesses(cell(root)).names("mzhybrid")
+    assert "rare_failures" in weak
+    return [name for name in weak if name != "rare_failures"]
 
 
 def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
-    found = weakened(cell(strong(tmp_path, pairs=MANY_PAIRS)))
-    assert (found.reasons, found.mark("mzhybrid"), found.sentences) == ((), "", [])
+    weak = find_weaknesses(cell(strong(tmp_path, pairs=MANY_PAIRS)))
+    assert (weak.reasons, weak.mark("mzhybrid"), weak.sentences) == ((), "", [])
 
 
 def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
     """The least n with 0.9 ** n <= 5 % is 29: a scheme that fails in one run of ten passes fewer pairs too often."""
     assert MANY_PAIRS == 29 and 0.9**29 <= 0.05 < 0.9**28
     root = strong(tmp_path)
-    found = weakened(cell(root))
-    assert found.names("mzhybrid") == ["rare_failures"]
-    assert "29 pairs would show it" in found.sentences[0]
+    weak = find_weaknesses(cell(root))
+    assert weak.names("mzhybrid") == ["rare_failures"]
+    assert "29 pairs would show it" in weak.sentences[0]
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
 
 
@@ -100,7 +100,7 @@ def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> N
         )
     ]
     compared = cell(write(tmp_path, runs, steps=STEPS))
-    marked = {row.scheme for row in compared.rows if "rare_failures" in weakened(compared).names(row.scheme)}
+    marked = {row.scheme for row in compared.rows if "rare_failures" in find_weaknesses(compared).names(row.scheme)}
     shown = {row.scheme: row.loss_shown for row in compared.rows[1:]}
     assert shown == {"mzhybrid": "as good", "naive-mpc": "as good", "naive-zfp8": "worse"}
     assert marked == {"mzhybrid"}
@@ -113,20 +113,20 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
         for k in range(1, 41)
         for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("mzhybrid", 0.3)))
     ]
-    ((submission, (found,)),) = read([write(tmp_path, runs)]).sections
-    row = found.row("mzhybrid")
+    ((submission, (compared_cell,)),) = read([write(tmp_path, runs)]).sections
+    row = compared_cell.row("mzhybrid")
     assert row is not None and row.loss is not None
     assert (row.loss_shown, row.loss.steady, row.verdict) == ("as good", False, "faster, as good only on average")
-    said = answer(found, "local")
-    assert said[0] == (
+    answer_lines = answer(compared_cell, "local")
+    assert answer_lines[0] == (
         "On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is inconclusive whether compression pays; faster"
         " schemes are no worse on average only."
     )
-    assert said[1] == (
+    assert answer_lines[1] == (
         "Faster, with a loss that is no worse on average only: mzhybrid (1.33 times the baseline's speed, 1.33 to"
         " 1.33; worst pair +0.1000)."
     )
-    table = tabulate_loss(submission, found)
+    table = tabulate_loss(submission, compared_cell)
     assert (
         table is not None
         and "mzhybrid is as good only on average: the difference of its worst pair is +0.1000." in table.notes
@@ -142,7 +142,7 @@ def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
             for repeat, place in enumerate(order, 1)
             for scheme, seconds in (("baseline", 0.4), ("mzhybrid", 0.3))
         ]
-        marked.append("correlated_repeats" in weakened(cell(write(tmp_path / str(k), runs))).names("mzhybrid"))
+        marked.append("correlated_repeats" in find_weaknesses(cell(write(tmp_path / str(k), runs))).names("mzhybrid"))
     assert marked == [True, False]
 
 
@@ -150,14 +150,14 @@ def test_neighbours_are_called_alike_no_more_often_than_chance_allows() -> None:
     rng = random.Random(3)
     series = [[rng.gauss(0, 1) for _ in range(8)] for _ in range(400)]
     assert 0.01 < sum(map(follow_each_other, series)) / 400 < 0.05 + 2.6 * (0.05 * 0.95 / 400) ** 0.5
-    sums = [[sum(one[: k + 1]) for k in range(8)] for one in series]
+    sums = [[sum(item[: k + 1]) for k in range(8)] for item in series]
     assert sum(map(follow_each_other, sums)) / 400 > 0.4, "walks, whose steps are independent"
     assert not follow_each_other([1.0, 2.0, 3.0, 4.0]), "four values have too few orders"
     assert not follow_each_other([1.0] * 8)
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "words"),
+    ("fault", "name", "message"),
     [
         (share_cores, "shared_cores", "[a] Ranks shared cores"),
         (learn_nothing, "learnt_nothing", "[a] The validation loss of the scheme or of the baseline is no better than"),
@@ -165,13 +165,13 @@ def test_neighbours_are_called_alike_no_more_often_than_chance_allows() -> None:
         (fall, "still_falling", "[a] The baseline's training loss still fell"),
     ],
 )
-def test_each_weakness_is_found(tmp_path: Path, fault: Callable[[Path], None], name: str, words: str) -> None:
+def test_each_weakness_is_found(tmp_path: Path, fault: Callable[[Path], None], name: str, message: str) -> None:
     root = strong(tmp_path)
     fault(root)
-    found = weakened(cell(root))
-    assert (found.names("mzhybrid"), found.mark("mzhybrid")) == ([name, "rare_failures"], "[ab]")
-    assert found.sentences[0].startswith(words)
-    assert found.sentences[0] in answer(cell(root), "local")
+    weak = find_weaknesses(cell(root))
+    assert (weak.names("mzhybrid"), weak.mark("mzhybrid")) == ([name, "rare_failures"], "[ab]")
+    assert weak.sentences[0].startswith(message)
+    assert weak.sentences[0] in answer(cell(root), "local")
 
 
 def test_few_pairs_and_few_steps(tmp_path: Path) -> None:
@@ -203,13 +203,13 @@ def test_virtual_hosts_of_one_machine_share_its_cores(tmp_path: Path, oversubscr
     root = strong(tmp_path)
     change(root, '"oversubscribe": true', f'"oversubscribe": {oversubscribe}')
     for log in root.glob("runs/*/log.txt"):
-        words = log.read_text()
+        text = log.read_text()
         for rank in range(8):
-            words = words.replace(
+            text = text.replace(
                 f'"host": "n1", "pid": 1, "cores": [{rank}]',
                 f'"host": "h{rank // 2}", "machine": "kernel {rank // 2}", "pid": 1, "cores": [0, 1]',
             )
-        log.write_text(words)
+        log.write_text(text)
     assert names(root) == []
     for log in root.glob("runs/*/log.txt"):
         log.write_text(re.sub(r'"machine": "kernel \d"', '"machine": "kernel"', log.read_text()))
@@ -219,10 +219,10 @@ def test_virtual_hosts_of_one_machine_share_its_cores(tmp_path: Path, oversubscr
 def test_logs_that_name_no_machine_are_of_one_on_the_site_of_virtual_hosts(tmp_path: Path) -> None:
     root = strong(tmp_path)
     for log in root.glob("runs/*/log.txt"):
-        words = log.read_text()
+        text = log.read_text()
         for rank in range(8):
-            words = words.replace(f'"host": "n1", "pid": 1, "cores": [{rank}]', f'"host": "h{rank}", "cores": [0, 1]')
-        log.write_text(words)
+            text = text.replace(f'"host": "n1", "pid": 1, "cores": [{rank}]', f'"host": "h{rank}", "cores": [0, 1]')
+        log.write_text(text)
     assert names(root) == []
     change(root, '"site": "local"', '"site": "virtual-hosts"')
     assert names(root) == ["shared_cores"]
@@ -264,19 +264,19 @@ def cut(log: Path) -> None:
 def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
     tmp_path: Path, fault: Callable[[Path], None], last: int, means: list[float]
 ) -> None:
-    """One run of a pair lacks steps that the other has; where both have them, both are alike."""
+    """One run of a pair lacks steps that the other has; their common steps are equally fast."""
     runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = write(tmp_path, runs, steps=60, warmup=2)
     for log in root.glob("runs/*/log.txt"):
         slow_after(log, last)
     fault(root / "runs/r1-mzhybrid/log.txt")
-    found = cell(root)
-    base, row = found.row("baseline"), found.row("mzhybrid")
+    compared_cell = cell(root)
+    base, row = compared_cell.row("baseline"), compared_cell.row("mzhybrid")
     assert base is not None and row is not None and row.speed is not None
     times = [base.runs[0].step_seconds or 0, row.runs[0].step_seconds or 0]
-    assert times == pytest.approx(means), "their own times are not alike"
+    assert times == pytest.approx(means), "their own times differ"
     assert row.speed.estimate == pytest.approx(1.0, rel=1e-6)
-    assert "other_steps" in weakened(found).names("mzhybrid")
+    assert "other_steps" in find_weaknesses(compared_cell).names("mzhybrid")
 
 
 def test_runs_without_a_step_in_common_are_no_pair(tmp_path: Path) -> None:
@@ -284,12 +284,12 @@ def test_runs_without_a_step_in_common_are_no_pair(tmp_path: Path) -> None:
     root = write(tmp_path, runs, steps=40, warmup=2)
     for log in root.glob("runs/*/log.txt"):
         odd = "mzhybrid" in str(log)
-        kept = [
+        kept_files = [
             line
             for line in log.read_text().splitlines(keepends=True)
             if not (step := re.match(r"step +(\d+)/", line)) or int(step[1]) % 2 == odd
         ]
-        log.write_text("".join(kept))
+        log.write_text("".join(kept_files))
     row = cell(root).row("mzhybrid")
     assert row is not None and row.speed is None
     assert row.verdict == "not compared (no pair with the baseline)"
@@ -300,14 +300,14 @@ def test_programs_read_weaknesses_by_name(tmp_path: Path, capsys: pytest.Capture
 
     root = strong(tmp_path, pairs=4)
     report([root], "json")
-    (found,) = json.loads(capsys.readouterr().out)["submissions"][0]["cells"]
-    assert list(found["weaknesses"]) == ["few_pairs", "rare_failures"]
-    row = found["schemes"][1]
+    (selected,) = json.loads(capsys.readouterr().out)["submissions"][0]["cells"]
+    assert list(selected["weaknesses"]) == ["few_pairs", "rare_failures"]
+    row = selected["schemes"][1]
     assert (row["weaknesses"], row["kind"], row["beaten_by"]) == (["few_pairs", "rare_failures"], "by_traffic", [])
-    assert (found["front"], found["simplest"]) == (["mzhybrid"], ["mzhybrid"])
-    (duel,) = found["duels"]
+    assert (selected["front"], selected["simplest"]) == (["mzhybrid"], ["mzhybrid"])
+    (duel,) = selected["duels"]
     assert (duel["scheme"], duel["other"], duel["speed"], duel["beats"]) == ("mzhybrid", "baseline", "faster", True)
     report([root], "csv")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    found = [[row[name] for name in ("kind", "beaten_by", "weaknesses")] for row in rows]
-    assert found == [["baseline", '["mzhybrid"]', ""], ["by_traffic", "[]", "few_pairs rare_failures"]]
+    selected = [[row[name] for name in ("kind", "beaten_by", "weaknesses")] for row in rows]
+    assert selected == [["baseline", '["mzhybrid"]', ""], ["by_traffic", "[]", "few_pairs rare_failures"]]

@@ -35,9 +35,9 @@ _SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _MAX = 50
 _LONGEST = 50
-"""Most characters of the path of temporary files. Slurm adds up to 57, and a socket's name has at most 107."""
+"""Largest length of a path of temporary files. Slurm adds up to 57 characters, and a socket's name has at most 107."""
 _PATIENCE = 60.0
-"""Seconds that a start may take, which usually takes one."""
+"""Longest time of a start in seconds; usually it takes one."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 

@@ -15,14 +15,14 @@ SETTINGS: Mapping[str, str | int] = {
     "SlurmdUser": "root",
     "AuthType": "auth/munge",
     "CredType": "cred/munge",
-    # No control groups: children are found by their parents, and what they use in /proc.
+    # Without control groups, children are identified by their parents, and their use of resources by /proc.
     "ProctrackType": "proctrack/linuxproc",
     "TaskPlugin": "task/none",
     "JobAcctGatherType": "jobacct_gather/linux",
     "JobAcctGatherFrequency": "task=1",
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_Core_Memory",
-    "SlurmdParameters": "config_overrides",  # or nodes with more CPUs than the machine are drained
+    "SlurmdParameters": "config_overrides",  # otherwise nodes with more CPUs than the machine are drained
     "SwitchType": "switch/none",
     "MpiDefault": "none",
     "MailProg": "/bin/true",
@@ -30,8 +30,8 @@ SETTINGS: Mapping[str, str | int] = {
     "JobRequeue": 1,
     "PreemptType": "preempt/partition_prio",
     "PreemptMode": "REQUEUE",
-    "ReturnToService": 1,  # a crashed node is used again when it is back, one taken down is not
-    # Jobs start as they come, and a node that is gone is missed within seconds.
+    "ReturnToService": 1,  # a crashed node is used again when it is back, but not one that was taken down
+    # Jobs start immediately, and a lost node is detected within seconds.
     "SchedulerType": "sched/backfill",
     "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
     "SlurmdTimeout": 3,
@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, str | int] = {
     "MinJobAge": 300,
     "OverTimeLimit": 0,
 }
-"""Settings of slurm.conf, apart from places and names."""
+"""Settings of slurm.conf, apart from paths and names."""
 
 
 def write(
@@ -69,17 +69,17 @@ def write(
         raise UserError(f"a cluster's setting {clash[0]}: it is where the cluster itself lies, which cannot be changed")
     etc = directory / "etc"
     _save(etc / "hosts", ["127.0.0.1 localhost", f"127.0.0.1 {CONTROLLER} {' '.join(nodes)}"])
-    # slurmd looks for control groups though it uses none, and does not start where none are mounted unless told so.
+    # slurmd looks for control groups even if it uses none, and does not start without them unless this is set.
     _save(etc / "cgroup.conf", ["CgroupPlugin=cgroup/v1", "CgroupAutomount=no"])
-    # A GPU without a device counts as none, and the node as broken.
+    # Without a device file, Slurm counts no GPU and drains the node.
     devices = f"{directory}/gpu/fake[0-{gpus - 1}]"
     _save(etc / "gres.conf", [f"Name=gpu Type=fake File={devices}"] if gpus else [])
     lines = _assignments(_places(directory, ports[0]))
     if accounting:
         lines += _assignments(_accounting(directory, ports[1], gpus))
         _save(etc / "slurmdbd.conf", _assignments(_slurmdbd(directory, ports[1])))
-        (etc / "slurmdbd.conf").chmod(0o600)  # or slurmdbd does not start
-    # If nothing is said, every job takes all memory of its nodes.
+        (etc / "slurmdbd.conf").chmod(0o600)  # otherwise slurmdbd does not start
+    # By default every job takes all memory of its nodes.
     lines += _assignments({**SETTINGS, "DefMemPerCPU": memory // cpus, **settings})
     lines += ["GresTypes=gpu"] if gpus else []
     gres = f"Gres=gpu:fake:{gpus}" if gpus else ""
@@ -97,7 +97,7 @@ def _places(directory: Path, port: int) -> dict[str, str | int]:
         "ClusterName": CLUSTER,
         "SlurmctldHost": f"{CONTROLLER}(127.0.0.1)",
         "SlurmctldPort": port,
-        # For as long a requeued job waits: two minutes if nothing is said; less than 5 s is refused.
+        # Delay of a requeued job: by default two minutes; less than 5 s is refused.
         "AuthInfo": f"socket={directory}/munge/socket,cred_expire=5",
         "StateSaveLocation": f"{directory}/state",
         "SlurmdSpoolDir": f"{directory}/spool/%n",
@@ -131,7 +131,7 @@ def _slurmdbd(directory: Path, port: int) -> dict[str, str | int]:
         "LogFile": f"{directory}/log/slurmdbd.log",
         "PidFile": f"{directory}/run/slurmdbd.pid",
         "StorageType": "accounting_storage/mysql",
-        "StorageHost": "localhost",  # the Unix socket, of MYSQL_UNIX_PORT
+        "StorageHost": "localhost",  # the Unix socket of MYSQL_UNIX_PORT
         "StorageUser": "slurm",
         "StoragePass": "slurm",
         "StorageLoc": "slurm",

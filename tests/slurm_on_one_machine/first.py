@@ -12,7 +12,7 @@ from hpcbench.errors import UserError
 _HERE = Path(__file__).resolve().parent
 _NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _ANSWER = 60.0
-"""Seconds that it may take to answer."""
+"""Longest time of an answer in seconds."""
 
 
 def allowed() -> bool:
@@ -41,7 +41,7 @@ class First:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us, who then end all of it
+            start_new_session=True,  # Ctrl-C goes to the Python process, which then ends the cluster
         )
         if not self._answer():
             raise UserError("the Slurm cluster's first process did not start")

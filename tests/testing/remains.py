@@ -11,5 +11,5 @@ def marked(mark: str) -> dict[str, str]:
             if mark.encode() in (process / "environ").read_bytes():
                 processes[process.name] = (process / "comm").read_text().strip()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return processes

@@ -147,7 +147,7 @@ def test_faults_that_affect_a_submission() -> None:
     lsf.order("mute", program="bsub", text="Batch system daemon not responding ... still trying", times=1)
     done = lsf.run("bsub", "-J", "once", stdin=b"true\n")
     assert (done.returncode, done.stdout) == (255, "")
-    assert [job.name for job in lsf.jobs] == ["once"]  # it was taken all the same
+    assert [job.name for job in lsf.jobs] == ["once"]  # the job was accepted anyway
     lsf.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=1)
     assert lsf.run("bsub", stdin=b"true\n").stderr == "LSF is down. Please wait ...\n"
     assert len(lsf.jobs) == 1

@@ -8,7 +8,7 @@ from fakes import Fake, FakeFlux
 from fakes.flux.ids import format_id, parse_id
 from fakes.state import DONE, EXITED, RUNNING
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 

@@ -14,7 +14,7 @@ from hpcbench.batch.scripts.launchers import launch_line
 from hpcbench.batch.scripts.shape import shape
 from hpcbench.batch.sites.site import Site
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 SAY = (
     'echo "$JSM_NAMESPACE_RANK $JSM_NAMESPACE_SIZE $JSM_NAMESPACE_LOCAL_RANK $CUDA_VISIBLE_DEVICES $HPCBENCH_FAKE_HOST"'

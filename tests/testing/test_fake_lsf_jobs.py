@@ -13,7 +13,7 @@ from fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WA
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT
@@ -32,7 +32,7 @@ def until(path: str) -> None:
     """Wait for the file that a job makes."""
     deadline = time.monotonic() + 30
     while not Path(path).exists():
-        assert time.monotonic() < deadline, f"{path}: the job did not make it"
+        assert time.monotonic() < deadline, f"{path}: the job did not write it"
         time.sleep(0.02)
 
 

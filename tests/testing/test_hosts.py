@@ -83,7 +83,7 @@ def mark(_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(*mark.split("="))
     before = places()
     yield mark
-    for _ in range(100):  # if Python was killed, its hosts may take a moment to go
+    for _ in range(100):  # if Python was killed, its hosts may take a moment to disappear
         if not marked(mark):
             break
         time.sleep(0.1)
@@ -224,7 +224,7 @@ def test_a_hosts_files_in_shared_memory_are_its_own() -> None:
 def test_processes_that_a_command_leaves_are_ended_with_it(mark: str) -> None:
     with Hosts(2) as hosts:
         assert hosts.on(2, ["bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"]).returncode == 0
-        hosts.on(1, ["true"])  # by then the kernel is done with it
+        hosts.on(1, ["true"])  # the kernel has removed it by then
         assert "sleep" not in marked(mark).values()
 
 

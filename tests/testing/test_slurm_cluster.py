@@ -18,7 +18,7 @@ from slurm_on_one_machine import Cluster, why_not
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what runs on the cluster
+pytestmark = pytest.mark.long  # in `make test`, other tests run on the cluster
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 WHERE_AM_I = """
@@ -71,7 +71,7 @@ def test_nodes_are_hosts_with_their_own_gpus(cluster: Cluster) -> None:
     command = ["srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", "bash", "-c", show]
     lines = sorted(cluster.run(command, check=True).stdout.splitlines())
     assert [line.split()[:2] for line in lines] == [["n1", "0,1"], ["n2", "0,1"]]
-    assert [line.split()[-1] for line in lines] == ["n1", "n2"], "each has a process 1 of its own"
+    assert [line.split()[-1] for line in lines] == ["n1", "n2"], "each node has its own process 1"
 
 
 def test_nodes_are_nodes_for_mpi_started_by_srun(cluster: Cluster) -> None:
@@ -129,7 +129,7 @@ def test_a_drained_node_stays_down(cluster: Cluster, job: Callable[..., str]) ->
     cluster.wait_job(lost, "RUNNING")
     cluster.node_down("n1")
     cluster.wait_job(lost, "NODE_FAIL")
-    time.sleep(2)  # in which its slurmd answers twice
+    time.sleep(2)  # until its slurmd has answered twice
     assert cluster.node_state("n1").startswith("DOWN")
     cluster.node_up("n1")
     assert cluster.node_state("n1") == "IDLE"
@@ -154,9 +154,9 @@ def test_a_time_limit_can_be_made_to_end_soon(cluster: Cluster, job: Callable[..
 def test_accounting_answers_if_wanted(cluster: Cluster) -> None:
     assert "storage is disabled" in cluster.run(["sacct"]).stderr
     with Cluster(1, accounting=True) as other:
-        assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a cluster of its own"
+        assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a separate cluster"
         other.wait_job("1", "FAILED")
-        for _ in range(300):  # it hears of jobs with a delay
+        for _ in range(300):  # it learns of jobs with a delay
             output = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
             if "FAILED" in output:
                 break
@@ -188,7 +188,7 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("tempfile.tempdir", place)
         monkeypatch.setenv("TMPDIR", place)
         yield Path(place)
-        for _ in range(100):  # if Python was killed, its cluster may take a moment to go
+        for _ in range(100):  # if Python was killed, its cluster may take a moment to disappear
             if not list(Path(place).iterdir()):
                 break
             time.sleep(0.1)

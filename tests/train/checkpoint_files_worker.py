@@ -104,7 +104,7 @@ def kill(directory: str, point: str) -> None:
     write(Path(directory), 2, 4)
     with killed(point):
         write(Path(directory), 6)
-    WORLD.Barrier()  # the other rank is to wait for the dead one, not to end: there mpiexec once missed the death
+    WORLD.Barrier()  # the other rank waits for the dead one: if it ended, mpiexec sometimes missed the death
 
 
 def after(*directories: str) -> None:

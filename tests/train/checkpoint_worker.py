@@ -76,7 +76,7 @@ def overflowing(cls: type[LossScale], train: Train) -> LossScale:
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
-def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
+def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
     with patch.object(LossScale, "of", classmethod(overflowing)):
         return Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), corpus())
 
@@ -110,14 +110,14 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     if WORLD.rank >= run.ranks:
         return None
     streams = [io.StringIO() for _ in range(3)]
-    uninterrupted = trainer_of(run, comm.Dup())
+    uninterrupted = make_trainer(run, comm.Dup())
     outcome = [train(uninterrupted, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory / name, comm, run)
-    first = trainer_of(run, comm.Dup())
+    first = make_trainer(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
     stop = (lambda: next(asked) == STOP) if comm.rank == 0 else never
     outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=stop))
-    second = trainer_of(run, comm.Dup())
+    second = make_trainer(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))

@@ -95,7 +95,7 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 OFTEN = (0, 3, 5, 7, 9)
-"""The runs whose first continuation `make test` has, one of each kind of layout; `make test-long` has the others."""
+"""Indices of the runs whose first continuation is in `make test`, one of each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def spread(run: Run) -> MPI.Comm | None:
     return comm if WORLD.rank < run.ranks else None
 
 
-def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
+def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
     return Trainer(run, comm.Dup(), Progress(Wait.GIVE_WAY, background=False), CORPUS)
 
 
@@ -140,7 +140,7 @@ def begin(run: Run, directory: Path) -> Any:
     """Train some steps and write a checkpoint."""
     comm, saved = spread(run), None
     if comm is not None:
-        trainer = trainer_of(run, comm)
+        trainer = make_trainer(run, comm)
         steps(trainer, 0, BEFORE)
         Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
         saved = tensors(comm, trainer)
@@ -153,7 +153,7 @@ def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict
     comm = spread(run)
     if comm is None:
         return None
-    trainer = trainer_of(run, comm)
+    trainer = make_trainer(run, comm)
     checkpoints = Checkpoints(directory, comm, run)
     newest = checkpoints.find().newest
     assert newest is not None
@@ -201,7 +201,7 @@ def matrix(directory: str, part: str) -> None:
             continue
         where = Path(directory) / str(i)
         if model.name not in references and WORLD.rank == 0:
-            trainer = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
+            trainer = make_trainer(run_of(model, Layout()), MPI.COMM_SELF)
             references[model.name] = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
         before = begin(run_of(model, layout, **settings), where)
         for to, changes in targets:
@@ -286,13 +286,13 @@ def residuals(directory: str) -> None:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
         faulty = FAULTS_OF_RESIDUALS[fault] if fault else nullcontext
-        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one leg shows what a fault does
+        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one continuation is enough to show a fault
         for i, (layout, changes) in enumerate(legs):
             every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
             run = run_of(EXPERTS if name == "experts" else GPT2, layout, scheme, **every)
             comm = spread(run)
             if comm is not None:
-                trainer = trainer_of(run, comm)
+                trainer = make_trainer(run, comm)
                 checkpoints = Checkpoints(where, comm, run)
                 newest = checkpoints.find().newest
                 answer = None
@@ -431,11 +431,11 @@ FAULTS: dict[str, Callable[[], Any]] = {
 def faults(directory: str) -> None:
     reference: Any = None
     if WORLD.rank == 0:
-        trainer = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
+        trainer = make_trainer(run_of(NEOX, Layout()), MPI.COMM_SELF)
         reference = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
     for name, fault in FAULTS.items():
         with fault():
-            # a bucket a parameter: ZeRO cuts each in halves
+            # one bucket per parameter, which ZeRO cuts in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
             answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:

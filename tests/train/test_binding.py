@@ -120,15 +120,15 @@ def test_many_unbound_hosts_are_reported_in_one_line():
 @pytest.mark.parametrize(
     ("world", "asked", "refused"),
     [
-        # every launcher option forgotten: all on GPU 0 of 4
+        # without any launcher option, all ranks are on GPU 0 of 4
         ([(0, 4, None), (0, 4, None)], {}, True),
         ([(0, 4, "GPU-a"), (0, 4, "GPU-a")], {"gpus_per_rank": "1"}, True),
-        # the launcher shows each rank one GPU, and all the same
+        # the launcher shows each rank one GPU, the same for all
         ([(0, 1, "GPU-a"), (0, 1, "GPU-a")], {"gpus_per_rank": "1"}, True),
         ([(0, 1, "GPU-a"), (0, 1, "GPU-b")], {"gpus_per_rank": "1"}, False),
-        ([(0, 1, None), (0, 1, None)], {}, False),  # there is but one
+        ([(0, 1, None), (0, 1, None)], {}, False),  # there is only one GPU
         ([(0, 2, None), (1, 2, None)], {"visibility": "all"}, False),
-        # two ranks a GPU were asked for, four came
+        # two ranks per GPU were requested, and there are four
         ([(0, 1, "GPU-a")] * 2 + [(0, 1, "GPU-b")] * 2, {"gpus_per_rank": "1/2"}, False),
         ([(0, 1, "GPU-a")] * 4, {"gpus_per_rank": "1/2"}, True),
     ],

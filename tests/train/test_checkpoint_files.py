@@ -24,9 +24,9 @@ POINTS = {
     "after_rename": 6,
     "in_prune": 6,
 }
-"""Where a rank dies while the checkpoint of step 6 is written, and the step that is then gone on from."""
+"""Places where a rank dies while the checkpoint of step 6 is written, and the step that the run then resumes from."""
 OFTEN = ("in_own_file", "in_complete", "in_prune")
-"""Those of `make test`: each is two ranks that import everything again."""
+"""Places of `make test`: each starts two ranks that import all modules again."""
 
 
 @pytest.mark.parametrize(

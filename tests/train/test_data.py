@@ -158,7 +158,7 @@ def test_the_digest_of_a_large_file_is_of_blocks_size_and_time(tmp_path, monkeyp
     for place in (0, 3999):
         changed = tokens.copy()
         changed[place] = 7 if place else 3
-        assert digest(changed) != first, "the first and the last block are looked at"
+        assert digest(changed) != first, "the first and the last block are in the digest"
 
 
 def test_baselines_of_many_tokens_are_counted_in_blocks(monkeypatch):

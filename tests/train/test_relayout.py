@@ -16,7 +16,7 @@ from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
 FIRST, OTHERS = 5, 21
-"""Journeys of the worker's matrix: those that `make test` has, and those that `make test-long` adds."""
+"""Journeys of the worker's matrix in `make test`, and the additional ones of `make test-long`."""
 TOLERANCE = 1e-12
 """Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 
@@ -85,7 +85,7 @@ def test_errors_of_messages_are_conserved(mpi_results, place):
         assert result["size"] > 0
         assert result["error"] < 1e-6, "more than the rounding of fp32"
         assert "residuals are added up and shared out equally" in result["carried"]
-    assert "residuals are dropped" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
+    assert "residuals are dropped" in sound[2]["carried"], "a single replica sends nothing, so it has no errors"
     assert "residuals" not in sound[3]["carried"]
 
 

@@ -56,7 +56,7 @@ def test_the_slow_host_is_reported_and_waiting_hosts_are_not(records):
     assert fast["compute_s"] < slow["compute_s"] / 2
     assert fast["over_peers"] < slow["over_peers"]
     steps = [record.seconds for record in records if isinstance(record, Step)]
-    assert min(steps) >= SLEEP, "all ranks took as long as the slow one"
+    assert min(steps) >= SLEEP, "all ranks took the time of the slow one"
 
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
@@ -76,10 +76,12 @@ def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
 def test_memory_is_that_of_the_ranks(records):
     memory = event(records, "memory")
     recorded = {f"device_{what}_bytes" for what in ("parameters", "gradients", "optimizer")} | {"host_residuals_bytes"}
-    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | recorded, "without a GPU no peak is said of one"
-    assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "what both hops owe, in fp32"
+    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | recorded, (
+        "without a GPU no peak memory of one is logged"
+    )
+    assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "residuals of both hops, in fp32"
     assert memory["device_optimizer_bytes"] == 3 * memory["device_parameters_bytes"] // 2, "ZeRO-1 over two ranks"
-    # an interpreter that has imported PyTorch, whatever else was run before it
+    # an interpreter with PyTorch imported, independent of earlier tests
     asked = (
         "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
     )

@@ -46,7 +46,7 @@ def test_the_stop_file_is_checked_at_most_once_per_second(tmp_path):
     assert not request()
     (tmp_path / "stop").touch()
     now[0] += 0.5
-    assert not request(), "looked again after half a second"
+    assert not request(), "checked again after half a second"
     now[0] += 0.6
     assert request()
     (tmp_path / "stop").unlink()
@@ -73,7 +73,7 @@ def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     assert answers == [False, True, False]
     assert len({after - before for before, after in pairwise(calls)}) == 1
     trainer.step(3)
-    assert trainer.policy.exact.counters.calls - calls[-1] == calls[1] - calls[0], "the question costs no message"
+    assert trainer.policy.exact.counters.calls - calls[-1] == calls[1] - calls[0], "asking costs no message"
 
 
 # ---------------------------------------------------------------- which steps count
@@ -84,7 +84,7 @@ def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     [
         (0, 10, 0, 1),
         (3, 10, 0, 4),
-        (3, 100, 50, 54),  # as many left out as at first
+        (3, 100, 50, 54),  # the number of skipped steps does not change
         (10, 100, 94, 98),  # half of the six that remained
         (10, 100, 99, 100),  # one step is better than none
         (0, 10, 5, 6),
@@ -140,7 +140,7 @@ def runs(mpi_run, directory):
         shutil.copytree(where, directory / "other")
         patch.setenv("HPCBENCH_ATTEMPT", "2")
         resumed = mpi_run(2, WORKER, str(where / "run.json"))
-        # as if the second attempt had died after step 6, with the checkpoint of that step spoilt
+        # as if the second attempt died after step 6, with a damaged checkpoint of that step
         spoilt = where / "checkpoint" / "step-000006" / "rank-00001.pt"
         spoilt.write_bytes(spoilt.read_bytes()[:-1])
         patch.setenv("HPCBENCH_ATTEMPT", "3")
@@ -171,7 +171,7 @@ def test_a_restarted_run_has_the_log_of_an_uninterrupted_one(runs):
     events, _ = logged(resumed)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
     assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
-    # one step was taken before the stop; of seven that remained two are warm-up
+    # one step was taken before the stop; two of the remaining seven are warm-up
     assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
     assert (logged(uninterrupted)[0]["traffic"]["from_step"]) == 3
 

@@ -24,6 +24,8 @@ class Association:
     """The only partition of the account; empty for all partitions."""
     max_submit: str
     """Maximum number of submitted jobs; empty if unlimited."""
+    qos: tuple[str, ...] = ()
+    """Qualities of service that the account may use; empty if they were not asked for."""
 
 
 def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> Answer | None:
@@ -43,19 +45,36 @@ def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> Answer | No
     return answer if answer.status == 0 else None
 
 
-def associations() -> list[Association] | None:
-    """Return the user's associations in Slurm's accounting; None if accounting does not answer."""
+FIELDS = ("Account", "Partition", "MaxSubmit")
+"""Fields of an association that every account has."""
+
+
+def make_association_query(fields: Sequence[str]) -> list[str]:
+    """Return the command that lists fields of the user's associations in Slurm's accounting."""
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
-    answer = ask_quietly([*argv, "format=Account,Partition,MaxSubmit"])
-    if answer is None:
-        return None
-    rows = [line.split("|") for line in answer.out.splitlines()]
-    return [Association(*row) for row in rows if len(row) == 3 and row[0]]
+    return [*argv, f"format={','.join(fields)}"]
+
+
+def read_associations(text: str, fields: Sequence[str]) -> list[Association]:
+    """Read the output of that command. Lines with another number of fields are skipped."""
+    associations = []
+    for line in text.splitlines():
+        row = dict(zip(fields, line.split("|"), strict=False))
+        if line.count("|") == len(fields) - 1 and row["Account"]:
+            qos = tuple(filter(None, row.get("QOS", "").split(",")))
+            associations.append(Association(row["Account"], row["Partition"], row["MaxSubmit"], qos))
+    return associations
+
+
+def list_associations() -> list[Association] | None:
+    """Return the user's associations in Slurm's accounting; None if accounting does not answer."""
+    answer = ask_quietly(make_association_query(FIELDS))
+    return None if answer is None else read_associations(answer.out, FIELDS)
 
 
 def slurm_remedy() -> str:
     """Return what to do about an account that Slurm refuses."""
-    rows = associations()
+    rows = list_associations()
     if rows is None:
         return _REMEDY
     if not rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.accounts import ask_quietly, associations
+from hpcbench.batch.schedulers.accounts import ask_quietly, list_associations
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import Answer, ask
 from hpcbench.batch.schedulers.submit_command import Dialect
@@ -81,7 +81,7 @@ def _unsure(answer: Answer, dialect: Dialect) -> bool:
 
 def _room(number: int, account: str | None) -> Iterator[str]:
     """Check the number of jobs against the limits of the user's associations."""
-    rows = associations() or []
+    rows = list_associations() or []
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(

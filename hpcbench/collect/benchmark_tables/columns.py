@@ -26,7 +26,7 @@ _COUNT = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
-class Column:
+class BenchmarkColumn:
     """One column of a heading."""
 
     name: str
@@ -41,7 +41,7 @@ class Column:
 class Heading:
     """All columns of a table, in order."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[BenchmarkColumn, ...]
     datatype: str = ""
     """Data type of all rows, if no column names it."""
 

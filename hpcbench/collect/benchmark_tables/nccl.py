@@ -11,7 +11,7 @@ from hpcbench.collect.benchmark_tables.columns import (
     UNITS,
     UNKNOWN,
     WRONG,
-    Column,
+    BenchmarkColumn,
     Heading,
 )
 
@@ -41,7 +41,7 @@ def heading(text: str) -> Heading | None:
     """Return the columns of a heading; None if the text is none. What stands twice is in place the second time."""
     if not _HEADING.fullmatch(text.rstrip()):
         return None
-    columns: list[Column] = []
+    columns: list[BenchmarkColumn] = []
     for word in text.lstrip("# ").split():
         name, scale = _LEAD.get(word, WRONG if word in _WRONG else UNKNOWN), 1.0
         if word in _MEASURED:
@@ -50,7 +50,7 @@ def heading(text: str) -> Heading | None:
             name += IN_PLACE if any(column.name == name for column in columns) else ""
         if name not in (UNKNOWN, WRONG) and any(column.name == name for column in columns):
             return None
-        columns.append(Column(name, word, scale))
+        columns.append(BenchmarkColumn(name, word, scale))
     return Heading(tuple(columns))
 
 
@@ -72,5 +72,5 @@ def with_units(head: Heading, text: str) -> Heading | None:
         usual = _MEASURED[columns[i].head][1]
         same_kind = unit in UNITS and ("B/s" in unit, unit == "%") == ("B/s" in usual, usual == "%")
         name = columns[i].name if same_kind else UNKNOWN
-        columns[i] = Column(name, columns[i].head, UNITS[unit] if same_kind else 1.0)
+        columns[i] = BenchmarkColumn(name, columns[i].head, UNITS[unit] if same_kind else 1.0)
     return Heading(tuple(columns), head.datatype)

@@ -2,7 +2,7 @@
 
 import re
 
-from hpcbench.collect.benchmark_tables.columns import SIZE, UNITS, UNKNOWN, VALIDATION, Column, Heading
+from hpcbench.collect.benchmark_tables.columns import SIZE, UNITS, UNKNOWN, VALIDATION, BenchmarkColumn, Heading
 from hpcbench.collect.benchmark_tables.table import TableRow
 
 TITLE = re.compile(r"(?:# ?)?OSU (?P<name>\S.{0,120}?)(?: Test| Benchmark)?(?: v(?P<version>[0-9][0-9A-Za-z.]{0,20}))?")
@@ -48,14 +48,14 @@ def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     """
     sized = _SIZED.match(text)
     remaining = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()
-    columns = [Column(SIZE, "Size")] if sized else []
+    columns = [BenchmarkColumn(SIZE, "Size")] if sized else []
     names: set[str] = set()
     while remaining and not re.match(r"[0-9.]", remaining):
         matched = next(((match, name) for pattern, name in _COLUMNS if (match := pattern.match(remaining))), None)
         match = matched[0] if matched else _ANY.match(remaining)
         if match is None:
             return None
-        column = _column(match, matched[1]) if matched else Column(UNKNOWN, match[0])
+        column = _column(match, matched[1]) if matched else BenchmarkColumn(UNKNOWN, match[0])
         if column.name in names:
             return None
         names |= {column.name} - {UNKNOWN}
@@ -65,16 +65,16 @@ def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     return (Heading(tuple(columns), datatype), remaining) if is_heading else None
 
 
-def _column(match: "re.Match[str]", name: str) -> Column:
+def _column(match: "re.Match[str]", name: str) -> BenchmarkColumn:
     groups = match.groupdict()
     if groups.get("unit") is None:
-        return Column(name, match[0])
+        return BenchmarkColumn(name, match[0])
     kind = {"overlap": "%"}.get(name, "B/s" if name.startswith("bytes") else "s")
     unit, scale = groups["unit"], UNITS.get(groups["unit"])
     if scale is None or not unit.endswith(kind) or (kind == "s" and unit.endswith("B/s")):
-        return Column(UNKNOWN, match[0])
+        return BenchmarkColumn(UNKNOWN, match[0])
     percentile = groups.get("percentile")
-    return Column(f"{name}_p{percentile}" if percentile else name, match[0], scale)
+    return BenchmarkColumn(f"{name}_p{percentile}" if percentile else name, match[0], scale)
 
 
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
@@ -86,7 +86,7 @@ def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
     bare = [column for column in head.columns if column.name != SIZE]
     if [column.name for column in bare] != ["seconds"] or width - len(head.columns) not in (3, 6):
         return None
-    added = (Column(name, name, 1.0 if name == "iterations" else bare[0].scale) for name in _FULL)
+    added = (BenchmarkColumn(name, name, 1.0 if name == "iterations" else bare[0].scale) for name in _FULL)
     full = Heading((*head.columns, *added)[:width], head.datatype)
     sizes = [full.read(cells, line) for cells, line in rows]
     return full if all(size and _is_ordered(size) for size in sizes) else None

@@ -9,7 +9,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.features.prune import events
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
-from hpcbench.report.columns import columns, scheme
+from hpcbench.report.columns import make_columns, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
@@ -109,8 +109,8 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     """Return the zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
     if not any(run.extract(sparsity) for run in cell.runs):
         return None
-    made: list[Field[SchemeRow]] = [scheme()]
-    made += columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
+    made: list[Field[SchemeRow]] = [make_scheme_column()]
+    made += make_columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
     title = "Sparse weights: zeros, bytes of a step, and loss"
     return tabulate("sparsity", title, cell.rows, made, notes=list(_layers(cell)))
 

@@ -1,8 +1,8 @@
-"""Bundles: submissions as one file that somebody else can make the report of.
+"""Bundles: submissions in one file, from which others can make the report.
 
-A bundle is a tar file with a directory for each submission, which lists its files and their digests. It is taken for a
-stranger's: only plain files below the archive's own directory are unpacked, they must be those that were packed, and no
-scheduler is asked about their jobs. The unpacked files are there as long as the program runs.
+A bundle is a tar file with a directory for each submission, which lists its files and their digests. It is not trusted:
+only regular files below the archive's own directory are unpacked, they must be those that were packed, and no scheduler
+is asked about their jobs. The unpacked files are deleted when the program ends.
 """
 
 import atexit
@@ -32,7 +32,7 @@ def is_archive(path: Path) -> bool:
     return path.name.endswith(SUFFIXES) and path.is_file()
 
 
-def submissions(path: Path) -> list[Submission]:
+def load_bundle(path: Path) -> list[Submission]:
     """Return the submissions of a bundle."""
     place = Path(tempfile.mkdtemp(prefix="hpcbench-bundle-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
@@ -40,7 +40,7 @@ def submissions(path: Path) -> list[Submission]:
     roots = sorted(file.parent for file in place.glob(f"*/{FILE}"))
     where = make_printable(str(path))
     if not roots:
-        raise UserError(f"{where}: holds no submission: give what `hpcbench report --bundle` wrote")
+        raise UserError(f"{where}: contains no submission: give a file that `hpcbench report --bundle` wrote")
     return [_load(root, where) for root in roots]
 
 
@@ -52,7 +52,7 @@ def unpack(path: Path, target: Path) -> None:
             for entry in tar:
                 _unpack_entry(tar, entry, target, where)
     except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{where}: not a whole archive: {make_printable(str(error), 80)}: fetch it again") from None
+        raise UserError(f"{where}: the archive is damaged ({make_printable(str(error), 80)}): copy it again") from None
     except OSError as error:
         raise UserError(f"{where}: cannot be unpacked: {error.strerror or make_printable(str(error), 80)}") from None
 
@@ -64,7 +64,7 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, wh
     content = tar.extractfile(entry) if entry.isfile() else None
     if content is None or name.is_absolute() or ".." in name.parts or not name.parts:
         raise UserError(
-            f"{where}: {make_printable(entry.name, 80)}: is no plain file of a bundle: nothing is read of it"
+            f"{where}: {make_printable(entry.name, 80)}: is not a regular file: nothing was read from the archive"
         )
     file = target / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,17 +73,17 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, wh
 
 
 def _load(root: Path, where: str) -> Submission:
-    """Return a submission whose files are those that were packed, with the states that its files tell."""
+    """Load a submission after checking that its files are those that were packed. No scheduler is asked."""
     listed = get_member(read_json(root / MANIFEST), "files")
     if not isinstance(listed, dict):
-        raise UserError(f"{where}: {root.name}: has no {MANIFEST}: give what `hpcbench report --bundle` wrote")
+        raise UserError(f"{where}: {root.name}: {MANIFEST} is missing: give a file of `hpcbench report --bundle`")
     files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
     del files[MANIFEST]
     for name in sorted(files.keys() | listed.keys()):
         if name not in files or name not in listed:
             change = "was added" if name in files else "is missing"
-            raise UserError(f"{where}: {root.name}/{make_printable(name)}: {change}: not what was packed")
+            raise UserError(f"{where}: {root.name}/{make_printable(name)}: {change} after packing: get a new copy")
         if hashlib.sha256(files[name].read_bytes()).hexdigest() != get_text(listed, name, "sha256"):
-            raise UserError(f"{where}: {root.name}/{make_printable(name)}: was changed since it was packed")
+            raise UserError(f"{where}: {root.name}/{make_printable(name)}: was changed after packing: get a new copy")
     tracked = track(root, ask=False)
     return load(root, {job: status.job(job) for job, status in tracked.jobs.items()})

@@ -1,8 +1,8 @@
-"""Names of hosts and users, and what stands in their place in a bundle that is passed on.
+"""Names of hosts and users in a bundle, and their replacements.
 
-A name is replaced wherever it stands as a word: in logs, scripts, paths and names of files. The same name becomes the
-same word everywhere, so that a report of the bundle says the same of them. What is a word of the files' own language,
-such as a user called ``data``, is replaced only where it can be nothing else: in paths and addresses.
+A name is replaced where it is a complete word: in logs, scripts, paths and names of files. Each name has one
+replacement, so that a report of the bundle still distinguishes the same hosts. A name that is also a word of the files'
+own language, such as a user called ``data``, is replaced only in paths and addresses.
 """
 
 import re
@@ -24,34 +24,27 @@ _KEY = re.compile(r'"([^"\\]+)"\s*:')
 
 @dataclass(frozen=True)
 class Names:
-    """Names with their replacements.
+    """Names with their replacements."""
 
-    Attributes
-    ----------
-    words
-        Name -> what stands in its place.
-    shared
-        Those names that are also words of the files.
-    """
-
-    words: Mapping[str, str]
+    replacements: Mapping[str, str]
     shared: frozenset[str] = frozenset()
+    """Names that are also words of the files."""
 
     def replace(self, content: str) -> str:
         """Return text without the names."""
         for pattern in self._patterns:
-            content = pattern.sub(lambda match: self.words[match[0]], content)
+            content = pattern.sub(lambda match: self.replacements[match[0]], content)
         return content
 
     def lines_with_parts(self, content: bytes) -> list[int]:
         """Return the numbers of lines in which a name is still part of a longer word."""
-        names = [name.lower() for name in self.words if len(name) > 2 and name not in self.shared]
+        names = [name.lower() for name in self.replacements if len(name) > 2 and name not in self.shared]
         lines = content.decode("utf-8", "replace").lower().splitlines() if names else []
         return [number for number, line in enumerate(lines, 1) if any(name in line for name in names)]
 
     @cached_property
     def _patterns(self) -> list[re.Pattern[str]]:
-        longest_first = sorted(self.words, key=len, reverse=True)
+        longest_first = sorted(self.replacements, key=len, reverse=True)
         plain = "|".join(re.escape(name) for name in longest_first if name not in self.shared)
         shared = "|".join(re.escape(name) for name in longest_first if name in self.shared)
         begin, end = f"(?<![{_LETTER}])", f"(?![{_LETTER}])"
@@ -60,12 +53,12 @@ class Names:
         return [re.compile(pattern) for pattern in patterns]
 
 
-def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
+def find_names(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
     """Return the names to replace in submissions: further words, and optionally hosts and users."""
     replacements = dict(replaced)
     language: set[str] = set()
     if hosts_and_users:
-        for prefix, names_in in (("host", _hosts), ("user", _users)):
+        for prefix, names_in in (("host", _list_hosts), ("user", _list_users)):
             listed = dict.fromkeys(name for submission in submissions for name in names_in(submission) if name)
             new = [name for name in listed if re.search("[A-Za-z0-9]", name) and name not in replacements]
             replacements |= {name: f"{prefix}-{k}" for k, name in enumerate(new, 1)}
@@ -74,11 +67,11 @@ def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, 
                 for name in new
                 if (short := name.partition(".")[0]) and short not in replacements
             }
-        language = {word for submission in submissions for word in _language(submission)}
+        language = {word for submission in submissions for word in _list_file_words(submission)}
     return Names(replacements, frozenset(replacements.keys() & language - replaced.keys()))
 
 
-def _hosts(submission: Submission) -> Iterator[str | None]:
+def _list_hosts(submission: Submission) -> Iterator[str | None]:
     for run in submission.runs:
         yield from (rank.host for rank in run.log.ranks) if run.log else ()
         yield run.host
@@ -86,21 +79,21 @@ def _hosts(submission: Submission) -> Iterator[str | None]:
         mark = read_mark(submission.root / "jobs" / job.id) if submission.root else None
         if mark is not None:
             yield from (mark.host, *(mark.hosts or ()))
-    yield get_text(_provenance(submission), "host")
+    yield get_text(_read_provenance(submission), "host")
 
 
-def _users(submission: Submission) -> Iterator[str | None]:
-    about = _provenance(submission)
+def _list_users(submission: Submission) -> Iterator[str | None]:
+    about = _read_provenance(submission)
     yield get_text(about, "user")
     yield from (get_text(about, "environment", name) for name in ("USER", "LOGNAME"))
     yield Path(get_text(about, "environment", "HOME") or "").name
 
 
-def _provenance(submission: Submission) -> Any:
+def _read_provenance(submission: Submission) -> Any:
     return read_json(submission.root / "provenance" / "submit.json") if submission.root else None
 
 
-def _language(submission: Submission) -> Iterator[str]:
+def _list_file_words(submission: Submission) -> Iterator[str]:
     """Yield words that the readers of the files look for."""
     yield from (quantity.printed.word for quantity in step_line.QUANTITIES if quantity.printed)
     yield from (submission.plan.study, submission.plan.site)
@@ -113,7 +106,7 @@ def _language(submission: Submission) -> Iterator[str]:
             yield from _KEY.findall(file.read_text(encoding="utf-8", errors="replace"))
 
 
-def without_host_lists(data: dict[str, Any]) -> dict[str, Any]:
+def remove_host_lists(data: dict[str, Any]) -> dict[str, Any]:
     """Return ``scheduler.json`` without the schedulers' notation for several hosts (``n[1-4]``)."""
     for answer in data.values():
         word = get_member(answer, "word")

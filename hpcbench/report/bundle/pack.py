@@ -1,4 +1,4 @@
-"""``hpcbench report --bundle``: packs submissions for whoever wants to make the report themselves."""
+"""``hpcbench report --bundle``: packs submissions, so that others can make the report."""
 
 import hashlib
 import json
@@ -17,18 +17,18 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 from hpcbench.report.bundle import MANIFEST, SUFFIXES
-from hpcbench.report.bundle.names import Names, names_of, without_host_lists
+from hpcbench.report.bundle.names import Names, find_names, remove_host_lists
 
 _OUT = ("checkpoint", "__pycache__")
-"""Directories whose content is no result."""
+"""Directories that contain no results."""
 _LARGEST = 1 << 30
-"""Bytes of a file that is packed."""
+"""Largest file in bytes that is packed."""
 
 
 def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) -> dict[str, str]:
     """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ..."""
     if path is None and (anonymous or replace):
-        raise UserError(f"--{'anonymous' if anonymous else 'replace'}: is for --bundle FILE: add it")
+        raise UserError(f"--{'anonymous' if anonymous else 'replace'}: needs --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
         raise UserError(
             f"--bundle {make_printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}"
@@ -37,7 +37,7 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
     for k, option in enumerate(replace, 1):
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
-            raise UserError(f"--replace {make_printable(option, 40)}: say OLD=NEW, or a word that is to go")
+            raise UserError(f"--replace {make_printable(option, 40)}: write OLD=NEW, or only the word to remove")
         replacements[old] = new or f"name-{k}"
     return replacements
 
@@ -50,8 +50,8 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):
-        raise UserError("--bundle: packs submissions: give directories that `hpcbench submit` made, no single logs")
-    names = names_of(submissions, replaced, hosts_and_users=anonymous)
+        raise UserError("--bundle: single logs cannot be packed: give directories that `hpcbench submit` made")
+    names = find_names(submissions, replaced, hosts_and_users=anonymous)
     growing = path.with_name(f".{path.name}.part")
     mode: Literal["w:xz", "w:gz", "w"] = "w:xz" if path.suffix == ".xz" else "w" if path.suffix == ".tar" else "w:gz"
     counts: Counter[str] = Counter()
@@ -68,44 +68,44 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
         raise UserError(f"--bundle {make_printable(str(path))}: cannot be written: {error.strerror}") from None
     finally:
         growing.unlink(missing_ok=True)
-    if names.words:
-        _say(f"{len(names.words)} names are replaced")
+    if names.replacements:
+        _print_line(f"{len(names.replacements)} names were replaced")
     if names.shared:
         shared = ", ".join(sorted(names.shared))
-        _say(f"{shared}: also words of the files: replaced in paths below /home and addresses only")
+        _print_line(f"{shared}: also words of the files: replaced in paths below /home and addresses only")
     if parts:
         more = f", and {len(parts) - 3} more" if len(parts) > 3 else ""
-        _say(f"names are still part of longer words: {', '.join(parts[:3])}{more}: look, or say --replace")
+        _print_line(
+            f"names are still part of longer words: {', '.join(parts[:3])}{more}: check these lines, or add --replace"
+        )
 
 
 def _add_submission(tar: tarfile.TarFile, root: Path, name: str, names: Names, *, anonymous: bool) -> list[str]:
     """Pack the files of a submission; return the places where a name is still part of a longer word."""
     files: dict[str, dict[str, Any]] = {}
     parts: list[str] = []
-    for file in _files(root):
+    for file in _list_files(root):
         inside = names.replace(file.relative_to(root).as_posix())
-        reason = _reason_to_leave_out(file)
-        content = None if reason else _content(file, root, names, anonymous=anonymous)
+        reason = _find_reason_to_leave_out(file)
+        content = None if reason else _read_content(file, root, names, anonymous=anonymous)
         if content is None:
-            _say(
-                f"left out: {name}/{make_printable(inside)}: {reason or 'is no text, in which names could be replaced'}"
-            )
+            _print_line(f"left out: {name}/{make_printable(inside)}: {reason or 'not text: names cannot be replaced'}")
             continue
         parts += [f"{name}/{make_printable(inside)}:{line}" for line in names.lines_with_parts(content)]
         files[inside] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         _add(tar, f"{name}/{inside}", content, file.stat().st_mtime)
     about = {"schema": 1, "version": hpcbench.__version__, "anonymous": anonymous, "files": files}
-    _add(tar, f"{name}/{MANIFEST}", _json(about), 0)
+    _add(tar, f"{name}/{MANIFEST}", _encode_json(about), 0)
     return parts
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes, time: float) -> None:
-    entry = tarfile.TarInfo(name)  # of no user: who made a file does not go with it
+    entry = tarfile.TarInfo(name)  # without the user who made the file
     entry.size, entry.mtime = len(content), int(time)
     tar.addfile(entry, BytesIO(content))
 
 
-def _files(root: Path) -> Iterator[Path]:
+def _list_files(root: Path) -> Iterator[Path]:
     """Yield files, and directories that are left out as a whole."""
     for directory, below, names in os.walk(root):
         here = Path(directory)
@@ -114,35 +114,35 @@ def _files(root: Path) -> Iterator[Path]:
         yield from (here / name for name in sorted([*left_out, *names]))
 
 
-def _reason_to_leave_out(path: Path) -> str:
+def _find_reason_to_leave_out(path: Path) -> str:
     if path.is_dir() and not path.is_symlink():
         return "checkpoints and caches are no results"
     if path.is_symlink() or not path.is_file():
-        return "is no plain file"
+        return "not a regular file"
     if path.stat().st_size > _LARGEST:
         return f"is larger than {_LARGEST >> 30} GiB"
     return "" if os.access(path, os.R_OK) else "cannot be read"
 
 
-def _content(file: Path, root: Path, names: Names, *, anonymous: bool) -> bytes | None:
-    """Return a file as it is packed; None if names cannot be replaced in it."""
+def _read_content(file: Path, root: Path, names: Names, *, anonymous: bool) -> bytes | None:
+    """Return the packed content of a file; None if names cannot be replaced in it."""
     content = file.read_bytes()
     inside = file.relative_to(root).as_posix()
     if inside == "provenance/submit.json":
         about = read_json(file) or {}
-        about.pop("environment", None)  # no filter knows all secrets
-        content = _json(about)
+        about.pop("environment", None)  # no filter removes all secrets
+        content = _encode_json(about)
     elif inside == "scheduler.json" and anonymous:
-        content = _json(without_host_lists(read_json(file) or {}))
+        content = _encode_json(remove_host_lists(read_json(file) or {}))
     try:
-        return names.replace(content.decode("utf-8")).encode() if names.words else content
+        return names.replace(content.decode("utf-8")).encode() if names.replacements else content
     except UnicodeDecodeError:
         return None
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(f"hpcbench: {line}", file=sys.stderr)
 
 
-def _json(data: Any) -> bytes:
+def _encode_json(data: Any) -> bytes:
     return f"{json.dumps(data, indent=1)}\n".encode()

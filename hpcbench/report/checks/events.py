@@ -1,4 +1,4 @@
-"""Checks of the run's course and of its events: lines that are missing, damaged or odd, and sums that do not fit."""
+"""Checks of a run's events: missing, damaged or odd lines, and sums that do not match."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -8,12 +8,12 @@ from hpcbench.contract.events import Binding, End, Start, UnknownGroup
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
 from hpcbench.report.checks.relations import TOLERANCE, CheckedRun
-from hpcbench.report.resources import PARTS, by_stage
-from hpcbench.report.traffic import Unknown, counted, total, window
+from hpcbench.report.resources import PARTS, read_stages
+from hpcbench.report.traffic import Unknown, add_bytes, find_window, select_counted
 
 
-def resumed(subject: CheckedRun) -> Iterator[str]:
-    """Note that the run was resumed from a checkpoint, and which steps count then."""
+def note_resumption(subject: CheckedRun) -> Iterator[str]:
+    """Note that the run was resumed from a checkpoint, and which steps count."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.read_event(Start).attempt
@@ -23,84 +23,81 @@ def resumed(subject: CheckedRun) -> Iterator[str]:
     yield f"{subject.id}: was resumed at step {subject.log.resumed_from}{again}{counted}"
 
 
-def binding(subject: CheckedRun) -> Iterator[str]:
-    """Describe the binding of ranks, without the run's name.
-
-    Most runs of a study are placed alike, and a note that all share is shown once.
-    """
+def note_binding(subject: CheckedRun) -> Iterator[str]:
+    """Describe the binding of ranks, without the run's name: a note that all runs share is shown once."""
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
-def groups(subject: CheckedRun) -> Iterator[str]:
+def note_groups(subject: CheckedRun) -> Iterator[str]:
     """Note groups of a program whose dimension is not known. Without the run's name, as above."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
             yield make_printable(
-                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes travelled exactly; in "
+                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes were sent uncompressed; in "
                 f"program.groups: {event.remedy}"
             )
 
 
-def losses(subject: CheckedRun) -> Iterator[str]:
+def check_losses(subject: CheckedRun) -> Iterator[str]:
     """Note the first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
     rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
     line, step, loss = rows[0]
-    yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _more(len(rows) - 1))
+    yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _count_more(len(rows) - 1))
 
 
-def damage(subject: CheckedRun) -> Iterator[str]:
-    """Lines that are not whole, or are missing although each step has one."""
+def check_damage(subject: CheckedRun) -> Iterator[str]:
+    """Note incomplete and missing lines."""
     log = subject.log
     missing = log.missing_steps() if subject.own else []
     if missing:
-        yield subject.at(None, f"step {missing[0]} is not in the log" + _more(len(missing) - 1))
+        yield subject.at(None, f"step {missing[0]} is not in the log" + _count_more(len(missing) - 1))
     if log.notes and subject.run.state not in ("running", "pending"):
         first = log.notes[0]
-        yield subject.at(first.line, first.why + _more(len(log.notes) - 1))
+        yield subject.at(first.line, first.why + _count_more(len(log.notes) - 1))
 
 
-def end(subject: CheckedRun) -> Iterator[str]:
-    """Whether a completed run reached its end."""
+def check_end(subject: CheckedRun) -> Iterator[str]:
+    """Note a completed run that did not reach its last step or evaluation."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
     if log.last_step is not None and (not event or event.steps != log.last_step.step):
         steps_of_event = event.steps if event else None
         line = event.line if event else None
-        yield subject.at(line, f"the end event says {steps_of_event} steps, the log holds {log.last_step.step}")
+        yield subject.at(line, f"the end event says {steps_of_event} steps, the log contains {log.last_step.step}")
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
 
 
-def _more(count: int) -> str:
+def _count_more(count: int) -> str:
     return f", and {count} more" if count > 0 else ""
 
 
 _CLOCK = 1.0
-"""Most seconds by which the clocks of a machine may differ during a run."""
+"""Largest difference in seconds between the clocks of a machine during a run."""
 
 
-def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
-    """Compare the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
+def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
+    """Compare the bytes of the channels with the lines of the same steps, which must be equal."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
-    steps = window(subject.log)
+    steps = find_window(subject.log)
     sums: dict[str, list[int | Unknown]] = {
         "message": [channel.message_bytes for channel in subject.channels],
         "wire": [channel.wire_bytes for channel in subject.channels],
     }
     for name, values in sums.items():
-        sent, printed = total(values), counted(subject.log, f"{name}_bytes")
+        sent, printed = add_bytes(values), select_counted(subject.log, f"{name}_bytes")
         if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
             of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
             yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {of_lines}")
 
 
-def wire(subject: CheckedRun) -> Iterator[str]:
-    """Codecs that make messages larger, and missing codecs that change them."""
+def check_wire(subject: CheckedRun) -> Iterator[str]:
+    """Note codecs that make messages larger, and channels without a codec whose bytes change."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
@@ -116,27 +113,27 @@ def wire(subject: CheckedRun) -> Iterator[str]:
             )
 
 
-def waiting(subject: CheckedRun) -> Iterator[str]:
+def check_waiting(subject: CheckedRun) -> Iterator[str]:
     """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
-        text = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
+        text = f"ranks waited {time.exposed:.4g} s per step for messages, but a step took {time.step:.4g} s"
         yield subject.at(event.line, text)
 
 
-def phases(subject: CheckedRun) -> Iterator[str]:
+def check_phases(subject: CheckedRun) -> Iterator[str]:
     """Compare the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.PhaseTimes)
-    for stage, row in enumerate(by_stage(subject.log) if event else ()):
+    for stage, row in enumerate(read_stages(subject.log) if event else ()):
         phase_sum = sum(row[part] for part in PARTS)
         if event and abs(phase_sum - row["step"]) > TOLERANCE * row["step"]:
             text = (
-                f"the phases of stage {stage} come to {phase_sum:.4g} s a step, and its step took {row['step']:.4g} s"
+                f"the phases of stage {stage} come to {phase_sum:.4g} s per step, and its step took {row['step']:.4g} s"
             )
             yield subject.at(event.line, text)
 
 
-def times(subject: CheckedRun) -> Iterator[str]:
+def check_times(subject: CheckedRun) -> Iterator[str]:
     """Compare the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:
@@ -147,5 +144,5 @@ def times(subject: CheckedRun) -> Iterator[str]:
     clock = measure_seconds(subject.log.read_event(events.Start).time, event.time)
     if run_seconds is not None and clock is not None and run_seconds > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(
-            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the times of its start and end"
+            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the clock times of its start and end"
         )

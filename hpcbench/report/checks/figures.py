@@ -1,11 +1,11 @@
-"""Checks of rates, operations and use of the chip: figures that follow from each other."""
+"""Checks of rates, operations and utilization: figures that can be computed from each other."""
 
 from collections.abc import Iterator
 
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import make_printable
 from hpcbench.predict import flops
-from hpcbench.report.basis import finite, flops_of
+from hpcbench.report.basis import compute_flops_by_formula, keep_finite
 from hpcbench.report.checks.relations import TOLERANCE, CheckedRun, Mismatch, Relation
 
 _FLOPS = {
@@ -15,10 +15,10 @@ _FLOPS = {
 }
 
 
-def rates(subject: CheckedRun) -> Iterator[str]:
+def check_rates(subject: CheckedRun) -> Iterator[str]:
     """Compare printed rates with the work and the time of a step."""
     basis = subject.basis
-    # the batch of each step where lines give it: some frameworks let it grow
+    # Some frameworks let the batch grow, and print it in each line.
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
     batch = basis.batch or (1 if over else None)
     ranks = basis.ranks
@@ -30,17 +30,17 @@ def rates(subject: CheckedRun) -> Iterator[str]:
     }
     if not basis.work_varies:
         work |= {
-            "model FLOP/s": ("model_flops_per_rank", _flops(subject, basis.model_flops, batch)),
-            "hardware FLOP/s": ("hardware_flops_per_rank", _flops(subject, basis.hardware_flops, batch)),
+            "model FLOP/s": ("model_flops_per_rank", _compute_flops(subject, basis.model_flops, batch)),
+            "hardware FLOP/s": ("hardware_flops_per_rank", _compute_flops(subject, basis.hardware_flops, batch)),
             "FLOP/s": ("unlabelled_flops_per_rank", None),
         }
     for label, (column, expected) in work.items():
         mismatch = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
         if mismatch:
-            yield _off(subject, label, mismatch, "what the step times give")
+            yield _describe_mismatch(subject, label, mismatch, "what the step times give")
 
 
-def ratios(subject: CheckedRun) -> Iterator[str]:
+def check_ratios(subject: CheckedRun) -> Iterator[str]:
     """Check figures that must have the same ratio at every step."""
     for label, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
@@ -51,16 +51,16 @@ def ratios(subject: CheckedRun) -> Iterator[str]:
             continue
         mismatch = subject.mismatch(Relation(column, over=over, expected=expected))
         if mismatch:
-            figures = f"{mismatch.value:.4g}, and {mismatch.expected:.4g} {_source(mismatch)}"
+            figures = f"{mismatch.value:.4g}, and {mismatch.expected:.4g} {_describe_source(mismatch)}"
             yield subject.at(mismatch.line, f"{label} is {figures}")
 
 
-def conventions(subject: CheckedRun) -> Iterator[str]:
+def check_conventions(subject: CheckedRun) -> Iterator[str]:
     """Compare the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
     basis = subject.basis
     if basis.shape is None:
         return
-    # a log that does not say what was recomputed may have any of it
+    # Without a stated recomputation, each kind is possible.
     modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
     hardware = [flops.count_hardware_flops(**basis.shape, recompute=value) for value in modes]
@@ -71,50 +71,53 @@ def conventions(subject: CheckedRun) -> Iterator[str]:
         ("hardware_flops_per_sample", hardware, mode),
         ("neox_flops_per_sample", neox, mode),
     ):
-        stated = finite(getattr(event, name, None))
+        stated = keep_finite(getattr(event, name, None))
         if stated and event and not any(abs(stated / value - 1) <= TOLERANCE for value in expected):
             figures = f"{stated:.4g}, and {expected[-1]:.4g} by the formula for its shape{given}"
             yield subject.at(event.line, f"{name} is {figures}")
     if not basis.batch or not basis.ranks:
         return
-    formulas = flops_of(basis.shape)
+    formulas = compute_flops_by_formula(basis.shape)
     mismatches = [
-        subject.mismatch(Relation("unlabelled_flops_per_rank", "seconds", None, _flops(subject, work, basis.batch)))
+        subject.mismatch(
+            Relation("unlabelled_flops_per_rank", "seconds", None, _compute_flops(subject, work, basis.batch))
+        )
         for work in formulas.values()
     ]
     if all(mismatches):
         nearest = min((value for value in mismatches if value), key=lambda value: abs(value.ratio - 1))
-        yield _off(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
+        yield _describe_mismatch(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
 
 
-def peaks(subject: CheckedRun) -> Iterator[str]:
+def check_peaks(subject: CheckedRun) -> Iterator[str]:
     """Compare FLOP/s with the chip's peak, and with the claimed part of it."""
     peak, steps = subject.basis.peak, subject.log.steps
     for column, label in _FLOPS.items():
         most = max(steps.column(column), default=0.0)
         if peak and most > peak:
-            line = _line(subject, column, most)
+            line = _find_line(subject, column, most)
             chip = f" of a rank's share of {make_printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
             yield subject.at(
-                line, f"{most:.4g} {label} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
+                line,
+                f"{most:.4g} {label} per rank is impossible: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})",
             )
     for column, claim in (("model_flops_per_rank", "mfu"), ("hardware_flops_per_rank", "hfu")):
         most = max(steps.column(claim), default=0.0)
         if most > 1:
             yield subject.at(
-                _line(subject, claim, most), f"{claim.upper()} {most:.1%} cannot be: a chip gives 100 % at most"
+                _find_line(subject, claim, most), f"{claim.upper()} {most:.1%} is impossible: the maximum is 100 %"
             )
         mismatch = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
         if mismatch:
-            figures = f"{mismatch.printed:.4g} is claimed, and {mismatch.recomputed:.4g} {_source(mismatch)}"
+            figures = f"{mismatch.printed:.4g} is claimed, and {mismatch.recomputed:.4g} {_describe_source(mismatch)}"
             yield subject.at(mismatch.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
 
 
-def consumed(subject: CheckedRun) -> Iterator[str]:
+def check_consumed(subject: CheckedRun) -> Iterator[str]:
     """Compare the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
-        return  # unknown, or growing
+        return  # the batch is unknown, or grows
     (batch,) = sizes
     rows = subject.log.steps.columns("line", "step", "consumed_samples")
     # NeMo counts its steps from 0, and the samples with those of the step.
@@ -127,35 +130,35 @@ def consumed(subject: CheckedRun) -> Iterator[str]:
             return
 
 
-def _flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
-    """Operations of a rank in a step."""
+def _compute_flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
+    """Return the operations of a rank in a step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 
-def _off(subject: CheckedRun, label: str, mismatch: Mismatch, what: str) -> str:
-    figures = f"{mismatch.printed:.4g} printed, {mismatch.recomputed:.4g} {_source(mismatch)}"
-    convention = _convention(subject, label, mismatch)
+def _describe_mismatch(subject: CheckedRun, label: str, mismatch: Mismatch, what: str) -> str:
+    figures = f"{mismatch.printed:.4g} printed, {mismatch.recomputed:.4g} {_describe_source(mismatch)}"
+    convention = _name_convention(subject, label, mismatch)
     return subject.at(
         mismatch.line, f"the {label} printed are {mismatch.ratio:.3g} times {what}: {figures}{convention}"
     )
 
 
-def _convention(subject: CheckedRun, label: str, mismatch: Mismatch) -> str:
+def _name_convention(subject: CheckedRun, label: str, mismatch: Mismatch) -> str:
     """Return the formula that gives the printed figure, if one does."""
     basis = subject.basis
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(label)
     if basis.shape is None or per_sample is None:
         return ""
-    for name, work in flops_of(basis.shape).items():
+    for name, work in compute_flops_by_formula(basis.shape).items():
         if abs(per_sample * mismatch.ratio / work - 1) <= TOLERANCE:
             return f", which is what {name} gives"
     return ""
 
 
-def _line(subject: CheckedRun, column: str, value: float) -> int:
+def _find_line(subject: CheckedRun, column: str, value: float) -> int:
     return int(next(line for line, figure in subject.log.steps.columns("line", column) if figure == value))
 
 
-def _source(mismatch: Mismatch) -> str:
+def _describe_source(mismatch: Mismatch) -> str:
     source = "recomputed" if mismatch.reference is None else f"by line {mismatch.reference}"
     return f"{source} ({mismatch.count} of {mismatch.of} steps)"

@@ -1,6 +1,6 @@
 """Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
 
-Nothing is corrected or averaged away. The reader of the numbers is told what does not fit.
+Nothing is corrected: the notes report the values that do not match.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,28 +11,28 @@ from hpcbench.report.checks import events, figures
 from hpcbench.report.checks.relations import CheckedRun
 
 CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
-    events.resumed,
-    events.binding,
-    figures.rates,
-    figures.ratios,
-    figures.conventions,
-    figures.peaks,
-    figures.consumed,
-    events.losses,
-    events.traffic_bytes,
-    events.wire,
-    events.waiting,
-    events.phases,
-    events.times,
+    events.note_resumption,
+    events.note_binding,
+    figures.check_rates,
+    figures.check_ratios,
+    figures.check_conventions,
+    figures.check_peaks,
+    figures.check_consumed,
+    events.check_losses,
+    events.check_traffic_bytes,
+    events.check_wire,
+    events.check_waiting,
+    events.check_phases,
+    events.check_times,
     joules.check,
     sent.check,
-    events.groups,
-    events.damage,
-    events.end,
+    events.note_groups,
+    events.check_damage,
+    events.check_end,
 )
 
 
-def notes(subject: CheckedRun) -> Iterator[str]:
-    """Yield notes for a reader of the run's numbers, one sentence each."""
+def list_run_notes(subject: CheckedRun) -> Iterator[str]:
+    """Yield the notes about a run, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -13,9 +13,9 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Largest part by which a printed figure may differ from the recomputed one without a note."""
+"""Largest relative difference between a printed and a recomputed figure without a note."""
 _DISTINCT = 3
-"""Number of different values that are needed to tell missing digits from printed zeros."""
+"""Number of different values that are needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200
 """Number of values from which the printed digits of a column are found."""
 
@@ -57,7 +57,7 @@ class Mismatch:
         return self.value / self.expected
 
 
-def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
+def find_mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
     """Return the first step at which a relation does not hold, up to `TOLERANCE` and the rounding of printed figures.
 
     `units` gives the unit of the last printed digit by column; for other columns it is derived from the values. If
@@ -66,7 +66,7 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
-    values = _values(relation, figures)
+    values = _compute_values(relation, figures)
     if not values:
         return None
     place, expected = None, relation.expected
@@ -79,10 +79,10 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
         return None
     lines = [int(line) for line in steps.aligned("line", *names)[0]]
     reference = lines[place] if place is not None else None
-    halves = [(units.get(name) or unit(column)) / 2 for name, column in zip(names, figures, strict=True)]
+    halves = [(units.get(name) or find_unit(column)) / 2 for name, column in zip(names, figures, strict=True)]
 
     def bounds(row: int) -> tuple[float, float]:
-        return _bounds(relation, [column[row] for column in figures], halves)
+        return _compute_bounds(relation, [column[row] for column in figures], halves)
 
     least, most = (expected, expected) if place is None else bounds(place)
     wrong = []
@@ -99,12 +99,12 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
 
 
 def _is_close(values: Sequence[float], expected: float) -> bool:
-    """Whether all values are close, without regard to rounding. That holds for most logs, which need no closer look."""
+    """Return whether all values are close, ignoring rounding: true for most logs, which then need no exact check."""
     low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
     return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
 
-def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[float]:
+def _compute_values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[float]:
     printed, *others = figures
     if relation.times and relation.over:
         return [p * t / o if o else 0.0 for p, t, o in zip(printed, *others, strict=True)]
@@ -115,23 +115,23 @@ def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[floa
     return list(printed)
 
 
-def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
-    """Least and largest value that a relation may have had before its figures were rounded."""
+def _compute_bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
+    """Return the smallest and largest value of a relation before its figures were rounded."""
     below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
     above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
     if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
         below[-1], above[-1] = above[-1], below[-1]
     unbounded = relation.over and not above[-1][0]
-    return _values(relation, below)[0], inf if unbounded else _values(relation, above)[0]
+    return _compute_values(relation, below)[0], inf if unbounded else _compute_values(relation, above)[0]
 
 
-def unit(values: Sequence[float]) -> float:
+def find_unit(values: Sequence[float]) -> float:
     """Return the unit of the last digit that a column was printed with: the smallest that any of its values shows.
 
     Equal values may end in printed zeros. They are taken to have three digits at least.
     """
     shown = {value for value in values[:_SAMPLE] if isfinite(value) and value}
-    # twelve digits are more than any log prints, and fewer than what scaling a figure by its unit disturbs
+    # Logs print fewer than twelve digits; rounding errors of a scaled unit affect later digits.
     decimals = [Decimal(f"{value:.12g}").normalize() for value in shown]
     last = min((int(value.as_tuple().exponent) for value in decimals), default=0)
     if len(shown) < _DISTINCT:
@@ -152,7 +152,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run with its log and the numbers taken from them."""
+    """A run with its log and the numbers computed from them."""
 
     run: RunResult
     log: RunLog
@@ -164,12 +164,12 @@ class CheckedRun:
 
     @property
     def id(self) -> str:
-        """The run's name, fit to be printed."""
+        """Printable name of the run."""
         return make_printable(self.run.id, 80)
 
     @property
     def own(self) -> bool:
-        """Whether the log is one of hpcbench."""
+        """Whether hpcbench wrote the log."""
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, text: str) -> str:
@@ -179,4 +179,4 @@ class CheckedRun:
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
         """Return the first step at which a relation does not hold."""
-        return mismatch(self.log.steps, relation, _UNITS if self.own else _COUNTS)
+        return find_mismatch(self.log.steps, relation, _UNITS if self.own else _COUNTS)

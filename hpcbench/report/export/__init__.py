@@ -11,8 +11,8 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
-VERSION = 7
-"""Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
+VERSION = 8
+"""Version of the schema, increased if a column is added, removed, renamed or moved, or changes its type or unit."""
 
 Type = Literal["text", "json", "integer", "real"]
 """Types of columns. ``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
@@ -51,20 +51,20 @@ IDENTITY = (
     ExportColumn("submission", "text", "", "Directory of the submission; absent for logs that were given one by one"),
     ExportColumn("study", "text", "", "Name of the study"),
     ExportColumn("site", "text", "", "Name of the site"),
-    ExportColumn("dialect", "text", "", "Whose lines the log holds: hpcbench, or another framework"),
+    ExportColumn("dialect", "text", "", "Program that wrote the log: hpcbench, or another framework"),
     ExportColumn("run", "text", "", "Id of the run; unique within its submission"),
     ExportColumn("job", "text", "", "Job that the run belongs to"),
     ExportColumn("scheme", "text", "", "Name of the scheme"),
     ExportColumn("repeat", "integer", "", "Number of the repeat, from 1; the seed grows with it"),
     ExportColumn("pairing", "text", "", "Runs of equal pairing and allocation are compared as pairs"),
-    ExportColumn("cell", "json", "", "Values of the study's matrix, beside scheme and repeat, as an object"),
+    ExportColumn("cell", "json", "", "Values of the study's matrix without scheme and repeat, as an object"),
     ExportColumn("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
 )
 """Columns that every row begins with."""
 
 
 def _measured(table: str) -> Iterator[ExportColumn]:
-    """Columns of the quantities that are declared for a table."""
+    """Yield the columns of the quantities that are declared for a table."""
     for quantity in list_exported(table):
         if quantity.exported:
             yield ExportColumn(
@@ -75,8 +75,8 @@ def _measured(table: str) -> Iterator[ExportColumn]:
 _ALSO = {"loss": ", or loss of the evaluation"}
 """Meanings that a quantity has only in a row of an evaluation."""
 QUANTITIES = tuple(
-    ExportColumn(one.name, one.kind, one.unit, f"{one.meaning}{_ALSO.get(one.name, '')}")
-    for one in step_line.QUANTITIES
+    ExportColumn(quantity.name, quantity.kind, quantity.unit, f"{quantity.meaning}{_ALSO.get(quantity.name, '')}")
+    for quantity in step_line.QUANTITIES
 )
 """Columns of all quantities of a step."""
 
@@ -167,7 +167,7 @@ RUNS = ExportTable(
         ExportColumn("settings", "json", "", "All settings of the run: its run.json, as an object"),
         ExportColumn("steps_logged", "integer", "1", "Steps that the log holds"),
         ExportColumn("steps_planned", "integer", "1", "Planned steps, by the log"),
-        ExportColumn("file", "text", "", "Its log, by which the tables are joined; absent where there is none"),
+        ExportColumn("file", "text", "", "Its log, the key that joins the tables; absent without a log"),
     ),
 )
 
@@ -184,7 +184,7 @@ CHANNELS = ExportTable(
         ExportColumn("phase", "text", "", "FORWARD, BACKWARD or STEP"),
         ExportColumn("kind", "text", "", "GRAD, ACT, PARAM or OPTIM"),
         ExportColumn("axis", "text", "", "Axis of the tensor grid, of layout.tensor 2d, 2.5d and 3d"),
-        ExportColumn("codec", "text", "", "Codec of the messages; none is no codec"),
+        ExportColumn("codec", "text", "", "Codec of the messages; none for no codec"),
         ExportColumn("algorithm", "text", "", "Algorithm that the scheme asks for"),
         ExportColumn(
             "algorithms", "json", "", "Calls of the first rank by the algorithm that carried them out, as an object"
@@ -210,8 +210,8 @@ PHASES = ExportTable(
 
 STALENESS = ExportTable(
     "staleness",
-    "One row a run, stage or shard, and staleness, from the log's staleness event: how many gradients were of weights "
-    "that were so many updates old. No row for runs whose gradients are always of the newest weights.",
+    "One row a run, stage or shard, and staleness, from the log's staleness event: the number of gradients that "
+    "were computed with weights of this age. No row for runs whose gradients are always of the newest weights.",
     (
         *IDENTITY,
         ExportColumn("of", "text", "", "What the place is: a stage of a pipeline, or a shard of a parameter server"),
@@ -226,7 +226,7 @@ STALENESS = ExportTable(
 TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALENESS)}
 
 
-def fingerprint() -> str:
+def compute_fingerprint() -> str:
     """Return a digest that changes with every change that `VERSION` must show. Explanations do not count."""
     columns = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
@@ -236,7 +236,7 @@ def fingerprint() -> str:
     return hashlib.sha256("\n".join(columns).encode()).hexdigest()
 
 
-def described() -> str:
+def describe_tables() -> str:
     """Return the tables in Markdown, for docs/reference/records.md."""
     parts = []
     for table in TABLES.values():

@@ -1,6 +1,6 @@
 """Files of ``--export FILE``. The suffix gives the kind of file, and the name gives the table.
 
-A file is written as a whole or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
+A file is written completely or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
 Parquet and SQLite. NaN and infinity are values in all of them.
 """
 
@@ -42,7 +42,7 @@ def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
 
 
 def _tame(value: Value) -> Value:
-    """Text that a spreadsheet does not take for a formula.
+    """Return text that a spreadsheet does not take for a formula.
 
     An apostrophe is put before words that look like one, and before an apostrophe.
     """
@@ -51,7 +51,7 @@ def _tame(value: Value) -> Value:
 
 def write_json_lines(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write an object for each row. Columns of JSON are nested in it. ``"NaN"`` and ``"Infinity"`` are values."""
-    # most texts of a row are those of the row before
+    # Most texts of a row are those of the row before it.
     say: Mapping[Type, Callable[[Any], str]] = {
         "text": lru_cache(256)(json.dumps),
         "json": str,
@@ -77,7 +77,7 @@ _ROWS = 1 << 14
 
 def write_parquet(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table, one row group at a time. Units and meanings are the fields' metadata."""
-    import pyarrow as pa  # it may not be there, and takes its time
+    import pyarrow as pa  # optional, and slow to import
     from pyarrow.parquet import ParquetWriter
 
     types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "real": pa.float64()}
@@ -105,7 +105,7 @@ def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> N
     Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
     """
     try:
-        # nobody sees the file before it is whole, so that it needs no journal
+        # The file is moved to its place when it is complete, so that it needs no journal.
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode = OFF")
             base.execute(f"PRAGMA user_version = {VERSION}")
@@ -166,18 +166,18 @@ class ExportTarget:
         """Return the target that a path asks for."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
-            raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
+            raise UserError(f"{name}: the suffix selects the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
             raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
         try:
             if not path.parent.is_dir():
-                raise UserError(f"{name}: there is no directory {make_printable(str(path.parent))}: make it first")
+                raise UserError(f"{name}: the directory {make_printable(str(path.parent))} does not exist: create it")
             if path.is_dir():
-                raise UserError(f"{name}: is a directory: name a file in it")
+                raise UserError(f"{name}: is a directory: give a file")
         except OSError as error:
             raise UserError(f"{name}: cannot be written: {error.strerror}") from None
         if not os.access(path.parent, os.W_OK):
-            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} must not be written to")
+            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} is not writable")
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:

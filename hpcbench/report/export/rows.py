@@ -36,16 +36,16 @@ from hpcbench.report.export import (
     Type,
     Value,
 )
-from hpcbench.report.provenance import device_name
+from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
 _LONGEST = 4096
-"""Most characters of a text, which are enough for a path. It stands in every row and must not be endless."""
+"""Largest number of characters of a text: enough for a path, and not too long for a text in every row."""
 _LONGEST_JSON = 1 << 20
 
 
-def plain(text: str | None) -> str | None:
-    """Text that every file format can hold and every terminal can show; None if there is none.
+def clean_text(text: str | None) -> str | None:
+    """Return text that every file format and terminal can show; None if there is none.
 
     Each character that cannot be printed, such as a line end, becomes U+FFFD.
     """
@@ -55,13 +55,13 @@ def plain(text: str | None) -> str | None:
     return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def place(path: Path | str | None) -> str | None:
+def locate(path: Path | str | None) -> str | None:
     """Return a path, or ``file:line``, that is valid from any directory; None if there is none."""
-    return plain(str(Path(path).absolute())) if path else None
+    return clean_text(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """Return a value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
+    """Return a value as JSON in ASCII; None if there is none, if JSON cannot represent it, or if it is too long."""
     if value is None:
         return None
     try:
@@ -72,9 +72,9 @@ def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
 
 
 _LONGEST_CELL = 4096
-"""Most characters of the cell's values, which stand in every row."""
+"""Largest number of characters of the cell's values, which are in every row."""
 _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
-"""Columns that are not known if the MPI library may have compressed by itself."""
+"""Columns that are unknown if the MPI library may have compressed."""
 
 
 def rows(table: ExportTable, submission: Submission, run: RunResult) -> Iterator[Row]:
@@ -86,17 +86,17 @@ def rows(table: ExportTable, submission: Submission, run: RunResult) -> Iterator
 def _records(identity: Row, run: RunResult) -> Iterator[Row]:
     if run.log is None:
         return
-    log, hidden, file = run.log, _hidden(run), place(run.log.path)
+    log, hidden, file = run.log, _hidden(run), locate(run.log.path)
     names = ["steps", *(None if name in hidden else name for name in _QUANTITIES), "line"]
     for step, *values, line in zip(log.steps, *(_aligned(log.steps, name) for name in names), strict=True):
         yield (*identity, "step", None, step, *values, file, line)
     for event in log.events:
         if isinstance(event, Evaluation):
-            values_of_event = "evaluation", plain(event.split), event.step, log.planned_steps, event.loss
+            values_of_event = "evaluation", clean_text(event.split), event.step, log.planned_steps, event.loss
             yield (*identity, *values_of_event, *repeat(None, len(_QUANTITIES) - 1), file, event.line)
 
 
-_QUANTITIES = tuple(one.name for one in QUANTITIES)
+_QUANTITIES = tuple(quantity.name for quantity in QUANTITIES)
 """Quantities of a step. The loss comes first, because an evaluation has only that."""
 
 
@@ -106,33 +106,33 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     hosts = environment.hosts or ()
     gpus = [gpu for host in hosts for gpu in host.gpus or ()]
     values: dict[str, Value] = {
-        "reason": plain(run.verdict.reason),
-        "reason_source": place(run.verdict.where),
+        "reason": clean_text(run.verdict.reason),
+        "reason_source": locate(run.verdict.where),
         "exit_status": limit_integer(run.exit),
-        "started": plain(run.start),
-        "ended": plain(run.end),
-        "allocation": plain(run.allocation),
-        "host": plain(run.host),
+        "started": clean_text(run.start),
+        "ended": clean_text(run.end),
+        "allocation": clean_text(run.allocation),
+        "host": clean_text(run.host),
         "hosts": _each(rank.host for rank in log.ranks),
-        "devices": _each(device_name(rank.device) for rank in log.ranks if rank.device),
+        "devices": _each(strip_device_number(rank.device) for rank in log.ranks if rank.device),
         "processors": _each(host.cpu for host in hosts),
         "gpus": _each(gpu.name for gpu in gpus),
         "drivers": _each(gpu.driver for gpu in gpus),
-        "hpcbench": plain(log.read_event(Start).version),
+        "hpcbench": clean_text(log.read_event(Start).version),
         "modules": as_json(environment.modules),
-        "model": plain(settings.model.name),
+        "model": clean_text(settings.model.name),
         "parameters": facts.parameters,
-        "device": plain(settings.device),
-        "precision": plain(settings.train.precision),
-        "algorithm": plain(settings.scheme.algorithm),
-        "codec": plain(settings.scheme.default),
+        "device": clean_text(settings.device),
+        "precision": clean_text(settings.train.precision),
+        "algorithm": clean_text(settings.scheme.algorithm),
+        "codec": clean_text(settings.scheme.default),
         "rules": as_json(settings.scheme.raw.get("rules")),
         "settings": as_json(settings.raw or None),
         "steps_logged": len(log.steps) if run.log else None,
         "steps_planned": limit_integer(log.planned_steps),
-        "file": place(log.path) if run.log else None,
+        "file": locate(log.path) if run.log else None,
     }
-    values |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
+    values |= {name: clean_text(getattr(environment, name)) for name in _VERSIONS}
     values |= {
         quantity.key: quantity.exported.read(log, quantity.key)
         for quantity in list_exported("runs")
@@ -168,12 +168,12 @@ def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
     event = run.log.event(Staleness) if run.log else None
     if run.log is None or event is None:
         return
-    file = place(run.log.path)
+    file = locate(run.log.path)
     for place_counts in event.places or ():
         for age, gradients in sorted((place_counts.by_age() or {}).items()):
             yield (
                 *identity,
-                plain(event.of),
+                clean_text(event.of),
                 place_counts.place,
                 place_counts.versions,
                 age,
@@ -193,7 +193,7 @@ def _parts(
     """Return a row for each part of an event about some steps."""
     if run.log is None or event is None:
         return
-    hidden, file = _hidden(run), place(run.log.path)
+    hidden, file = _hidden(run), locate(run.log.path)
     span = (event.from_step, event.to_step)
     columns = table.columns[len(IDENTITY) + len(span) : -2]
     for part in parts or ():
@@ -204,7 +204,7 @@ def _parts(
 
 
 _SHOWN: Mapping[Type, Callable[[Any], Value]] = {
-    "text": plain,
+    "text": clean_text,
     "json": as_json,
     "integer": lambda value: value,
     "real": lambda value: value,
@@ -221,15 +221,15 @@ _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
 def _identity(submission: Submission, run: RunResult) -> Row:
     return (
         VERSION,
-        place(submission.root),
-        plain(run.study),
-        plain(run.site),
-        plain(run.log.dialect) if run.log else None,
-        plain(run.id),
-        plain(run.job),
-        plain(run.scheme),
+        locate(submission.root),
+        clean_text(run.study),
+        clean_text(run.site),
+        clean_text(run.log.dialect) if run.log else None,
+        clean_text(run.id),
+        clean_text(run.job),
+        clean_text(run.scheme),
         limit_integer(run.repeat),
-        plain(run.pairing),
+        clean_text(run.pairing),
         as_json(run.cell, _LONGEST_CELL),
         run.state,
     )

@@ -10,7 +10,7 @@ from hpcbench.present.document import Document
 from hpcbench.present.results import FORMATS as COMMON_FORMATS
 from hpcbench.present.results import Results
 from hpcbench.report.build import Section, build
-from hpcbench.report.pooling import parts
+from hpcbench.report.pooling import split_pooled
 
 FORMATS = {**COMMON_FORMATS, "junit": (".xml",)}
 """Suffixes of the files of each format."""
@@ -54,7 +54,7 @@ class ReportRequest(Results):
         from hpcbench.report.page import write
 
         directory = self.output.parent if self.output else None
-        submissions = parts([submission for submission, _ in self.sections])
+        submissions = split_pooled([submission for submission, _ in self.sections])
         return write(self.document(figures=True), submissions, directory)
 
     def write(self, format: str) -> str:

@@ -12,10 +12,10 @@ from hpcbench.features.energy.report.table import AGAINST_BASELINE as ENERGY
 from hpcbench.present.records import write_csv
 from hpcbench.report.build import Section
 from hpcbench.report.columns import LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure, follow
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.quantities import Quantity, resources, speed, traffic
 from hpcbench.report.quantities.catalogue import CATALOGUE
-from hpcbench.report.weaknesses import weakened
+from hpcbench.report.weaknesses import find_weaknesses
 
 _MEASURED = (
     *(speed.HARDWARE_FLOPS, speed.UNLABELLED_FLOPS, speed.MFU, speed.HFU, speed.TOKENS_EACH),
@@ -73,7 +73,7 @@ def write(sections: Sequence[Section]) -> str:
 def _rows(sections: Sequence[Section]) -> Iterator[list[Any]]:
     for submission, cells in sections:
         for cell in cells:
-            pareto, weak = front(cell), weakened(cell)
+            pareto, weak = compute_front(cell), find_weaknesses(cell)
             values = json.dumps(cell.values, sort_keys=True, ensure_ascii=False)
             for row in cell.rows:
                 yield [

@@ -11,14 +11,14 @@ from hpcbench.report.build import Section
 from hpcbench.report.columns import follow
 from hpcbench.report.compare import Cell
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
-from hpcbench.report.front import front, simplest
-from hpcbench.report.identical import identical
+from hpcbench.report.front import compute_front, find_simplest
+from hpcbench.report.identical import find_identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
-from hpcbench.report.synchrony import arms
+from hpcbench.report.synchrony import list_arms
 from hpcbench.report.thresholds import check_thresholds
-from hpcbench.report.titles import title
-from hpcbench.report.weaknesses import weakened
+from hpcbench.report.titles import write_title
+from hpcbench.report.weaknesses import find_weaknesses
 
 
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 "cells": [
                     {
                         "cell": cell.values,
-                        "title": title(cell)[0],
+                        "title": write_title(cell)[0],
                         "baseline": cell.baseline,
-                        **_schemes(cell),
+                        **_describe_schemes(cell),
                         "answer": answer(cell, submission.plan.site),
                         "runs": [_run(run) for run in cell.runs],
                     }
@@ -51,7 +51,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 ],
                 "synchrony": [
                     {**read_values(arm, _ARM), "staleness": {str(age): part for age, part in arm.parts.items()}}
-                    for arm in arms(cells, submission.plan.criteria.loss_margin)
+                    for arm in list_arms(cells, submission.plan.criteria.loss_margin)
                 ],
             }
             for submission, cells in sections
@@ -60,9 +60,9 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
     }
 
 
-def _schemes(cell: Cell) -> dict[str, Any]:
+def _describe_schemes(cell: Cell) -> dict[str, Any]:
     """Return the schemes compared with the baseline and with each other."""
-    pareto, weak = front(cell), weakened(cell)
+    pareto, weak = compute_front(cell), find_weaknesses(cell)
     return {
         "schemes": [
             {
@@ -75,20 +75,20 @@ def _schemes(cell: Cell) -> dict[str, Any]:
             for row in cell.rows
         ],
         "front": pareto.unbeaten,
-        "simplest": simplest(cell, pareto),
-        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turned().beats} for duel in pareto.duels],
+        "simplest": find_simplest(cell, pareto),
+        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turn().beats} for duel in pareto.duels],
         "weaknesses": {weakness.name: weakness.text for _, weakness in weak.reasons},
-        "identical": identical(cell),
+        "identical": find_identical(cell),
     }
 
 
 def read_values(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
     """Read attributes by their names in the document. An interval becomes an object."""
     values = {name: follow(path)(item) for name, path in names.items()}
-    return {name: as_object(value) if isinstance(value, Interval) else value for name, value in values.items()}
+    return {name: encode_interval(value) if isinstance(value, Interval) else value for name, value in values.items()}
 
 
-def _same(*names: str, of: str = "") -> dict[str, str]:
+def _map_same_names(*names: str, of: str = "") -> dict[str, str]:
     """Return the paths of attributes that have the same name in the document."""
     return {name: f"{of}{name}" for name in names}
 
@@ -96,9 +96,9 @@ def _same(*names: str, of: str = "") -> dict[str, str]:
 _ARM = {
     "group": "group",
     "way": "way.name",
-    **_same("scheme", "against"),
+    **_map_same_names("scheme", "against"),
     "runs": "run_names",
-    **_same("pairs", "reached", "state"),
+    **_map_same_names("pairs", "reached", "state"),
     "target_loss": "target",
     "basis": "basis",
     "time_to_loss_s": "seconds",
@@ -109,21 +109,21 @@ _ARM = {
 }
 """Names of the values of a sync mode, with the attributes of `Arm`."""
 _SCHEME = {
-    **_same("scheme"),
+    **_map_same_names("scheme"),
     "runs": "run_names",
-    **_same("completed", "diverged", "partial", "model_flops_per_rank", "samples_per_s", "tokens_per_s"),
+    **_map_same_names("completed", "diverged", "partial", "model_flops_per_rank", "samples_per_s", "tokens_per_s"),
     "speed_ratio": "speed",
     "speed": "speed.shown",
-    **_same("wire_over_message", "loss_valid"),
+    **_map_same_names("wire_over_message", "loss_valid"),
     "loss_difference": "loss",
     "loss": "loss.shown",
-    **_same("loss_margin", "verdict", "step_seconds"),
+    **_map_same_names("loss_margin", "verdict", "step_seconds"),
     "loss_in_time_difference": "loss_in_time",
     "loss_in_time": "loss_in_time.shown",
 }
 """Names of the values of a scheme, with the attributes of `SchemeRow`."""
 _DUEL = {
-    **_same("scheme", "other"),
+    **_map_same_names("scheme", "other"),
     "speed_ratio": "speed",
     "speed": "speed.shown",
     "loss_difference": "loss",
@@ -132,21 +132,23 @@ _DUEL = {
 }
 _RUN = {
     "run": "run.id",
-    **_same("scheme", "repeat", "pairing", "job", "state", of="run."),
+    **_map_same_names("scheme", "repeat", "pairing", "job", "state", of="run."),
     "reason": "run.verdict.reason",
     "where": "run.verdict.where",
-    **_same("exit", "start", "end", "host", of="run."),
+    **_map_same_names("exit", "start", "end", "host", of="run."),
     "log": "run.log.path",
     "dialect": "run.log.dialect",
     "steps": "run.log.last_step.step",
     "planned_steps": "run.log.planned_steps",
     "throughput_steps": "steps",
-    **_same("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
-    **_same("model_flops_per_rank", "tokens_per_s_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"),
+    **_map_same_names("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
+    **_map_same_names(
+        "model_flops_per_rank", "tokens_per_s_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"
+    ),
     "chip": "chip",
     "peak_flops_per_rank": "peak",
-    **_same("mfu", "hfu", "time", "dimensions", "hosts", "memory", "skipped", "nan_steps"),
-    **_same("message_bytes", "wire_bytes", "loss_train", "loss_valid", "diverged_at"),
+    **_map_same_names("mfu", "hfu", "time", "dimensions", "hosts", "memory", "skipped", "nan_steps"),
+    **_map_same_names("message_bytes", "wire_bytes", "loss_train", "loss_valid", "diverged_at"),
     "notes": "notes",
     "settings": "run.settings.raw",
 }
@@ -164,11 +166,11 @@ def _run(measures: Measures) -> dict[str, Any]:
         "hosts": [asdict(host) for host in measures.hosts],
         "memory": asdict(measures.memory),
         "environment": log.read_event(Environment).raw if log else {},
-        "traffic": _traffic(measures),
+        "traffic": _read_traffic(measures),
     }
 
 
-def _traffic(measures: Measures) -> Any:
+def _read_traffic(measures: Measures) -> Any:
     """Return the channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
     log = measures.run.log
     channels = log.read_event(TrafficTotals).raw.get("channels") if log else None
@@ -177,7 +179,7 @@ def _traffic(measures: Measures) -> Any:
     return [{**row, "wire_bytes": "unknown"} if isinstance(row, dict) else row for row in channels]
 
 
-def as_object(interval: Interval | None) -> dict[str, Any] | None:
+def encode_interval(interval: Interval | None) -> dict[str, Any] | None:
     """Return an interval as a JSON object."""
     if interval is None:
         return None

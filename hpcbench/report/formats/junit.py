@@ -29,7 +29,7 @@ def write(sections: Sequence[Section]) -> str:
             tests.setdefault(test.run.run.id, []).append(test)
         for cell in cells:
             for measures in cell.runs:
-                _case(suite, cell, measures, tests.get(measures.run.id, []))
+                _write_case(suite, cell, measures, tests.get(measures.run.id, []))
         cases = suite.findall("testcase")
         suite.set("tests", str(len(cases)))
         for kind in ("failure", "error", "skipped"):
@@ -42,7 +42,7 @@ def write(sections: Sequence[Section]) -> str:
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, tests: list[ThresholdTest]) -> None:
+def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, tests: list[ThresholdTest]) -> None:
     run = measures.run
     where = ".".join([run.study, run.site, *(f"{key}={value}" for key, value in cell.values.items())])
     # The format has no value for an unknown time.

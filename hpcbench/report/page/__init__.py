@@ -7,7 +7,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.present import page
 from hpcbench.present.document import Document
 from hpcbench.report.page.sources import Citations, list_files
-from hpcbench.report.provenance import provenance, some
+from hpcbench.report.provenance import gather_provenance, list_some
 
 
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
@@ -15,7 +15,7 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
 
     Files below `directory`, the directory of the page, are linked. It is None if it is not known.
     """
-    origins = [provenance(submission) for submission in submissions]
+    origins = [gather_provenance(submission) for submission in submissions]
     citations = Citations(submissions, directory)
     return page.write(
         document,
@@ -26,5 +26,5 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
             (submission, origin, list_files(submission))
             for submission, origin in zip(submissions, origins, strict=True)
         ],
-        some=some,
+        some=list_some,
     )

@@ -10,8 +10,8 @@ from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.statistics import mean_interval, usable
-from hpcbench.report.titles import cell_words
+from hpcbench.report.statistics import is_usable, mean_interval
+from hpcbench.report.titles import describe_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +132,7 @@ def list_schemes(
     """Make `list_axes` with a line for each scheme of each cell. The name of the baseline is bold."""
     groups = [
         NamedLines(
-            make_printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
+            make_printable(describe_cell(cell.values), 40) if len(cells) > 1 else "",
             [_label(row) for row in rows],
             [row.scheme == cell.baseline for row in rows],
         )
@@ -202,4 +202,4 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 def average(values: Iterable[float]) -> float:
     """Average some values; NaN if one of them is NaN, infinite or too large."""
     numbers = list(values)
-    return fmean(numbers) if all(map(usable, numbers)) else math.nan
+    return fmean(numbers) if all(map(is_usable, numbers)) else math.nan

@@ -11,7 +11,7 @@ from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
 from hpcbench.report.findings import SpeedFinding
 from hpcbench.report.plots.drawing import DECIDED, make_panels, name
-from hpcbench.report.titles import cell_words
+from hpcbench.report.titles import describe_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
         return None
     panels: dict[str, dict[str, list[_Gain]]] = {}
     for cell in sorted(cells, key=lambda cell: float(cell.values[key])):
-        others = cell_words({other: value for other, value in cell.values.items() if other != key})
+        others = describe_cell({other: value for other, value in cell.values.items() if other != key})
         for row in cell.rows:
             if row.speed is not None:
                 point = _Gain(float(cell.values[key]), row.speed)

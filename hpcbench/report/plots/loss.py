@@ -21,7 +21,7 @@ from hpcbench.report.plots.drawing import (
     write_heading,
 )
 from hpcbench.report.quantities.speed import LOSS_TRAIN
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ def _read_path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
     path: dict[int, tuple[float, float]] = {}
     passed, before = 0.0, 0.0
     for step, loss, seconds in sorted(log.steps.columns("step", "loss", "seconds"), key=lambda row: row[0]):
-        if not (usable(seconds) and seconds >= 0):
+        if not (is_usable(seconds) and seconds >= 0):
             continue
         # A log with a line every ten steps gives the mean time of the ten steps.
         passed += seconds * (step - before)

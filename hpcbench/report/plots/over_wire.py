@@ -16,7 +16,7 @@ from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import NamedLines, draw_mark, fit_name, label_right, list_axes, list_schemes, name
 from hpcbench.report.quantities.traffic import ERROR, WIRE
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def list_coded_channels(cell: Cell) -> list[CodedChannel]:
             if channel.coded_part == 0:
                 continue  # the codec never ran: its sampled error did not affect this run
             wire, error = channel.wire_over_message, channel.sampled_error
-            if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and usable(error):
+            if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and is_usable(error):
                 channel_name = f"{channel.dimension} {(channel.phase or '').lower()}".strip()
                 key = (channel_name, channel.codec or "", row.scheme)
                 values_by_key.setdefault(key, []).append((wire, error, channel.message_bytes))

@@ -12,7 +12,7 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.drawing import label_right, list_schemes, name
 from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import is_usable
 
 PARTS = tuple(quantity.label for quantity in (COMPUTE, EXPOSED, ENCODE, DECODE))
 """Parts of a step, in the order of `Split`."""
@@ -85,7 +85,7 @@ def _split_step(run: Measures) -> Split | None:
             decoding += channel.exposed_s * channel.decode_s / busy
     result = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
     # The times of a damaged or foreign log may be negative or may not add up to a step.
-    return result if all(usable(part) and part >= 0 for part in astuple(result)) else None
+    return result if all(is_usable(part) and part >= 0 for part in astuple(result)) else None
 
 
 def _draw_bars(axes: Any, splits: Sequence[Split], scale: float) -> None:

@@ -10,7 +10,7 @@ from hpcbench.plot_style import COLOURS, HATCHES, INK, SMALL, WIDTH, grid
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
 from hpcbench.report.plots.drawing import make_panels, name
-from hpcbench.report.synchrony import Arm, arms
+from hpcbench.report.synchrony import Arm, list_arms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ _NAMES = 120.0
 
 def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
     """Plot a line for each way and scheme that has a reference; None if no time is known."""
-    compared = [arm for arm in arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
+    compared = [arm for arm in list_arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
     if not compared:
         return None
 
@@ -79,7 +79,7 @@ def _write_name(arm: Arm) -> str:
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
     """Plot a panel for each way whose weights may be stale, with bars for each scheme; None if there is none."""
     panels: dict[tuple[str, str], list[Arm]] = {}
-    for arm in arms(cells, submission.plan.criteria.loss_margin):
+    for arm in list_arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:
             panels.setdefault((arm.way.name, arm.group), []).append(arm)
     if not panels:

@@ -12,14 +12,14 @@ from hpcbench.present.notation import (
     DisplayUnit,
     bytes_unit,
     flops_unit,
+    integer,
     loss,
     percent,
     seconds_unit,
     thousandths,
-    whole,
 )
-from hpcbench.report.measures import Measures, counted
-from hpcbench.report.statistics import geometric_mean_of_known, mean_of_known, usable
+from hpcbench.report.measures import Measures, select_counted
+from hpcbench.report.statistics import average_known, average_known_geometrically, is_usable
 from hpcbench.report.traffic import Unknown
 
 Item = TypeVar("Item")
@@ -42,7 +42,7 @@ def _fix_scale(write: Callable[[float | None], str]) -> Scale:
 
 
 SECONDS, BYTES, FLOPS = _choose_seconds, _choose_bytes, flops_unit
-NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(whole), _fix_scale(percent)
+NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(integer), _fix_scale(percent)
 RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
 
 
@@ -60,7 +60,7 @@ def _average_counted(average: Callable[[Sequence[float]], float | None]) -> Call
     """Return an average over the completed runs; if no run completed, over the runs with a known speed."""
 
     def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-        values = [value(run) for run in counted(runs)]
+        values = [value(run) for run in select_counted(runs)]
         numbers = [number for number in values if number is not None and number != "unknown"]
         return "unknown" if "unknown" in values else average(numbers)
 
@@ -68,7 +68,7 @@ def _average_counted(average: Callable[[Sequence[float]], float | None]) -> Call
 
 
 def _compute_median(values: Sequence[float]) -> float | None:
-    finite = [value for value in values if usable(value)]
+    finite = [value for value in values if is_usable(value)]
     return statistics.median(finite) if finite else None
 
 
@@ -77,8 +77,8 @@ def _find_highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) 
     return max((number for run in runs if (number := value(run)) is not None and number != "unknown"), default=None)
 
 
-MEAN = Average("mean of the runs", _average_counted(mean_of_known))
-GEOMETRIC = Average("geometric mean of the runs", _average_counted(geometric_mean_of_known))
+MEAN = Average("mean of the runs", _average_counted(average_known))
+GEOMETRIC = Average("geometric mean of the runs", _average_counted(average_known_geometrically))
 MEDIAN = Average("median of the runs", _average_counted(_compute_median))
 HIGHEST = Average("of the run with the most", _find_highest)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from hpcbench.collect.submission import Submission
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
-from hpcbench.report.columns import columns, scheme
+from hpcbench.report.columns import make_columns, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.expert_layers import experts
+from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
 
@@ -19,7 +19,7 @@ IMBALANCE = Quantity(
     unit="1",
     meaning="Tokens of the fullest expert of a layer over the mean of the layer's experts, a mean over the layers",
     scale=NUMBER,
-    run=lambda run: loads.imbalance if (loads := run.extract(experts)) else None,
+    run=lambda run: loads.imbalance if (loads := run.extract(read_expert_loads)) else None,
     over_steps="mean of the steps",
     better="lower",
     table="experts",
@@ -31,7 +31,7 @@ DROPPED = replace(
     label="dropped tokens",
     meaning="Choices of an expert that had no place left for the token, as a part of all choices",
     scale=PERCENT,
-    run=lambda run: loads.dropped_part if (loads := run.extract(experts)) else None,
+    run=lambda run: loads.dropped_part if (loads := run.extract(read_expert_loads)) else None,
 )
 UNUSED = replace(
     IMBALANCE,
@@ -40,7 +40,7 @@ UNUSED = replace(
     label="",
     meaning="Experts of all layers that no token chose in the counted steps",
     scale=COUNT,
-    run=lambda run: loads.unused if (loads := run.extract(experts)) else None,
+    run=lambda run: loads.unused if (loads := run.extract(read_expert_loads)) else None,
     over_steps="",
 )
 ALL_TO_ALL_EXPOSED = replace(
@@ -77,15 +77,15 @@ _MOST = 16
 """Most layers, and most experts per layer, whose counts are listed."""
 
 
-def table(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of balance, drops and all-to-all of each scheme; None if no run has experts."""
-    if not any(run.extract(experts) for run in cell.runs):
+    if not any(run.extract(read_expert_loads) for run in cell.runs):
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
     unit = ALL_TO_ALL_EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in cell.rows)
-    fields: list[Field[SchemeRow]] = [scheme()]
+    fields: list[Field[SchemeRow]] = [make_scheme_column()]
     for quantity in EXPERTS:
-        fields += columns([quantity], cell.rows, unit=unit if quantity in times else None)
+        fields += make_columns([quantity], cell.rows, unit=unit if quantity in times else None)
     title = "Experts: balance, drops, and all-to-all per step and rank"
     return tabulate("experts", title, cell.rows, fields, notes=list(_describe_loads(cell)))
 
@@ -93,7 +93,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
 def _describe_loads(cell: Cell) -> Iterator[str]:
     """Yield the share of each expert in the tokens of its layer, for the first run of each scheme."""
     for row in cell.rows:
-        loads = next((loads for run in row.counted if (loads := run.extract(experts))), None)
+        loads = next((loads for run in row.counted if (loads := run.extract(read_expert_loads))), None)
         if loads is None or len(loads.layers) * len(loads.layers[0].tokens) > _MOST * _MOST:
             continue
         layers = [

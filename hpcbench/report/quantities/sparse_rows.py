@@ -7,7 +7,7 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
 from hpcbench.present.document import Field, Table, tabulate
-from hpcbench.report.columns import columns, scheme
+from hpcbench.report.columns import make_columns, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
@@ -18,7 +18,7 @@ ROW_DENSITY = Quantity(
     unit="1",
     meaning="Rows of the embedding that a replica touched between two reductions of its gradient, as a part of all",
     scale=PERCENT,
-    run=lambda run: rows.density if (rows := run.extract(sparse_gradients)) else None,
+    run=lambda run: rows.density if (rows := run.extract(read_sparse_gradients)) else None,
     over_steps="mean of the steps",
     table="sparse",
 )
@@ -28,7 +28,7 @@ SWITCH_DENSITY = replace(
     head="switch at",
     label="",
     meaning="Part of touched rows below which rows with their indices take fewer bytes than the complete gradient",
-    run=lambda run: rows.switch_density if (rows := run.extract(sparse_gradients)) else None,
+    run=lambda run: rows.switch_density if (rows := run.extract(read_sparse_gradients)) else None,
     over_steps="",
 )
 BY_ROWS_PART = replace(
@@ -37,7 +37,7 @@ BY_ROWS_PART = replace(
     head="by rows",
     label="",
     meaning="Reductions of the embedding's gradient that were sent by rows, as a part of all",
-    run=lambda run: rows.part if (rows := run.extract(sparse_gradients)) else None,
+    run=lambda run: rows.part if (rows := run.extract(read_sparse_gradients)) else None,
 )
 SAVED_BYTES = replace(
     ROW_DENSITY,
@@ -47,7 +47,7 @@ SAVED_BYTES = replace(
     unit="B",
     meaning="Wire bytes that all ranks save in a step by sending rows and indices instead of the complete gradient",
     scale=BYTES,
-    run=lambda run: rows.saved_bytes if (rows := run.extract(sparse_gradients)) else None,
+    run=lambda run: rows.saved_bytes if (rows := run.extract(read_sparse_gradients)) else None,
     better="higher",
 )
 SPARSE_ROWS = (ROW_DENSITY, SWITCH_DENSITY, BY_ROWS_PART, SAVED_BYTES)
@@ -65,7 +65,7 @@ class SparseGradients:
     """Wire bytes that all ranks saved in a step, compared with sending the complete gradient."""
 
 
-def sparse_gradients(log: RunLog) -> SparseGradients | None:
+def read_sparse_gradients(log: RunLog) -> SparseGradients | None:
     """Read the row counts of the ``sparse_gradients`` event; None if the log has none, or only invalid ones."""
     event = log.read_event(events.RowTraffic)
     counts = event.switch_density, event.density, event.reductions, event.by_rows, event.saved_bytes
@@ -79,9 +79,9 @@ def sparse_gradients(log: RunLog) -> SparseGradients | None:
     return SparseGradients(switch, density, by_rows / reductions, saved / (last - first + 1))
 
 
-def table(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_sparse_rows(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of density, switch point and saved bytes of each scheme; None if no run may send rows."""
-    if not any(run.extract(sparse_gradients) for run in cell.runs):
+    if not any(run.extract(read_sparse_gradients) for run in cell.runs):
         return None
-    fields: list[Field[SchemeRow]] = [scheme(), *columns(SPARSE_ROWS, cell.rows)]
+    fields: list[Field[SchemeRow]] = [make_scheme_column(), *make_columns(SPARSE_ROWS, cell.rows)]
     return tabulate("sparse", "The embedding's gradient by rows: bytes saved per step, all ranks", cell.rows, fields)

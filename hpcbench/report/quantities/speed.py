@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hpcbench.contract import step_line
-from hpcbench.report.measures import Measures, completed
+from hpcbench.report.measures import Measures, select_completed
 from hpcbench.report.quantities import (
     COUNT,
     FLOPS,
@@ -18,7 +18,7 @@ from hpcbench.report.quantities import (
     Quantity,
     Value,
 )
-from hpcbench.report.statistics import mean_of_known
+from hpcbench.report.statistics import average_known
 
 _LINE = {quantity.name: quantity for quantity in step_line.QUANTITIES}
 
@@ -108,7 +108,7 @@ def _average_last_loss(runs: Sequence[Measures], value: Callable[[Measures], Val
     """Average the last validation loss of the completed runs; NaN if a run diverged."""
     if any(run.run.state == "nan" for run in runs):
         return math.nan
-    return mean_of_known(run.loss_valid for run in completed(runs))
+    return average_known(run.loss_valid for run in select_completed(runs))
 
 
 LOSS_TRAIN = replace(

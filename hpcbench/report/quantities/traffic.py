@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hpcbench.contract.events import TrafficTotals
 from hpcbench.report import traffic
-from hpcbench.report.measures import Measures, counted
+from hpcbench.report.measures import Measures, select_counted
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
 from hpcbench.report.traffic import DIMENSIONS
 
@@ -77,7 +77,9 @@ CODED = Quantity(
     run=lambda run: run.coded_part,
     over_runs=Average(
         "all runs together",
-        lambda runs, _: traffic.coded_part([channel for run in counted(runs) for channel in run.channels]),
+        lambda runs, _: traffic.compute_coded_part(
+            [channel for run in select_counted(runs) for channel in run.channels]
+        ),
     ),
     table="traffic",
     group=2,
@@ -104,7 +106,9 @@ def _declare_wire(dimension: str) -> Quantity:
 
 def _declare_coded(dimension: str) -> Quantity:
     def together(runs: Sequence[Measures], _: object = None) -> Value:
-        return traffic.coded_part([totals for run in counted(runs) if (totals := _find_dimension(run, dimension))])
+        return traffic.compute_coded_part(
+            [totals for run in select_counted(runs) if (totals := _find_dimension(run, dimension))]
+        )
 
     return replace(
         CODED,

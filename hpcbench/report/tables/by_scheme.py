@@ -21,19 +21,29 @@ from hpcbench.present.notation import (
     seconds_unit,
     thousandths,
 )
-from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme, show_finding
-from hpcbench.report.compare import Cell, SchemeRow, step_time
+from hpcbench.report.columns import (
+    CHANGE,
+    LOSS,
+    LOSS_IN_TIME,
+    SPEED,
+    STEP_TIME,
+    make_columns,
+    make_samples_column,
+    make_scheme_column,
+    show_finding,
+)
+from hpcbench.report.compare import Cell, SchemeRow, compute_step_time
 from hpcbench.report.curves import WINDOW
-from hpcbench.report.evidence import paired
+from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.catalogue import list_of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
-from hpcbench.report.statistics import Interval, mean_of_known, paired_difference
-from hpcbench.report.titles import example
-from hpcbench.report.traffic import TrafficSum, by_axis, window
+from hpcbench.report.statistics import Interval, average_known, paired_difference
+from hpcbench.report.titles import find_example
+from hpcbench.report.traffic import TrafficSum, find_window, sum_by_axis
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
 """Name of the column, by the name in the configuration event of the log."""
@@ -59,18 +69,18 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
 
     Within a cell all of them are proportional, so that one comparison with the baseline is enough.
     """
-    intervals = {row.scheme: _step_time(row) for row in cell.rows}
+    intervals = {row.scheme: _average_step_time(row) for row in cell.rows}
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
     times = Column(STEP_TIME.key, STEP_TIME.head.format(unit=unit.name), help=STEP_TIME.meaning)
     fields: list[Field[SchemeRow]] = [
-        scheme(),
+        make_scheme_column(),
         (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
-        *columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
-        samples(cell.rows),
+        *make_columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
+        make_samples_column(cell.rows),
         SPEED.field(),
-        *columns(list_of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
+        *make_columns(list_of_table("speed"), cell.rows, gpu=is_gpu(find_example(cell))),
     ]
-    return tabulate("speed", "Speed", cell.rows, fields, notes=_speed_notes(cell))
+    return tabulate("speed", "Speed", cell.rows, fields, notes=_write_speed_notes(cell))
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
@@ -78,9 +88,9 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
-    fields = [scheme()]
+    fields = [make_scheme_column()]
     for phase in list_of_table("phases", first=(STEP,)):
-        fields += columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
+        fields += make_columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
     title = f"Phases of a step: in {unit.name}, and as parts of it"
     return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
@@ -91,18 +101,18 @@ def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
     shown = Column("loss_shown", "shown", text=True, help="Finding about the loss at equal steps.")
     in_time = Column("loss_in_time_shown", "shown", text=True, group=1, help="Finding about that loss.")
     fields: list[Field[SchemeRow]] = [
-        scheme(),
-        *columns(first, cell.rows),
+        make_scheme_column(),
+        *make_columns(first, cell.rows),
         (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
         (shown, lambda row: show_finding(row.loss_shown, _TONES)),
         LOSS_IN_TIME.field(group=1),
         (in_time, lambda row: show_finding(row.loss_in_time.shown if row.loss_in_time else None, _TONES)),
-        *columns(list_of_table("loss", first)[len(first) :], cell.rows),
+        *make_columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
-    return tabulate("loss", "Loss", cell.rows, fields, notes=_loss_notes(cell))
+    return tabulate("loss", "Loss", cell.rows, fields, notes=_write_loss_notes(cell))
 
 
-def _loss_notes(cell: Cell) -> list[str]:
+def _write_loss_notes(cell: Cell) -> list[str]:
     notes = [
         f"{row.scheme} is as good only on average: the difference of its worst pair is {row.loss.worst:+.4f}."
         for row in cell.rows
@@ -125,13 +135,13 @@ def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
     placed = (*times, EXPOSED_PART, *links)
     change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's, pair by pair.")
     fields: list[Field[SchemeRow]] = [
-        scheme(),
-        *columns([EXPOSED], rows, unit=unit),
-        *columns([EXPOSED_PART], rows),
-        (change, lambda row: estimate(_change(row, base), lambda interval: between(interval, _signed(unit)))),
-        *columns(times[1:], rows, unit=unit),
-        *columns(list_of_table("traffic", placed)[len(placed) :], rows),
-        *columns(links, rows, unit=size),
+        make_scheme_column(),
+        *make_columns([EXPOSED], rows, unit=unit),
+        *make_columns([EXPOSED_PART], rows),
+        (change, lambda row: estimate(_compute_change(row, base), lambda interval: between(interval, _sign(unit)))),
+        *make_columns(times[1:], rows, unit=unit),
+        *make_columns(list_of_table("traffic", placed)[len(placed) :], rows),
+        *make_columns(links, rows, unit=size),
     ]
     return tabulate("traffic", "Traffic: time per step and rank, and bytes by parallel dimension", rows, fields)
 
@@ -150,12 +160,12 @@ class _Axis:
 
 def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row for each scheme and axis; None if no run has a tensor grid."""
-    lines = [line for row in cell.rows for line in _axes(row)]
+    lines = [line for row in cell.rows for line in _sum_axes(row)]
     if not lines:
         return None
     size = bytes_unit(line.message_bytes for line in lines)
     unit = seconds_unit(seconds for line in lines for seconds in (line.exposed_s, line.hidden_s))
-    of_row, shown = scheme()
+    of_row, shown = make_scheme_column()
     fields: list[Field[_Axis]] = [
         (of_row, lambda line: shown(line.row)),
         (Column("axis", "axis", text=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
@@ -179,27 +189,27 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("axes", "Tensor grid: traffic by axis", lines, fields, notes=[_AXES_NOTE])
 
 
-def _axes(row: SchemeRow) -> list[_Axis]:
+def _sum_axes(row: SchemeRow) -> list[_Axis]:
     traffic_by_axis: dict[str, list[tuple[TrafficSum, int]]] = {}
     for run in row.counted:
-        for totals in by_axis(run.channels):
-            traffic_by_axis.setdefault(totals.axis or "", []).append((totals, shares(run)))
+        for totals in sum_by_axis(run.channels):
+            traffic_by_axis.setdefault(totals.axis or "", []).append((totals, count_shares(run)))
     return [
         _Axis(
             row,
             axis,
-            mean_of_known([totals.message_bytes / share if share else None for totals, share in parts]),
-            mean_of_known([None if (over := totals.wire_over_message) == "unknown" else over for totals, _ in parts]),
-            mean_of_known([totals.exposed_s for totals, _ in parts]),
-            mean_of_known([totals.hidden_s for totals, _ in parts]),
+            average_known([totals.message_bytes / share if share else None for totals, share in parts]),
+            average_known([None if (over := totals.wire_over_message) == "unknown" else over for totals, _ in parts]),
+            average_known([totals.exposed_s for totals, _ in parts]),
+            average_known([totals.hidden_s for totals, _ in parts]),
         )
         for axis, parts in sorted(traffic_by_axis.items())
     ]
 
 
-def shares(run: Measures) -> int:
+def count_shares(run: Measures) -> int:
     """Count the steps times ranks over which the traffic of a run is summed."""
-    return len(window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
+    return len(find_window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
 def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
@@ -207,19 +217,19 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = list_of_table("memory", peaks)[len(peaks) :]
     unit = DEVICE.choose_unit(quantity.average(row.runs) for quantity in lasting for row in cell.rows)
-    fields = [scheme()]
+    fields = [make_scheme_column()]
     for peak in peaks:
-        fields += [*columns([peak], cell.rows), _over_baseline(cell, peak)]
-    fields += columns(lasting, cell.rows, unit=unit)
+        fields += [*make_columns([peak], cell.rows), _make_ratio_column(cell, peak)]
+    fields += make_columns(lasting, cell.rows, unit=unit)
     return tabulate("memory", "Memory: peaks, and memory that lasts from step to step", cell.rows, fields)
 
 
-def _step_time(row: SchemeRow) -> Interval | None:
+def _average_step_time(row: SchemeRow) -> Interval | None:
     """Average the step time over the runs of a scheme; over the steps if there is one run."""
-    return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
+    return compute_step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
-def _speed_notes(cell: Cell) -> list[str]:
+def _write_speed_notes(cell: Cell) -> list[str]:
     several = any(len(row.counted) > 1 for row in cell.rows)
     notes = [
         "Step time: geometric mean of the runs' means, with Student's t interval over the runs."
@@ -227,7 +237,7 @@ def _speed_notes(cell: Cell) -> list[str]:
         else "Step time: mean of the steps. Its interval accounts for the correlation of successive steps. It is absent"
         " if there are too few steps."
     ]
-    logged = next((formulas_of_run for run in cell.runs if (formulas_of_run := _formulas(run))), None)
+    logged = next((formulas_of_run for run in cell.runs if (formulas_of_run := _read_formulas(run))), None)
     formulas = [
         f"FLOP/s {name}: {make_printable(formula, 120)}."
         for kind, name in _FORMULAS.items()
@@ -236,25 +246,25 @@ def _speed_notes(cell: Cell) -> list[str]:
     return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
 
 
-def _formulas(run: Measures) -> Mapping[str, Any] | None:
+def _read_formulas(run: Measures) -> Mapping[str, Any] | None:
     return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
 
 
-def _change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:
+def _compute_change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:
     """Compute the exposed time minus the baseline's, over the pairs that have both values."""
     if base is None or row is base:
         return None
-    pairs = [(mine.time, other.time) for mine, other in paired(row.runs, base.runs)]
+    pairs = [(mine.time, other.time) for mine, other in pair_runs(row.runs, base.runs)]
     waits = [(mine.exposed, other.exposed) for mine, other in pairs if mine and other]
     waits = [pair for pair in waits if all(map(isfinite, pair))]
     return paired_difference([mine for mine, _ in waits], [other for _, other in waits]) if waits else None
 
 
-def _signed(unit: DisplayUnit) -> Callable[[float], str]:
+def _sign(unit: DisplayUnit) -> Callable[[float], str]:
     return lambda seconds: f"{'+' if seconds >= 0 else ''}{unit.show(seconds)}"
 
 
-def _over_baseline(cell: Cell, peak_quantity: Quantity) -> Field[SchemeRow]:
+def _make_ratio_column(cell: Cell, peak_quantity: Quantity) -> Field[SchemeRow]:
     base = cell.row(cell.baseline)
     least = peak_quantity.average_or_none(base.runs) if base else None
 

@@ -13,14 +13,14 @@ from hpcbench.present.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme, show_finding
+from hpcbench.report.columns import LOSS, SPEED, make_columns, make_samples_column, make_scheme_column, show_finding
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.front import front
+from hpcbench.report.front import compute_front
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.titles import example
+from hpcbench.report.titles import find_example
 from hpcbench.report.weaknesses import Weakened
 
 VERDICT = Column(
@@ -38,27 +38,27 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     # A column in which every entry is 100 % is left out.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[SchemeRow]] = [
-        scheme(),
-        *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
-        samples(rows),
+        make_scheme_column(),
+        *make_columns([MODEL_FLOPS], rows, gpu=is_gpu(find_example(cell)), group=0),
+        make_samples_column(rows),
         SPEED.field(),
         *beside_speed(rows),
-        *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
+        *make_columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
         *list_columns(rows),
-        *columns([LOSS_VALID], rows, group=1),
+        *make_columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
-        (VERDICT, lambda row: verdict(row, weak)),
+        (VERDICT, lambda row: make_verdict_entry(row, weak)),
     ]
     return tabulate("comparison", "", rows, fields, always=len(fields))
 
 
-def verdict(row: SchemeRow, weak: Weakened) -> Entry:
+def make_verdict_entry(row: SchemeRow, weak: Weakened) -> Entry:
     """Make the entry of the verdict, with the letters of its weaknesses."""
-    entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
+    entry, mark = phrase(row.verdict, choose_tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
-def tone(row: SchemeRow) -> Tone:
+def choose_tone(row: SchemeRow) -> Tone:
     """Choose the tone of a verdict."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"
@@ -83,14 +83,14 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first."), _speed),
+        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first."), _show_speed),
         (
             Column(
                 "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first."), _loss),
+        (Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first."), _show_loss),
         (
             Column(
                 "together",
@@ -100,22 +100,22 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
                 help="Whether the first beats the second or is beaten. A scheme beats another if it is better in speed"
                 " or loss, and no worse in the other.",
             ),
-            _together,
+            _show_both,
         ),
     ]
-    result = front(cell)
+    result = compute_front(cell)
     note = f"Pareto front (no scheme significantly beats these): {', '.join(result.unbeaten)}."
     return tabulate("schemes", "Schemes against each other", result.duels, fields, notes=[note], always=2)
 
 
-def _speed(duel: Duel) -> Entry:
+def _show_speed(duel: Duel) -> Entry:
     return show_finding(None if duel.speed is None else "slower" if duel.speed.slower else duel.speed.shown)
 
 
-def _loss(duel: Duel) -> Entry:
+def _show_loss(duel: Duel) -> Entry:
     return show_finding(duel.loss.shown if duel.loss else None)
 
 
-def _together(duel: Duel) -> Entry:
-    text, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
+def _show_both(duel: Duel) -> Entry:
+    text, tone = _TOGETHER[True if duel.beats else False if duel.turn().beats else None]
     return Entry(text, text or None, tone)

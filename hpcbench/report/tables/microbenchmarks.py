@@ -44,7 +44,7 @@ def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table
     for group in groups.values():
         key = next((key for key in _MAIN if all(key in measured.quantities for measured in group)), None)
         for part in [group] if key is not None else [[measured] for measured in group]:
-            if shown := _table(part, key):
+            if shown := _make_table(part, key):
                 yield shown
 
 
@@ -94,24 +94,28 @@ class _Measured:
                 )
 
 
-def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
+def _make_table(group: Sequence[_Measured], key: str | None) -> Table | None:
     first = group[0].tables[0]
     rows = [measured.rows for measured in group]
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _bytes(key[0]))]
+    fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _show_bytes(key[0]))]
     for i, (name, head) in enumerate(_LABELS, 1):
         if len({key[i] for key in keys}) > 1:
-            fields.append((Column(name, head, text=True), partial(_label, i)))
+            fields.append((Column(name, head, text=True), partial(_make_label, i)))
     fixed = len(fields)
     if len(group) == 1:
-        fields += [(Column(name, _head(name)), _figure(rows[0], name, first.path)) for name in first.quantities]
+        fields += [
+            (Column(name, _write_head(name)), _make_figure(rows[0], name, first.path)) for name in first.quantities
+        ]
     elif key is not None:
-        names = _names(group)
+        names = _name_files(group)
         for i, (measured, row, name) in enumerate(zip(group, rows, names, strict=True)):
-            fields.append((Column(f"{key}_{i}", f"{name}: {_head(key)}", group=i), _figure(row, key, measured.path)))
+            fields.append(
+                (Column(f"{key}_{i}", f"{name}: {_write_head(key)}", group=i), _make_figure(row, key, measured.path))
+            )
             if i:
-                fields.append((Column(f"ratio_{i}", f"over {names[0]}", group=i), _over(row, rows[0], key)))
-    fields.append((_WRONG, lambda key: _wrong(sum(measured.wrong(key) for measured in group))))
+                fields.append((Column(f"ratio_{i}", f"over {names[0]}", group=i), _make_ratio(row, rows[0], key)))
+    fields.append((_WRONG, lambda key: _show_wrong(sum(measured.wrong(key) for measured in group))))
     version = f" {first.version}" if first.version else ""
     kinds = [str(kind) for i in (1, 2) if len(same := {key[i] for key in keys}) == 1 for kind in same if kind]
     name = first.name or f"a benchmark without a name ({first.path.stem})"
@@ -125,34 +129,34 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     )
 
 
-def _names(group: Sequence[_Measured]) -> list[str]:
+def _name_files(group: Sequence[_Measured]) -> list[str]:
     """Name the files. A file with several tables gets the line of the heading, too."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
     return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
 
 
-def _label(place: int, key: Key) -> Entry:
+def _make_label(place: int, key: Key) -> Entry:
     label = str(key[place] or "")
     return Entry(label, label) if label else Entry()
 
 
-def _bytes(size: int | None) -> Entry:
+def _show_bytes(size: int | None) -> Entry:
     return Entry() if size is None else Entry(f"{size}", size)
 
 
-def _figure(rows: Mapping[Key, TableRow], name: str, path: Path) -> Callable[[Key], Entry]:
+def _make_figure(rows: Mapping[Key, TableRow], name: str, path: Path) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         value = rows[key].values.get(name) if key in rows else None
         if value is None:
             return Entry()
-        shown = f"{value:.0f}" if name == "iterations" else _unit(name).show(value)
+        shown = f"{value:.0f}" if name == "iterations" else _find_unit(name).show(value)
         return Entry(shown, value, source=f"{path}:{rows[key].line}")
 
     return entry
 
 
-def _over(rows: Mapping[Key, TableRow], base: Mapping[Key, TableRow], name: str) -> Callable[[Key], Entry]:
+def _make_ratio(rows: Mapping[Key, TableRow], base: Mapping[Key, TableRow], name: str) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         mine, other = (side[key].values.get(name) if key in side else None for side in (rows, base))
         value = mine / other if mine is not None and other else None
@@ -161,15 +165,15 @@ def _over(rows: Mapping[Key, TableRow], base: Mapping[Key, TableRow], name: str)
     return entry
 
 
-def _wrong(wrong: int) -> Entry:
+def _show_wrong(wrong: int) -> Entry:
     return Entry(f"{wrong}", wrong, "bad") if wrong else Entry()
 
 
-def _unit(key: str) -> DisplayUnit:
+def _find_unit(key: str) -> DisplayUnit:
     return next(unit for name, unit in _UNITS.items() if name in key)
 
 
-def _head(key: str) -> str:
+def _write_head(key: str) -> str:
     bare = key.removesuffix("_in_place")
     name = next(name for name in _UNITS if name in bare)
     noun = {"seconds": "time", "bytes_per_s": "bandwidth"}.get(name, name.removesuffix("_per_s"))

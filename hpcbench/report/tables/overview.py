@@ -6,8 +6,8 @@ from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import name
 from hpcbench.report.columns import LOSS, SCHEME, SPEED
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.tables.comparison import VERDICT, verdict
-from hpcbench.report.titles import cell_words
+from hpcbench.report.tables.comparison import VERDICT, make_verdict_entry
+from hpcbench.report.titles import describe_cell
 from hpcbench.report.weaknesses import Weakened
 
 _CELL = Column("cell", "cell", text=True, help="Values of the study's matrix.")
@@ -17,16 +17,16 @@ _Line = tuple[Cell, SchemeRow, Weakened]
 def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
     """Make the table of gain, loss and verdict of every scheme in every cell."""
     fields: list[Field[_Line]] = [
-        (_CELL, lambda line: name(cell_words(line[0].values))),
+        (_CELL, lambda line: name(describe_cell(line[0].values))),
         (SCHEME, lambda line: name(line[1].scheme)),
         (SPEED.field()[0], lambda line: SPEED.entry(line[1])),
         (LOSS.field(group=1)[0], lambda line: LOSS.entry(line[1])),
-        (VERDICT, lambda line: verdict(line[1], line[2])),
+        (VERDICT, lambda line: make_verdict_entry(line[1], line[2])),
     ]
-    return tabulate("overview", "", list(_lines(cells, weak)), fields, always=len(fields))
+    return tabulate("overview", "", list(_list_lines(cells, weak)), fields, always=len(fields))
 
 
-def _lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
+def _list_lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
     """Yield the compared schemes, and each baseline with a verdict, such as a failure."""
     for cell, letters in zip(cells, weak, strict=True):
         for row in cell.rows:

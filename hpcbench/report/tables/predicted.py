@@ -9,9 +9,9 @@ from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predictions
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
-from hpcbench.report.columns import SCHEME, scheme
+from hpcbench.report.columns import SCHEME, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.titles import title
+from hpcbench.report.titles import write_title
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Line:
 
 def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row per scheme; None if no prediction rests on measurements or data sheets."""
-    lines = _lines(submission, cell)
+    lines = _list_lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
     predictions = [line.predicted.value for line in lines if line.predicted]
@@ -39,7 +39,7 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     def step(pick: Callable[[StoredStep], float]) -> Callable[[_Line], Entry]:
         return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
 
-    of_row, shown = scheme()
+    of_row, shown = make_scheme_column()
     fields: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
         (
@@ -60,7 +60,7 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
             Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' means."),
             lambda line: quantity(line.measured, unit.show),
         ),
-        (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _error),
+        (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _show_error),
         (
             Column("prediction_basis", "rests on", text=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
@@ -71,16 +71,16 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
 
 def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of the prediction errors of a submission: a row per scheme, and a row of all runs."""
-    return over_all([(submission, cells)])
+    return tabulate_all_errors([(submission, cells)])
 
 
-def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
+def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
     """Make the table of the prediction errors of several submissions; None if nothing was predicted."""
     by_scheme: dict[str, list[tuple[float, str]]] = {}
     for submission, cells in sections:
         for cell in cells:
-            where = title(cell)[0]
-            for line in _lines(submission, cell):
+            where = write_title(cell)[0]
+            for line in _list_lines(submission, cell):
                 for run in line.row.counted:
                     if line.predicted and run.step_seconds:
                         error = line.predicted.value / run.step_seconds - 1
@@ -93,38 +93,38 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
     fields: list[Field[tuple[str, list[tuple[float, str]]]]] = [
         (SCHEME, lambda row: name(row[0])),
         (Column("runs", "runs", help="Completed runs that were predicted."), lambda row: _count(row[1])),
-        (of_mean, lambda row: quantity(statistics.mean(_sizes(row[1])), percent)),
+        (of_mean, lambda row: quantity(statistics.mean(_list_sizes(row[1])), percent)),
         (
             Column("median_error", "median, signed", help="Median of predicted over measured, minus 1."),
             lambda row: quantity(statistics.median(error for error, _ in row[1]), percent),
         ),
         (
             Column("worst_error", "worst", help="Largest |predicted over measured, minus 1|."),
-            lambda row: quantity(max(_sizes(row[1])), percent),
+            lambda row: quantity(max(_list_sizes(row[1])), percent),
         ),
         (
             Column("worst_cell", "where", text=True, help="Cell of the worst prediction."),
-            lambda row: phrase(max(row[1], key=_size)[1]),
+            lambda row: phrase(max(row[1], key=_compute_size)[1]),
         ),
     ]
     return tabulate("prediction-error", "Errors of the predictions", rows, fields)
 
 
-def _lines(submission: Submission, cell: Cell) -> list[_Line]:
+def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
     """List the lines of a cell; none if all predictions are assumed, because no measurement can refute those."""
     predictions = read_predictions(submission.root) if submission.root else {}
     grounded = {
         key: prediction for key, prediction in predictions.items() if prediction.basis != InputBasis.ASSUMED.value
     }
-    return [_line(row, grounded) for row in cell.rows] if grounded else []
+    return [_make_line(row, grounded) for row in cell.rows] if grounded else []
 
 
-def _line(row: SchemeRow, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
+def _make_line(row: SchemeRow, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
     cell = format_cell(row.runs[0].run.cell) if row.runs else ""
     return _Line(row, predictions.get((cell, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
 
 
-def _error(line: _Line) -> Entry:
+def _show_error(line: _Line) -> Entry:
     if line.error is None or line.predicted is None or line.measured is None:
         return Entry()
     tone: Tone = "" if line.predicted.low <= line.measured <= line.predicted.high else "warning"
@@ -135,9 +135,9 @@ def _count(errors: Sequence[tuple[float, str]]) -> Entry:
     return Entry(str(len(errors)), len(errors))
 
 
-def _sizes(errors: Iterable[tuple[float, str]]) -> list[float]:
+def _list_sizes(errors: Iterable[tuple[float, str]]) -> list[float]:
     return [abs(error) for error, _ in errors]
 
 
-def _size(error: tuple[float, str]) -> float:
+def _compute_size(error: tuple[float, str]) -> float:
     return abs(error[0])

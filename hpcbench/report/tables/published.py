@@ -54,7 +54,7 @@ class Paper(Section):
     figures: list[Published] = Field(min_length=1)
 
 
-def papers(directory: Path | None = None) -> list[Paper]:
+def read_papers(directory: Path | None = None) -> list[Paper]:
     """Read all papers, in the order of their files' names."""
     directory = directory or data_dir("results/published")
     return [_read(path) for path in sorted(directory.glob("*.yaml"))]
@@ -90,18 +90,22 @@ def tabulate_published(
     submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None
 ) -> Table | None:
     """Make the table of published figures with a counterpart in the study: the same kind of scheme, or the same GPU."""
-    compared = [(paper, same) for paper in (papers() if sources is None else sources) for same in _together(paper)]
+    compared = [
+        (paper, same) for paper in (read_papers() if sources is None else sources) for same in _group_figures(paper)
+    ]
     rows = []
     notes: dict[str, None] = {}
     for cell in cells:
         where = "".join(f", {key} {value}" for key, value in cell.values.items())
         for row in cell.rows:
             for paper, figures in compared:
-                measured = _counterpart(figures[0], row, row.scheme == cell.baseline)
+                measured = _find_counterpart(figures[0], row, row.scheme == cell.baseline)
                 if measured is not None:
                     scheme = Entry(make_printable(f"{row.scheme}{where}", 80), row.scheme)
                     rows.append((scheme, measured, *_write_entries(paper, figures)))
-                    notes |= {f"{_reference(paper, figure)}: {figure.note}": None for figure in figures if figure.note}
+                    notes |= {
+                        f"{_find_reference(paper, figure)}: {figure.note}": None for figure in figures if figure.note
+                    }
     if not rows:
         return None
     caution = (
@@ -111,7 +115,7 @@ def tabulate_published(
     return Table("published", "Comparison with published figures", _COLUMNS, tuple(rows), (*notes, caution))
 
 
-def _together(paper: Paper) -> list[list[Published]]:
+def _group_figures(paper: Paper) -> list[list[Published]]:
     """Group the figures of a paper: ratios of speed from one experiment have one counterpart."""
     groups: dict[str, list[Published]] = {}
     for figure in paper.figures:
@@ -126,47 +130,47 @@ def _write_entries(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, .
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[figure.quantity] for figure in figures)}" if several else first.what
     return (
-        Entry(", ".join(_shown(figure.quantity, figure.value) for figure in figures), first.value),
+        Entry(", ".join(_format_figure(figure.quantity, figure.value) for figure in figures), first.value),
         Entry(f"{what} ({first.setting})", what),
-        Entry(f"{_reference(paper, first)}: {first.read_in}", _reference(paper, first)),
+        Entry(f"{_find_reference(paper, first)}: {first.read_in}", _find_reference(paper, first)),
         Entry(first.citation, first.citation),
     )
 
 
-def _reference(paper: Paper, figure: Published) -> str:
+def _find_reference(paper: Paper, figure: Published) -> str:
     return figure.reference or paper.reference
 
 
-def _counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
+def _find_counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
     """Make the entry of the measurement of the same kind; None if the figure is about something else."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":
         value = row.wire_over_message
         return (
-            Entry(_shown(figure.quantity, value), value)
+            Entry(_format_figure(figure.quantity, value), value)
             if figure.concerns(row.scheme) and isinstance(value, float)
             else None
         )
     # The published rates of GPUs are rates of training without compression.
     same_kind = figure.concerns(row.scheme) if figure.schemes else baseline
-    if figure.quantity in ("tflops", "mfu") and same_kind and figure.gpu and figure.gpu in _gpu(row):
-        value = _mfu(row) if figure.quantity == "mfu" else row.model_flops_per_rank
+    if figure.quantity in ("tflops", "mfu") and same_kind and figure.gpu and figure.gpu in _find_gpu(row):
+        value = _average_mfu(row) if figure.quantity == "mfu" else row.model_flops_per_rank
         scaled = value / 1e12 if value is not None and figure.quantity == "tflops" else value
-        return Entry("-" if scaled is None else _shown(figure.quantity, scaled), scaled)
+        return Entry("-" if scaled is None else _format_figure(figure.quantity, scaled), scaled)
     return None
 
 
-def _mfu(row: SchemeRow) -> float | None:
+def _average_mfu(row: SchemeRow) -> float | None:
     values = [run.mfu for run in row.runs if run.mfu is not None and run.run.state == "completed"]
     return fmean(values) if values else None
 
 
-def _shown(quantity: str, value: float) -> str:
+def _format_figure(quantity: str, value: float) -> str:
     if quantity == "tflops":
         return f"{value:.4g} TFLOPS"
     return f"{100 * value:.1f} %" if quantity == "mfu" else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
-def _gpu(row: SchemeRow) -> str:
+def _find_gpu(row: SchemeRow) -> str:
     return next((run.chip for run in row.runs if run.chip), "")

@@ -35,13 +35,13 @@ def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table with a row for each planned run, including runs without files."""
     fields = [
         (Column("run", "run", text=True, help="Name of the run in its submission."), lambda run: name(run.id)),
-        (Column("state", "state", text=True, help="State of the run."), _state),
+        (Column("state", "state", text=True, help="State of the run."), _show_state),
         (Column("step", "step", text=True, help="Last step of the run, and its number of steps."), _step),
         (
             Column("job", "job", text=True, group=1, help="Job of the run."),
             lambda run: name(run.job or ""),
         ),
-        (Column("hosts", "nodes", text=True, group=1, help="Nodes of its ranks."), _hosts),
+        (Column("hosts", "nodes", text=True, group=1, help="Nodes of its ranks."), _list_hosts),
         (
             Column("seconds", "seconds", group=1, help="Seconds from the start of the run to its end."),
             lambda run: quantity(run.seconds),
@@ -58,7 +58,7 @@ def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
     return tabulate("runs", "Runs", submission.runs, fields, always=3)
 
 
-def _state(run: RunResult) -> Entry:
+def _show_state(run: RunResult) -> Entry:
     tone: Tone = "bad" if run.state in BAD else "warning" if run.state in OPEN else "good"
     return Entry(run.state, run.state, tone, run.verdict.where)
 
@@ -72,7 +72,7 @@ def _step(run: RunResult) -> Entry:
     return Entry(f"{taken}/{planned}" if planned else str(taken), taken, source=source)
 
 
-def _hosts(run: RunResult) -> Entry:
+def _list_hosts(run: RunResult) -> Entry:
     hosts = dict.fromkeys(rank.host for rank in run.log.ranks) if run.log else {}
     named = [host for host in hosts if host] or [host for host in [run.host] if host]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
@@ -86,7 +86,7 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of state, speed and loss of each run, with the columns for which a log has values."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
-    foreign = any(_dialect(run) != _OWN for run in runs)
+    foreign = any(_read_dialect(run) != _OWN for run in runs)
 
     def columns(group: int, *quantities: Quantity, unit: DisplayUnit | None = None) -> list[Field[Measures]]:
         return make_fields(
@@ -95,10 +95,10 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
 
     table_fields: list[Field[Measures]] = [
         (Column("run", "run", text=True), lambda run: name(run.run.id)),
-        (Column("dialect", "dialect", text=True), lambda run: name(_dialect(run) if foreign else "")),
+        (Column("dialect", "dialect", text=True), lambda run: name(_read_dialect(run) if foreign else "")),
         (Column("scheme", "scheme", text=True), lambda run: name("" if foreign else run.run.scheme)),
         (Column("state", "state", text=True), lambda run: Entry(run.run.state, run.run.state)),
-        (Column("step", "step", text=True), _progress),
+        (Column("step", "step", text=True), _show_progress),
         *columns(0, STEP_SECONDS, STEP_MEDIAN, STEP_P95, unit=seconds_unit(run.step_seconds for run in runs)),
         *columns(1, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, MFU, HFU),
         *columns(2, SAMPLES, TOKENS, TOKENS_EACH, WIRE),
@@ -107,11 +107,11 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
     return tabulate("logs", "", runs, table_fields)
 
 
-def _dialect(measures: Measures) -> str:
+def _read_dialect(measures: Measures) -> str:
     return measures.run.log.dialect if measures.run.log else _OWN
 
 
-def _progress(measures: Measures) -> Entry:
+def _show_progress(measures: Measures) -> Entry:
     last = measures.run.log.last_step if measures.run.log else None
     if last is None:
         return Entry()

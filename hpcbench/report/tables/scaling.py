@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
-from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
-from hpcbench.report.columns import SCHEME, samples
+from hpcbench.present.notation import bytes_unit, integer, name, percent, quantity, seconds_unit, significant
+from hpcbench.report.columns import SCHEME, make_samples_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities import make_fields
 from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
 from hpcbench.report.quantities.speed import STEP_SECONDS
-from hpcbench.report.statistics import mean_of_known
-from hpcbench.report.tables.by_scheme import shares
-from hpcbench.report.titles import example
+from hpcbench.report.statistics import average_known
+from hpcbench.report.tables.by_scheme import count_shares
+from hpcbench.report.titles import find_example
 
 
 @dataclass(frozen=True)
@@ -77,43 +77,47 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
-    for size in _sizes(cells):
-        series.setdefault((_fixed(example(size.cell), modes=modes), kind.same(size)), []).append(size)
+    for size in _list_sizes(cells):
+        series.setdefault((_write_fixed_settings(find_example(size.cell), modes=modes), kind.same(size)), []).append(
+            size
+        )
     points: list[ScalingPoint] = []
     for (_, value), sizes_of_series in series.items():
         for mode, sizes in (
-            _by_mode(sizes_of_series).items() if modes else ((None, sizes) for sizes in _apart(sizes_of_series))
+            _group_by_mode(sizes_of_series).items()
+            if modes
+            else ((None, sizes) for sizes in _group_by_layout(sizes_of_series))
         ):
             if len({size.ranks for size in sizes}) > 1:
                 series_text = ", ".join(
                     [*(_list_distinct(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
                 )
-                points += _points(series_text, sorted(sizes, key=lambda size: size.ranks))
+                points += _make_points(series_text, sorted(sizes, key=lambda size: size.ranks))
     return points
 
 
 def has_modes(cells: list[Cell]) -> bool:
     """Whether a cell has tensor parallelism on a grid. Then each series has one mode."""
-    return any(_tensor(size) != "1d" for size in _sizes(cells))
+    return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
 
 
-def _tensor(size: RunSize) -> str:
-    return example(size.cell).settings.layout.tensor
+def _read_tensor(size: RunSize) -> str:
+    return find_example(size.cell).settings.layout.tensor
 
 
-def _by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
+def _group_by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
     """Group the sizes by mode of tensor parallelism. A size without tensor parallelism belongs to every mode."""
     groups: dict[str, list[RunSize]] = {}
-    layouts = {_layout(example(size.cell), modes=True) for size in sizes}
+    layouts = {_write_layout(find_example(size.cell), modes=True) for size in sizes}
     for layout in sorted(layouts):
-        mine = [size for size in sizes if _layout(example(size.cell), modes=True) == layout]
-        alone = [size for size in mine if (example(size.cell).settings.layout.tp or 1) == 1]
-        stated = example(mine[0].cell).settings.layout
+        mine = [size for size in sizes if _write_layout(find_example(size.cell), modes=True) == layout]
+        alone = [size for size in mine if (find_example(size.cell).settings.layout.tp or 1) == 1]
+        stated = find_example(mine[0].cell).settings.layout
         shared = ("cp",) if (stated.cp or 1) > 1 else ()
         others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
         other_settings = [f"{key} {getattr(stated, key)}" for key in others]
-        for mode in sorted({_tensor(size) for size in mine if size not in alone}):
-            of_mode = [size for size in mine if size not in alone and _tensor(size) == mode]
+        for mode in sorted({_read_tensor(size) for size in mine if size not in alone}):
+            of_mode = [size for size in mine if size not in alone and _read_tensor(size) == mode]
             groups[" ".join([f"tensor {mode}", *other_settings])] = [*alone, *of_mode]
     return groups
 
@@ -125,17 +129,17 @@ def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
     return [f"{key} {value}" for key, value in common.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
-def _apart(sizes: list[RunSize]) -> list[list[RunSize]]:
+def _group_by_layout(sizes: list[RunSize]) -> list[list[RunSize]]:
     """Group the sizes by layout without data parallelism. If their numbers of ranks all differ, they are one group."""
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
     groups: dict[str, list[RunSize]] = {}
     for size in sizes:
-        groups.setdefault(_layout(example(size.cell)), []).append(size)
+        groups.setdefault(_write_layout(find_example(size.cell)), []).append(size)
     return list(groups.values())
 
 
-def _points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
+def _make_points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
     rows = [{row.scheme: row for row in size.cell.rows} for size in sizes]
     for scheme in dict.fromkeys(scheme for rows_by_scheme in rows for scheme in rows_by_scheme):
         smallest, least = None, None
@@ -149,15 +153,15 @@ def _points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
             yield ScalingPoint(series, size, rows_by_scheme[scheme], smallest, speedup)
 
 
-def _sizes(cells: list[Cell]) -> Iterator[RunSize]:
+def _list_sizes(cells: list[Cell]) -> Iterator[RunSize]:
     for cell in cells:
-        settings = example(cell).settings
+        settings = find_example(cell).settings
         ranks, batch = settings.ranks, settings.train.global_batch
         if ranks and batch and ranks > 0 and batch > 0:
             yield RunSize(cell, ranks, settings.shape.nodes, batch)
 
 
-def _fixed(run: RunResult, *, modes: bool) -> str:
+def _write_fixed_settings(run: RunResult, *, modes: bool) -> str:
     """Write the settings that are the same at all sizes as JSON.
 
     On tensor grids, which split samples, the micro-batch belongs to the size, too.
@@ -169,7 +173,7 @@ def _fixed(run: RunResult, *, modes: bool) -> str:
     return json.dumps(same, sort_keys=True)
 
 
-def _layout(run: RunResult, *, modes: bool = False) -> str:
+def _write_layout(run: RunResult, *, modes: bool = False) -> str:
     layout = run.settings.raw.get("layout")
     of_size = ("tp", "tensor", "depth") if modes else ("dp",)
     if isinstance(layout, dict):
@@ -180,16 +184,16 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
 def tabulate_strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of points with the same global batch on more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
-    return _table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
+    return _make_table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
 def tabulate_weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
-    return _table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
+    return _make_table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
 
 
-def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
+def _make_mode_columns(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     """Make the columns that papers on tensor grids compare: seconds of both passes per sample, bytes and memory."""
 
     def passes(point: ScalingPoint) -> float | None:
@@ -201,8 +205,10 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
         return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
 
     def sent(point: ScalingPoint) -> float | None:
-        each = [(sum(channel.message_bytes for channel in run.channels), shares(run)) for run in point.row.counted]
-        return mean_of_known([nbytes / share if share else None for nbytes, share in each])
+        each = [
+            (sum(channel.message_bytes for channel in run.channels), count_shares(run)) for run in point.row.counted
+        ]
+        return average_known([nbytes / share if share else None for nbytes, share in each])
 
     seconds, size = seconds_unit(map(passes, points)), bytes_unit(map(sent, points))
     return [
@@ -222,20 +228,20 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     ]
 
 
-def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
+def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
     if not points:
         return None
-    each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
+    each = "GPUs" if is_gpu(find_example(points[0].size.cell)) else "ranks"
     is_single = len({point.series for point in points}) == 1
-    rates, rate = samples([point.row for point in points])
+    rates, rate = make_samples_column([point.row for point in points])
     fields: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
             Column("series", "series", text=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if is_single else point.series),
         ),
-        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
-        (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
+        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, integer)),
+        (Column("ranks", each), lambda point: quantity(point.size.ranks, integer)),
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
@@ -246,7 +252,7 @@ def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: 
             Column("efficiency", "efficiency", help="Speed-up divided by the growth of the ranks; 100 % is ideal."),
             lambda point: quantity(point.efficiency, percent),
         ),
-        *(_of_modes(points) if modes else []),
+        *(_make_mode_columns(points) if modes else []),
     ]
     what = f"{title} ({points[0].series})" if is_single else title
     note = "The efficiency of each scheme is relative to its own smallest size."

@@ -30,9 +30,13 @@ for name in $(compgen -e); do
   esac
 done
 
-# ---- the id of this job ----
+# ---- the id of this job, and the number of this attempt ----
 id=${SLURM_JOB_ID:-}
 [ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-}
+attempt=1
+while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
+[ ! -e "jobs/$job/status.json" ] || attempt=$((attempt + 1))
+export HPCBENCH_ATTEMPT=$attempt
 
 # ---- signals and the end; `python -m hpcbench.job` does the rest, and records the states of the job and its runs ----
 
@@ -88,18 +92,16 @@ finish() {
 
 # leave_status STATUS: the status file of a job whose states no Python can record, unless another script has the job
 leave_status() {
-  local claim=0 text='' ours='' attempt=1
+  local claim=0 text='' ours=''
   while [ -e "jobs/$job/claims/$((claim + 1))" ]; do claim=$((claim + 1)); done
   if [ "$claim" -gt 0 ] && [ ! -e "jobs/$job/claims/$claim.end" ]; then
     read -r text < "jobs/$job/claims/$claim"
     [[ $text == *"\"process\": \"$$ "*" $HOSTNAME\""* ]] || return 0
     ours=1
   fi
-  while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
   if [ -z "$ours" ] && [ -e "jobs/$job/status.json" ]; then
     mkdir -p "jobs/$job/attempts"
-    mv -f -- "jobs/$job/status.json" "jobs/$job/attempts/$attempt.json"
-    attempt=$((attempt + 1))
+    mv -f -- "jobs/$job/status.json" "jobs/$job/attempts/$((attempt - 1)).json"
   fi
   printf '{"state": "ended", "exit": %d, "why": "exit %d, and no Python here runs hpcbench.job: see %s", "attempt": %d}\n' \
     "$1" "$1" "jobs/$job/out.log" "$attempt" > "jobs/$job/status.json"

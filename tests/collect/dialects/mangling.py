@@ -17,7 +17,7 @@ LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))
 BY_LINE_END = {
     "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
 }  # fmt: skip
-"""Logs with lines that only their end marks as whole, or whose step stands at their end."""
+"""Logs whose lines are complete only if their end is there, or whose step is at the end of the line."""
 
 Quantities = dict[int, dict[str, float | str]]
 

@@ -21,13 +21,13 @@ from hpcbench.contract.step_line import Step
 
 SUMS = {"skipped", "nan_steps"}
 COUNTED = {dialect.name for dialect in DIALECTS if any(line.counted for line in dialect.lines)}
-"""Dialects whose steps are counted here."""
+"""Dialects whose steps the tests count."""
 SCALES = (1, 1e-3, 1e-2, 1e12, 2.0**30, *(10.0**n for n in (3, 6, 9, 12, 15, 18, 21)))
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_cut_at_any_byte_gives_no_wrong_number(name: str) -> None:
-    data = LOGS[name].replace(b"[rank1]", b"[rank0]")  # or what rank 0 says would be put for what rank 1 said
+    data = LOGS[name].replace(b"[rank1]", b"[rank0]")  # otherwise lines of rank 0 could replace those of rank 1
     truth = quantities(read_as(DIALECT[name], data))
     for length in range(0, len(data), 3):
         read = quantities(read_as(DIALECT[name], data[:length]))

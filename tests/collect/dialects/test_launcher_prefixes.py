@@ -28,7 +28,7 @@ PREFIXES = [
     "[2026-08-20 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 3] ",
 ]
 NEW = sorted(set(LOGS) - BY_LINE_END)
-# Where a logger's words push the name of a line beyond the width, or fields follow what marks its end, some is lost.
+# If the logger's prefix moves a line's name beyond the width, or fields follow its end mark, something is lost.
 LOSE = {"deepspeed-engine", "deepspeed-trainer", "deepspeed-pipeline", "megatron-deepspeed"}
 
 
@@ -50,7 +50,7 @@ def test_prefixes_and_other_line_ends_make_no_difference(name: str, prefix: str)
     log = read_as(DIALECT[name], "".join(f"{prefix}{line}\r\n" for line in lines_of(name)).encode())
     read = quantities(log)
     if name.startswith("torchtitan"):
-        # All lines come from one rank now, so that the first of a step is used.
+        # All lines now come from one rank, so the first of a step is used.
         assert read.keys() == TRUTH[name].keys()
     else:
         assert read == TRUTH[name]

@@ -39,7 +39,7 @@ def test_our_own_lines_win(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["neox", "megatron-deepspeed"])
-def test_lines_of_an_engine_are_not_those_of_what_is_built_on_it(tmp_path: Path, name: str) -> None:
+def test_lines_of_an_engine_are_not_those_of_its_trainers(tmp_path: Path, name: str) -> None:
     engine = [f"steps: {step} loss: 1.0000 iter time (s): 1.000 samples/sec: 1.000" for step in range(50)]
     assert log_of(written(tmp_path, *engine, *lines_of(name))).dialect != "DeepSpeed"
 
@@ -113,7 +113,7 @@ def test_flops_are_never_mixed() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_report_of_foreign_logs_compares_nothing(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [DIRECTORY / f"{name}.log" for name in LOGS]
-    assert report(paths, format) == 1  # most of them do not say how they ended
+    assert report(paths, format) == 1  # most of them do not report their end
     shown = capsys.readouterr().out
     assert all(name.split("-")[0] in shown for name in LOGS)
     assert "pays" not in shown

@@ -126,7 +126,7 @@ def test_losses_between_the_lines_of_deepspeed(tmp_path: Path, interval: int) ->
     log = read_file(tmp_path, *rows)
     losses = [record.loss for record in log.steps.values() if record.loss is not None]
     assert losses == [step + 0.5 for step in range(interval, 41, interval)]
-    assert set(log.steps.column("samples_per_s")) == {9.61}  # and not the mean of the end, which is of the whole run
+    assert set(log.steps.column("samples_per_s")) == {9.61}  # not the mean at the end, which is of the full run
     assert log.running_means == set() and log.event(End) is not None
     assert not any("left out" in note.why or "there are also" in note.why for note in log.notes)
 

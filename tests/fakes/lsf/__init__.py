@@ -26,7 +26,7 @@ class LSF:
         try:
             fulfilled = evaluate(job.depends, state)
         except RefusedError:
-            fulfilled = None  # a job that it names is gone
+            fulfilled = None  # a job in the condition no longer exists
         job.note = "" if fulfilled else words.NEVER if fulfilled is None else words.NOT_YET
         return fulfilled
 
@@ -139,7 +139,7 @@ def _report(job: Job, code: int, reason: str) -> None:
         with Path(job.output).open("a", encoding="utf-8") as file:
             file.write("\n".join(lines))
     except OSError:
-        return  # as LSF, which then sends mail
+        return  # like LSF, which then sends mail
 
 
 SYSTEM = LSF()

@@ -92,7 +92,7 @@ def _select_jobs(id: str, state: State) -> list[Job]:
         return [job for job in state.jobs if job.state not in ENDED]
     jobs = [job for job in select(id, state) if not words.is_lost(job, state)]
     alive = [job for job in jobs if job.state not in ENDED]
-    return alive or jobs  # of an array, what has ended is passed over unless all has
+    return alive or jobs  # ended elements of an array are skipped unless all have ended
 
 
 def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:

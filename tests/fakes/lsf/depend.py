@@ -71,7 +71,7 @@ class _Reader:
             self.take(")")
             return value
         if self.tokens[:1] != ["("]:
-            return self.ask_jobs(word, _is_done)  # a bare job is done(job)
+            return self.ask_jobs(word, _is_done)  # an id alone means done(id)
         if word not in _ASKED:
             raise RefusedError(_SYNTAX)
         self.take("(")

@@ -8,18 +8,18 @@ class Flavour:
     """The features of one variant."""
 
     csm: bool = False
-    """Whether it has CSM: whole nodes by -nnodes, a separate launch host, jsrun and lrun."""
+    """Whether the variant has CSM: whole nodes by -nnodes, a separate launch host, jsrun and lrun."""
     json: bool = True
     fields: bool = True
-    """Whether it has bjobs -o."""
+    """Whether bjobs has -o."""
     exit_fields: bool = True
-    """Fields of bjobs -o that older ones lack: exit_code, exit_reason, jobindex and the like."""
+    """Fields of bjobs -o that older versions lack: exit_code, exit_reason, jobindex and similar ones."""
     requeue: bool = True
     reasons: bool = True
     """Words such as TERM_RUNLIMIT, in the history and in the report of a job, and SIGUSR2 at the run limit: where there
     are none, a job ends at its limit as by bkill."""
     refuses: tuple[str, ...] = ()
-    """Options of bsub that it does not support."""
+    """Options of bsub that the variant does not support."""
 
 
 FLAVOURS = {

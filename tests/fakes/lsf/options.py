@@ -73,7 +73,7 @@ def _name(word: str) -> str:
     if word in WITH_VALUE or word in WITHOUT:
         return word
     fitting = [name for name in WITH_VALUE if word.startswith(name)]
-    # -nodes is no -n with the value odes: an attached value begins with no letter, but for one-letter text options.
+    # -nodes is not -n with the value odes: an attached value does not begin with a letter, except in text options
     fitting = [
         name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")
     ]

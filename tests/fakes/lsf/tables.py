@@ -100,7 +100,7 @@ class Table:
     config: Config
     now: float
     hidden: set[str]
-    """Jobs whose exit code is kept secret."""
+    """Keys of jobs whose exit code is not shown."""
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import cases
-from cases import Case, Comparison, once_of, rest_of
+from cases import Case, Comparison, select_once, select_rest
 from covering import cover_sample, every_case
 
 from hpcbench.features.prune.settings import Prune
@@ -63,7 +63,7 @@ MORE: list[Case] = [
 def fits(case: Case) -> bool:
     """Whether there are ranks to send to, and the engine would take it."""
     ranks = cases.run_of({**COMMON, **case}).ranks
-    return 1 < ranks <= MOST and cases.valid({**COMMON, **case})
+    return 1 < ranks <= MOST and cases.is_valid({**COMMON, **case})
 
 
 @cache
@@ -86,7 +86,7 @@ def one_process(settings: Case) -> Case:
     return {name: value for name, value in settings.items() if name.startswith("model") or name in wanted}
 
 
-def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """A run with sparse weights; by default against one process."""
     settings = {**COMMON, **settings}
     return Comparison(settings, one_process(settings) if against is None else {**COMMON, **against}, fault)
@@ -95,7 +95,7 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 @cache
 def sparse() -> list[Comparison]:
     """Every place against one process, in fp64."""
-    return [compared(case) for case in places()]
+    return [make_comparison(case) for case in places()]
 
 
 WHOLE: Case = {"layout.dp": 2, "layout.tp": 2, "model": "gpt2", "train.precision": "fp32"}
@@ -105,7 +105,7 @@ def lossless_sparse() -> Iterator[Comparison]:
     """A lossless codec against the same algorithm without one."""
     for kind, zero in (("growing", 3),):
         common = {**WHOLE, "train.prune": kind, "train.zero": zero}
-        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_sparse() -> Iterator[Comparison]:
@@ -115,7 +115,7 @@ def lossy_sparse() -> Iterator[Comparison]:
         ("pairs", 0, "sign-feedback"),
     ):
         common = {**WHOLE, "train.prune": kind, "train.zero": zero}
-        yield compared({**common, "scheme": scheme}, {**common, "scheme": "identity"})
+        yield make_comparison({**common, "scheme": scheme}, {**common, "scheme": "identity"})
 
 
 TWO: Case = {"model": "neox", "layout.dp": 2, "train.zero": 1}
@@ -133,16 +133,16 @@ FAULTY: dict[str, tuple[Case, str]] = {
 
 def faulty_sparse() -> Iterator[Comparison]:
     """Each run without a fault, and with its own."""
-    names = {one.name: one for settings, _ in FAULTY.values() for one in [compared(settings)]}
+    names = {one.name: one for settings, _ in FAULTY.values() for one in [make_comparison(settings)]}
     yield from names.values()
     for name, (settings, _) in FAULTY.items():
-        yield compared(settings, fault=name)
+        yield make_comparison(settings, fault=name)
 
 
 TRAVELLERS = ["pairs", "growing"]
 """Patterns of the runs that go on in other layouts."""
 SUITES = {
-    "": (lambda: once_of(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
-    "rest": (lambda: rest_of(sparse()),),
+    "": (lambda: select_once(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
+    "rest": (lambda: select_rest(sparse()),),
 }
 """By the argument of the worker: what `make test` has, and what `make test-long` adds."""

@@ -124,7 +124,7 @@ def in_transit() -> None:
         for fault in (None, *FAULTS_IN_TRANSIT):
             if (fault == "place_out_of_order") != (pattern == "pairs") and fault:
                 continue
-            run = prune_cases.compared(
+            run = prune_cases.make_comparison(
                 {"model": "neox", "layout.dp": 2, "train.prune": pattern, "train.zero": zero}
             ).run
             meet(WORLD)
@@ -133,7 +133,7 @@ def in_transit() -> None:
                 continue
             words = ""
             with FAULTS_IN_TRANSIT[fault]() if fault else nullcontext():
-                trainer = parity_worker.trainer_of(run, comm)
+                trainer = parity_worker.make_trainer(run, comm)
                 try:
                     for k in range(STEPS):
                         trainer.step(k)
@@ -160,7 +160,9 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
         common = {"model": "neox", "train.prune": pattern, "train.steps": 4, "train.clip": 0.0}
         alone: list[dict[str, Values]] = [{}]
         if team.rank == 0:
-            trainer = parity_worker.trainer_of(prune_cases.compared({**common, "layout.dp": 1}).run, MPI.COMM_SELF)
+            trainer = parity_worker.make_trainer(
+                prune_cases.make_comparison({**common, "layout.dp": 1}).run, MPI.COMM_SELF
+            )
             for k in range(4):
                 trainer.step(k)
                 whole = parity.assemble(MPI.COMM_SELF, masks(trainer))
@@ -168,8 +170,8 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
         taken = 0
         for settings, until in JOURNEY:
             meet(team)
-            run = prune_cases.compared({**common, **settings}).run
-            trainer = parity_worker.trainer_of(run, team)
+            run = prune_cases.make_comparison({**common, **settings}).run
+            trainer = parity_worker.make_trainer(run, team)
             checkpoints = Checkpoints(place / pattern, team, run)
             if found := checkpoints.find().newest:
                 trainer.load(checkpoints.load(found, trainer.state()))

@@ -12,15 +12,15 @@ from prune_cases import (
     FREE,
     PAIRS,
     TRAVELLERS,
-    compared,
     lossless_sparse,
     lossy_sparse,
+    make_comparison,
     places,
     possible,
     sparse,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
-from tiers import Tiers, names
+from tiers import Tiers, list_names
 
 WORKER = Path(__file__).with_name("prune_worker.py")
 COVER = Tiers(sparse())
@@ -30,7 +30,7 @@ def results_with(mpi_results, key, *part):
     return [result for result in mpi_results(MOST_RANKS, WORKER, *part) if key in result]
 
 
-def result_of(mpi_results, name):
+def find_result(mpi_results, name):
     (found,) = (result for result in results_with(mpi_results, "name", *COVER.part(name)) if result["name"] == name)
     return found
 
@@ -44,24 +44,24 @@ def assert_sparse(result):
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_trains_like_one_process(mpi_results, name):
-    assert_sparse(result_of(mpi_results, name))
+    assert_sparse(find_result(mpi_results, name))
 
 
 @pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
-    assert_bytes(result_of(mpi_results, name))
+    assert_bytes(find_result(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(lossless_sparse))
+@pytest.mark.parametrize("name", list_names(lossless_sparse))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     assert_bits(result)
     assert result["masks"] == result["stray"] == 0 < result["zeros"]
 
 
-@pytest.mark.parametrize("name", names(lossy_sparse))
+@pytest.mark.parametrize("name", list_names(lossy_sparse))
 def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
-    result = result_of(mpi_results, name)
+    result = find_result(mpi_results, name)
     assert_lossy(result)
     assert result["stray"] == 0 < result["zeros"]
 
@@ -69,7 +69,7 @@ def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
     settings, seen_in = FAULTY[name]
-    sound, faulty = (result_of(mpi_results, compared(settings, fault=which).name) for which in (None, name))
+    sound, faulty = (find_result(mpi_results, make_comparison(settings, fault=which).name) for which in (None, name))
     assert_sparse(sound)
     assert_bytes(sound)
     assert faulty[seen_in] != sound[seen_in]

@@ -59,7 +59,7 @@ class Browser:
             {
                 "role": node["role"]["value"],
                 "name": node.get("name", {}).get("value", ""),
-                **{found["name"]: found["value"].get("value") for found in node.get("properties", ())},
+                **{result["name"]: result["value"].get("value") for result in node.get("properties", ())},
             }
             for node in nodes
             if not node["ignored"]
@@ -100,7 +100,7 @@ SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": f
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """A submission of four runs, one of which failed."""
+    """A submission of four runs. One run failed."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
@@ -162,7 +162,7 @@ def document(planted: Submission) -> Document:
 
 @pytest.fixture(scope="session")
 def page(planted: Submission, document: Document) -> Path:
-    """The report's page, beside what it tells of."""
+    """The report's page, next to the submission."""
     assert planted.root is not None
     path = planted.root / "report.html"
     path.write_text(write(document, [planted], planted.root), encoding="utf-8")

@@ -32,7 +32,7 @@ DRAWN = [HOSTILE[0], HOSTILE[3], HOSTILE[7], HOSTILE[8]]
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("message", "expected"),
     [
         ("plain, \u00e9, \u4e2d, \u05d0, \u00a0", "plain, \u00e9, \u4e2d, \u05d0, \u00a0"),
         ("a\x00b\x1b[0m", "a\u2400b\u241b[0m"),
@@ -41,8 +41,8 @@ DRAWN = [HOSTILE[0], HOSTILE[3], HOSTILE[7], HOSTILE[8]]
         ("\udcff\x7f", "\u27e8U+DCFF\u27e9\u2421"),
     ],
 )
-def test_what_cannot_be_seen_shows_itself(words: str, expected: str) -> None:
-    assert visible(words) == expected
+def test_what_cannot_be_seen_shows_itself(message: str, expected: str) -> None:
+    assert visible(message) == expected
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +53,26 @@ def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) 
     log = directory / "log.txt"
     log.write_bytes("\n".join(HOSTILE).replace("\u2028", "").encode(errors="surrogateescape"))
     (directory / "provenance").mkdir()
-    said = {"command": HOSTILE, "host": HOSTILE[0], "packages": dict.fromkeys(HOSTILE, HOSTILE[1])}
-    (directory / "provenance" / "submit.json").write_text(json.dumps(said))
+    expected_values = {"command": HOSTILE, "host": HOSTILE[0], "packages": dict.fromkeys(HOSTILE, HOSTILE[1])}
+    (directory / "provenance" / "submit.json").write_text(json.dumps(expected_values))
     chapters = []
-    for i, words in enumerate(HOSTILE):
-        columns = (Column("scheme", words, text=True, help=words), Column(words, words))
-        rows = tuple((Entry(name, name), Entry(words, i, source=f"{log}:{i + 1}")) for name in HOSTILE)
+    for i, hostile_text in enumerate(HOSTILE):
+        columns = (Column("scheme", hostile_text, text=True, help=hostile_text), Column(hostile_text, hostile_text))
+        rows = tuple((Entry(name, name), Entry(hostile_text, i, source=f"{log}:{i + 1}")) for name in HOSTILE)
         blocks = (
-            Table(words, words, columns, rows, notes=(words,)),
-            Sentences((words, f"reason ({log}:{i + 1})")),
-            Sentences((words,), "bad"),
+            Table(hostile_text, hostile_text, columns, rows, notes=(hostile_text,)),
+            Sentences((hostile_text, f"reason ({log}:{i + 1})")),
+            Sentences((hostile_text,), "bad"),
         )
-        drawn = [Figure(words, words, words, lambda figure, words=words: figure.text(0, 0, make_printable(words)))]
-        chapters.append(Chapter(words, words, (*blocks, *(drawn if words in DRAWN else ()))))
+        drawn = [
+            Figure(
+                hostile_text,
+                hostile_text,
+                hostile_text,
+                lambda figure, text=hostile_text: figure.text(0, 0, make_printable(text)),
+            )
+        ]
+        chapters.append(Chapter(hostile_text, hostile_text, (*blocks, *(drawn if hostile_text in DRAWN else ()))))
     plan = RunPlan(study=HOSTILE[0], site=HOSTILE[1], jobs=[], runs=[], time=HOSTILE[2], version=HOSTILE[3])
     run = replace(planted.runs[0], id=HOSTILE[0], scheme=HOSTILE[1], host=HOSTILE[3])
     path = directory / "report.html"
@@ -76,12 +83,12 @@ def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_hostile_names_stay_text(browser: Any, hostile_page: Path) -> None:
     browser.open(hostile_page)
-    for words in HOSTILE:  # sorting and filtering handle them, too
+    for hostile_text in HOSTILE:  # sorting and filtering handle them, too
         browser.run(
             "document.querySelector('th button').click();"
             "const input = document.querySelector('input'); input.value = arguments[0];"
             "input.dispatchEvent(new Event('input', {bubbles: true}))",
-            visible(words).split()[0],
+            visible(hostile_text).split()[0],
         )
     browser.run("return new Promise((done) => setTimeout(done, 50))")
     assert browser.run("return window.canary") is None
@@ -92,9 +99,9 @@ def test_hostile_names_stay_text(browser: Any, hostile_page: Path) -> None:
         == 0
     )
     titles = browser.run("return [...document.querySelectorAll('h2[id^=chapter]')].map((h) => h.textContent)")
-    assert titles == [visible(words) for words in HOSTILE]
+    assert titles == [visible(hostile_text) for hostile_text in HOSTILE]
     captions = browser.run("return [...document.querySelectorAll('figcaption')].map((h) => h.textContent)")
-    assert captions == [visible(words) for words in DRAWN]
+    assert captions == [visible(hostile_text) for hostile_text in DRAWN]
 
 
 def test_hostile_lines_are_shown_as_they_are(browser: Any, hostile_page: Path) -> None:

@@ -24,15 +24,15 @@ def cite(*sources: str) -> Document:
 
 
 def test_the_policy_names_the_hashes_of_the_pages_own_style_and_script(page: Path) -> None:
-    words = page.read_text()
-    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', words)[1])  # type: ignore[index]
+    text = page.read_text()
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1])  # type: ignore[index]
     for directive, element in (("style-src", "style"), ("script-src", "script")):
-        content = re.search(f"<{element}>(.*?)</{element}>", words, re.DOTALL)
+        content = re.search(f"<{element}>(.*?)</{element}>", text, re.DOTALL)
         assert content is not None
         digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
-    assert " style=" not in words and not re.search(r"\son\w+=", words)
+    assert " style=" not in text and not re.search(r"\son\w+=", text)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> N
     log = tmp_path / "log.txt"
     long = "x" * (1 << 18)
     log.write_bytes(b"first\r\n" + long.encode() + b"\nthird\xff\nlast, cut")
-    found = Citations([], None)
-    targets = {n: found.target(f"{log}:{n}") for n in (4, 1, 2, 3, 5, 0)}
-    ((path, lines),) = found.files()
+    citations = Citations([], None)
+    targets = {n: citations.target(f"{log}:{n}") for n in (4, 1, 2, 3, 5, 0)}
+    ((path, lines),) = citations.files()
     assert path == log and [line.number for line in lines] == [0, 1, 2, 3, 4, 5]
     assert {line.number: f"#{line.anchor}" for line in lines} == targets
     assert [(line.text, line.omitted) for line in lines] == [
@@ -63,37 +63,37 @@ def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> N
 
 
 def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
-    words = write(cite(f"{tmp_path}/gone.txt:7"), [])
-    assert f'data-source="{tmp_path}/gone.txt:7"' in words and 'href="#line-' not in words
+    text = write(cite(f"{tmp_path}/gone.txt:7"), [])
+    assert f'data-source="{tmp_path}/gone.txt:7"' in text and 'href="#line-' not in text
 
 
 def test_lines_beyond_the_bound_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("line\n" * (MOST_LINES + 5))
-    found = Citations([], None)
-    targets = [found.target(f"{log}:{n + 1}") for n in range(MOST_LINES + 5)]
-    assert all(targets[:MOST_LINES]) and not any(targets[MOST_LINES:]) and found.left_out == 5
-    assert [len(lines) for _, lines in found.files()] == [MOST_LINES]
+    citations = Citations([], None)
+    targets = [citations.target(f"{log}:{n + 1}") for n in range(MOST_LINES + 5)]
+    assert all(targets[:MOST_LINES]) and not any(targets[MOST_LINES:]) and citations.left_out == 5
+    assert [len(lines) for _, lines in citations.files()] == [MOST_LINES]
 
 
 def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) -> None:
-    found = Citations([planted], None)
+    citations = Citations([planted], None)
     where = next(run.verdict.where for run in planted.runs if run.state == "failed")
     assert where
-    assert found.linked(f"<b> ({where}) /etc/passwd:1") == (
-        f'&lt;b&gt; (<a href="{found.target(where)}">runs/r2-mzhybrid/err.txt:2</a>) /etc/passwd:1'
+    assert citations.linked(f"<b> ({where}) /etc/passwd:1") == (
+        f'&lt;b&gt; (<a href="{citations.target(where)}">runs/r2-mzhybrid/err.txt:2</a>) /etc/passwd:1'
     )
 
 
 def test_sentences_lead_to_the_lines_of_logs_that_they_name(planted: Submission, tmp_path: Path) -> None:
     assert planted.runs[0].log is not None and planted.root is not None
     other = tmp_path / "secret.txt"
-    other.write_text("nobody's business\n")
+    other.write_text("a private line\n")
     log = planted.runs[0].log.where(3)
-    said = Sentences((f"r1: {log}: the samples/s printed differ, and {other}:1 is quoted",), "warning")
-    words = write(Document("", (Chapter("", "", (said,)),)), [planted], planted.root)
-    assert re.search(r'<a href="#line-\d+">runs/r1-baseline/log.txt:3</a>: the samples/s', words)
-    assert "nobody" not in words
+    sentences = Sentences((f"r1: {log}: the samples/s printed differ, and {other}:1 is quoted",), "warning")
+    text = write(Document("", (Chapter("", "", (sentences,)),)), [planted], planted.root)
+    assert re.search(r'<a href="#line-\d+">runs/r1-baseline/log.txt:3</a>: the samples/s', text)
+    assert "nobody" not in text
 
 
 def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, t
 
 
 def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submission, page: Path) -> None:
-    words = page.read_text()
-    assert "scheme: [baseline, mzhybrid]" in words and "Ranks, as the launcher placed them" in words
-    event = next(line for line in words.splitlines() if "MPICH 5.0.2" in line and "<th" in line)
+    text = page.read_text()
+    assert "scheme: [baseline, mzhybrid]" in text and "Ranks, as the launcher placed them" in text
+    event = next(line for line in text.splitlines() if "MPICH 5.0.2" in line and "<th" in line)
     assert 'href="#line-' in event and 'data-source="runs/r1-baseline/log.txt:2"' in event
-    assert "hunter2" not in words, "variables may hold what is nobody's business"
-    assert [one.title for one in list_files(planted)] == ["Study file"]
+    assert "hunter2" not in text, "variables may contain secrets"
+    assert [item.title for item in list_files(planted)] == ["Study file"]
 
 
 def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
@@ -134,10 +134,10 @@ def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submissio
     assert planted.root is not None
     path = tmp_path / "report.html"
     assert report([planted.root], output=path) == 1, "a run failed"
-    words = path.read_text()
-    assert words.startswith("<!doctype html>\n") and "r2-mzhybrid: failed" in words
-    assert words.count("<svg ") >= 2 and words.count("<table data-name=") >= 3, "all figures and tables"
-    assert ">runs/r2-mzhybrid/err.txt:2</a>" in words
+    text = path.read_text()
+    assert text.startswith("<!doctype html>\n") and "r2-mzhybrid: failed" in text
+    assert text.count("<svg ") >= 2 and text.count("<table data-name=") >= 3, "all figures and tables"
+    assert ">runs/r2-mzhybrid/err.txt:2</a>" in text
 
 
 def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:
         sources = [f"{log}:{1 + i}" for i in range(4)]
         figures = [Entry(f"{n + i / 7:.4f}", n + i / 7, source=sources[i % 4]) for i in range(11)]
         rows.append((Entry(f"run-{n}", f"run-{n}"), *figures))
-    said = Sentences(tuple(f"run-{n}: failed" for n in range(1000)), "bad")
-    document = Document("large", (Chapter("one", "", (Table("runs", "", columns, tuple(rows)), said)),))
-    words = write(document, [])
-    assert words.count("<tr>") == 1001 and words.count('<li id="line-') == 4000
-    assert len(words.encode()) < 5e6
+    sentences = Sentences(tuple(f"run-{n}: failed" for n in range(1000)), "bad")
+    document = Document("large", (Chapter("one", "", (Table("runs", "", columns, tuple(rows)), sentences)),))
+    page_text = write(document, [])
+    assert page_text.count("<tr>") == 1001 and page_text.count('<li id="line-') == 4000
+    assert len(page_text.encode()) < 5e6

@@ -47,11 +47,11 @@ def test_text_stands_out_from_its_ground(browser: Any, page: Path, scheme: str) 
     browser.open(page, scheme=scheme)
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (int(ground.removeprefix("rgb(").split(",")[0]) < 64) == (scheme == "dark")
-    found = browser.run(_CONTRASTS)
-    assert len(found) > 100
-    assert min(found)[0] >= 4.5, min(found)
-    words = {text for _, text in found}
-    assert {"faster and as good", "failed", "Trouble", "samples/s", "baseline", "step"} <= words, "not all was measured"
+    result = browser.run(_CONTRASTS)
+    assert len(result) > 100
+    assert min(result)[0] >= 4.5, min(result)
+    texts = {text for _, text in result}
+    assert {"faster and as good", "failed", "Trouble", "samples/s", "baseline", "step"} <= texts, "not all was measured"
 
 
 def test_paper_shows_no_controls_and_black_on_white(browser: Any, page: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_a_screen_reader_meets_has_a_name(browser: Any, page: Path) -> None
     assert {"banner", "main", "contentinfo", "navigation", "search", "searchbox", "combobox", "table"} <= roles
     assert [node["name"] for node in nodes if node["role"] in ("image", "img")] == ["Loss against steps"]
     assert [node["name"] for node in nodes if node["role"] == "searchbox"] == ["Filter rows"]
-    assert "samples/s" in {node["name"] for node in nodes if node["role"] == "button"}, "the arrow is no part of a name"
+    assert "samples/s" in {node["name"] for node in nodes if node["role"] == "button"}, "without the arrow"
 
 
 def test_headings_stand_in_order(browser: Any, page: Path) -> None:

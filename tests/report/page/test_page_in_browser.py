@@ -36,7 +36,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(browser: Any, page: Path, tm
 def test_the_answer_comes_before_the_tables(browser: Any, page: Path) -> None:
     browser.open(page)
     parts = browser.run("return [...document.querySelectorAll('main :is(h2, h3, .answer)')].map((e) => e.textContent)")
-    assert [words.split("\n")[:2][-1] for words in parts[:7]] == [
+    assert [text.split("\n")[:2][-1] for text in parts[:7]] == [
         "gpt-tiny, 8 ranks",
         "On this machine compression pays: mzhybrid.",
         "Comparison",

@@ -51,8 +51,8 @@ def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp
     """An entry of a ``traffic`` event; what is not said is 0."""
     zero = dict.fromkeys(("message_bytes", "wire_bytes"), 0)
     seconds = dict.fromkeys(("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s"), 0.0)
-    words = {"dimension": dimension, "phase": phase, "kind": "GRAD", "codec": codec, "calls": 1, "sampled_error": None}
-    return {**zero, **seconds, **words, **values}
+    text = {"dimension": dimension, "phase": phase, "kind": "GRAD", "codec": codec, "calls": 1, "sampled_error": None}
+    return {**zero, **seconds, **text, **values}
 
 
 def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:

@@ -13,29 +13,29 @@ from hpcbench.report.plots.step import PARTS, plot_time_split
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
     """Where marks stand."""
-    found = [line for line in axes.lines if line.get_marker() == marker]
-    return [(float(x), float(y)) for line in found for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    selected = [line for line in axes.lines if line.get_marker() == marker]
+    return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
     """Both ends of each interval: lines of two points without a mark."""
-    found = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
-    return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in found if line.get_color() == "#0072b2"]
+    selected = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
+    return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in selected if line.get_color() == "#0072b2"]
 
 
-def words(axes: Any) -> list[str]:
+def list_texts(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
 def lines(axes: Any) -> tuple[list[str], list[str]]:
     """Names at the left of the lines of a list, and figures at the right."""
-    left, right = ([label.get_text() for label in one.get_yticklabels()] for one in (axes, axes.child_axes[0]))
+    left, right = ([label.get_text() for label in panel.get_yticklabels()] for panel in (axes, axes.child_axes[0]))
     return left, right
 
 
 def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Callable[..., Any]) -> None:
     seconds = {"baseline": (0.5, 0.52, 0.51), "fast": (0.4, 0.41, 0.405), "even": (0.5, 0.5, 0.53)}
-    runs = [Run(scheme, r + 1, own[r]) for scheme, own in seconds.items() for r in range(3)]
+    runs = [Run(scheme, r + 1, times[r]) for scheme, times in seconds.items() for r in range(3)]
     submission, cells = planted(runs)
     axes = draw(plot_throughput(submission, cells)).axes[0]
     fast, even = (cells[0].row(scheme).speed for scheme in ("fast", "even"))  # type: ignore[union-attr]
@@ -53,7 +53,7 @@ def test_one_pair_has_no_interval_and_says_so(draw: Callable[..., Any]) -> None:
     submission, cells = planted([Run("baseline", 1, 0.5), Run("fast", 1, 0.4)])
     axes = draw(plot_throughput(submission, cells)).axes[0]
     assert points(axes) == [(pytest.approx(1.25), 1)]
-    assert not bars(axes) and words(axes) == ["1 pair", "samples/s"]
+    assert not bars(axes) and list_texts(axes) == ["1 pair", "samples/s"]
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"] == ["none"]
 
 
@@ -64,7 +64,7 @@ def test_schemes_that_are_not_compared_keep_their_line_and_the_reason(draw: Call
     axes = fig.axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["baseline", "fast", "late\ntimed out", "alone"]
-    assert words(axes) == ["1 pair", "not compared", "no pair with the baseline", "samples/s"]
+    assert list_texts(axes) == ["1 pair", "not compared", "no pair with the baseline", "samples/s"]
     right = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
     assert right == ["16.00", "20.00", "20.00*", "16.00"]
 
@@ -164,10 +164,10 @@ def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[...
         channel(dimension, message_bytes=90 - k, wire_bytes=9) for k, dimension in enumerate(("TP", "PP", "EP", "CP"))
     ]
     most = channel("ZERO", message_bytes=9000, wire_bytes=90)
-    sampled = [{**one, "sampled_error": 0.01} for one in (*few, *many, most)]
+    sampled = [{**item, "sampled_error": 0.01} for item in (*few, *many, most)]
     submission, (cell,) = planted([Run("baseline"), Run("zfp", 1, channels=sampled)])
     axes = draw(plot_error_over_wire(submission, cell)).axes
-    heads = [one.get_title(loc="left") for one in axes]
+    heads = [item.get_title(loc="left") for item in axes]
     assert heads == ["ZERO backward", "DP backward", "TP backward", "other (3 channels)"]
     names, ratios = lines(axes[1])
     assert sorted(names) == ["codec:0", "codec:1", "codec:2", "codec:3", "other (4 codecs)"]
@@ -205,5 +205,5 @@ def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:
     (bars_of_errors,) = fig.axes[0].containers[0].lines[2]
     ends = [sorted(float(y) for _, y in segment) for segment in bars_of_errors.get_segments()]
     speeds = [6.4e8 * 8 / ranks / 1e9 for ranks in (8, 16)]
-    assert ends == [pytest.approx([one / 0.5, one / 0.4]) for one in speeds]
+    assert ends == [pytest.approx([run / 0.5, run / 0.4]) for run in speeds]
     assert fig.legends[0].get_title().get_text() == "mean and range of 2 runs"

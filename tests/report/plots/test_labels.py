@@ -1,4 +1,4 @@
-"""Labels beside points: each is nearest to its own point, or has a line to it."""
+"""Labels of points: each is nearest to its own point, or has a line to it."""
 
 import math
 import random

@@ -58,9 +58,9 @@ def figures(schemes: list[str], repeats: int, sizes: list[int]) -> list[Figure]:
                 )
             )
     submission, cells = planted(runs)
-    found = [make(submission, cell) for cell in cells[:1] for make in OF_CELL.values()]
-    found += [make(submission, cells) for make in OF_SUBMISSION.values()]
-    return [figure for figure in found if figure is not None]
+    selected = [make(submission, cell) for cell in cells[:1] for make in OF_CELL.values()]
+    selected += [make(submission, cells) for make in OF_SUBMISSION.values()]
+    return [figure for figure in selected if figure is not None]
 
 
 def sent(dimension: str, phase: str, k: int) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def sent(dimension: str, phase: str, k: int) -> dict[str, Any]:
 
 def texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, Bbox]]]:
     """The figure, and each text that is really drawn with the box that it fills."""
-    found: list[Text] = []
+    collected: list[Text] = []
     original = Text.draw
 
-    def draw(self: Text, renderer: Any, *rest: Any, **options: Any) -> None:
-        found.append(self)
-        original(self, renderer, *rest, **options)
+    def draw(self: Text, renderer: Any, *remainder: Any, **options: Any) -> None:
+        collected.append(self)
+        original(self, renderer, *remainder, **options)
 
     with styled(), monkeypatch.context() as patch:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -89,7 +89,7 @@ def texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tu
         canvas.draw()
         boxes = [
             (text.get_text(), Text.get_window_extent(text, canvas.get_renderer()))
-            for text in found
+            for text in collected
             if text.get_text() and text.get_visible()
         ]
     return canvas.figure, boxes
@@ -104,11 +104,11 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
         assert len(boxes) > 4, figure.name
         width, height = fig.get_size_inches()
         assert width == 3.4 and height < 9.5, f"{figure.name} is {width} x {height} inches: no page holds it"
-        for words, box in boxes:
+        for label, box in boxes:
             inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= fig.bbox.x1 + 1 and box.y1 <= fig.bbox.y1 + 1
-            assert inside, f"{figure.name}: {words!r} is cut: {box} of {fig.bbox}"
-        for (one, a), (other, b) in itertools.combinations(boxes, 2):
-            assert _overlap(a, b) <= 1.5, f"{figure.name}: {one!r} covers {other!r}"
+            assert inside, f"{figure.name}: {label!r} is cut: {box} of {fig.bbox}"
+        for (first, a), (other, b) in itertools.combinations(boxes, 2):
+            assert _overlap(a, b) <= 1.5, f"{figure.name}: {first!r} covers {other!r}"
 
 
 def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) 
     figure = OF_CELL["loss-over-wire"](submission, cell)
     assert figure is not None
     fig, boxes = texts(figure, monkeypatch)
-    names = [(words, box) for words, box in boxes if words in wires]
+    names = [(label, box) for label, box in boxes if label in wires]
     assert len(names) == len(wires)
     axes = fig.axes[0]
     marks = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
@@ -134,7 +134,9 @@ def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) 
     for mark in marks:
         ((scheme, _),) = ((s, loss) for s, loss in losses.items() if min(abs(mark - loss)) < 1e-9)
         x, y = axes.transData.transform(mark)
-        nearest = min(names, key=lambda one: math.hypot(_gap(x, one[1].x0, one[1].x1), _gap(y, one[1].y0, one[1].y1)))
+        nearest = min(
+            names, key=lambda item: math.hypot(_gap(x, item[1].x0, item[1].x1), _gap(y, item[1].y0, item[1].y1))
+        )
         assert nearest[0] == scheme
 
 
@@ -144,13 +146,13 @@ def _gap(at: float, low: float, high: float) -> float:
 
 
 def _overlap(a: Bbox, b: Bbox) -> float:
-    """Pixels by which two boxes reach into each other, in the direction in which they do so the least."""
+    """Return the overlap of two boxes in pixels, in the direction in which it is smaller."""
     return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
 
 
 @pytest.mark.parametrize("planted_value", ["loss", "validation", "seconds", "error", "exposed"])
 def test_values_beyond_all_measure_are_no_error(planted_value: str) -> None:
-    """What a damaged log may claim: the largest float, of which no sum is finite."""
+    """A damaged log may contain the largest float, whose sums are infinite."""
     most = 1.7e308
     wild = sent("DP", "BACKWARD", 1)
     wild["sampled_error"] = most if planted_value == "error" else 0.1

@@ -20,19 +20,19 @@ def lines(axes: Any) -> dict[str, Any]:
 
 def marks(axes: Any, marker: str) -> list[tuple[float, float]]:
     """Where marks of a kind stand in a panel."""
-    found = [line for line in axes.lines if line.get_marker() == marker]
-    return [(float(x), float(y)) for line in found for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    selected = [line for line in axes.lines if line.get_marker() == marker]
+    return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bands(axes: Any) -> list[dict[float, tuple[float, float]]]:
     """Ends of each band of a panel, by place."""
-    found = []
+    collected = []
     for band in axes.collections:
         ends: dict[float, list[float]] = {}
         for x, y in band.get_paths()[0].vertices:
             ends.setdefault(float(x), []).append(float(y))
-        found.append({x: (min(own), max(own)) for x, own in ends.items()})
-    return found
+        collected.append({x: (min(ends_at_x), max(ends_at_x)) for x, ends_at_x in ends.items()})
+    return collected
 
 
 def shifted(by: float) -> Callable[[int], float]:
@@ -126,8 +126,8 @@ def test_each_scheme_has_a_panel_and_the_baseline_stands_in_all(draw: Callable[.
     names = [f"scheme-{k}" for k in range(10)]
     submission, (cell,) = planted([Run(name) for name in ("baseline", *names)], steps=5)
     axes = draw(plot_loss_over_steps(submission, cell)).axes
-    assert [one.get_title(loc="left") for one in axes] == names
-    assert all(set(lines(one)) == {"baseline", "scheme of the panel"} for one in axes)
+    assert [item.get_title(loc="left") for item in axes] == names
+    assert all(set(lines(item)) == {"baseline", "scheme of the panel"} for item in axes)
 
 
 def test_a_study_without_losses_has_no_figure() -> None:

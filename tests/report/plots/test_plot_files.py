@@ -27,35 +27,35 @@ SHOWN = "$x_1$ <b>&amp;\"' [31m %s"
 
 def figure() -> Figure:
     submission, cells = planted([Run("baseline", 1, 0.5), Run(HOSTILE, 1, 0.4)])
-    found = plot_throughput(submission, cells)
-    assert found is not None
-    return found
+    drawn_figure = plot_throughput(submission, cells)
+    assert drawn_figure is not None
+    return drawn_figure
 
 
 def split() -> Figure:
     """One with hatches, whose patterns have ids."""
     submission, (cell,) = planted([Run("baseline", channels=[channel(exposed_s=9.0, transfer_s=9.0)])])
-    found = plot_time_split(submission, cell)
-    assert found is not None
-    return found
+    drawn_figure = plot_time_split(submission, cell)
+    assert drawn_figure is not None
+    return drawn_figure
 
 
 def test_an_svg_is_one_element_without_background_and_in_the_ink_of_its_page() -> None:
-    words = svg(split())
-    root = ElementTree.fromstring(words)
-    assert words.startswith("<svg ") and root.tag == f"{SVG}svg" and root.get("role") == "img"
+    page_text = svg(split())
+    root = ElementTree.fromstring(page_text)
+    assert page_text.startswith("<svg ") and root.tag == f"{SVG}svg" and root.get("role") == "img"
     assert root.get("aria-label", "").startswith("Where the time of a step goes. ")
-    assert INK not in words and words.count("currentColor") > 20
-    assert "fill: #ffffff" not in words and "<metadata" not in words
+    assert INK not in page_text and page_text.count("currentColor") > 20
+    assert "fill: #ffffff" not in page_text and "<metadata" not in page_text
     assert {"computation", "waiting", "baseline"} <= {text.text for text in root.iter(f"{SVG}text")}, "text is text"
 
 
 def test_ids_of_an_svg_are_all_used_and_its_own() -> None:
     used: list[set[str]] = []
-    for one in (split(), figure()):
-        words = svg(one)
-        ids = {element.get("id") for element in ElementTree.fromstring(words).iter()} - {None}
-        assert all(f"#{name}" in words for name in ids)
+    for item in (split(), figure()):
+        text = svg(item)
+        ids = {element.get("id") for element in ElementTree.fromstring(text).iter()} - {None}
+        assert all(f"#{name}" in text for name in ids)
         used.append({str(name) for name in ids})
     assert used[0] and used[1] and not used[0] & used[1]
 
@@ -68,8 +68,8 @@ def test_names_are_drawn_as_they_are() -> None:
 
 def test_a_letter_that_the_font_lacks_is_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     submission, cells = planted([Run("baseline"), Run("日本")])
-    found = plot_throughput(submission, cells)
-    assert found is not None and "日本" in svg(found) and not recwarn.list
+    drawn_figure = plot_throughput(submission, cells)
+    assert drawn_figure is not None and "日本" in svg(drawn_figure) and not recwarn.list
 
 
 def test_a_png_has_200_dots_an_inch_of_a_column() -> None:
@@ -101,10 +101,10 @@ def test_the_same_runs_give_the_same_bytes_in_another_process_with_other_setting
 def test_a_figure_of_many_long_runs_is_thin() -> None:
     runs = [Run(f"s{k % 5}" if k % 5 else "baseline", k // 5) for k in range(30)]
     submission, (cell,) = planted(runs, steps=400)
-    found = plot_loss_over_steps(submission, cell)
-    assert found is not None
+    drawn_figure = plot_loss_over_steps(submission, cell)
+    assert drawn_figure is not None
     # 4 panels of 2 curves and 2 bands of at most 40 points: not 12,000 steps.
-    assert len(svg(found)) < 60_000
+    assert len(svg(drawn_figure)) < 60_000
 
 
 @pytest.fixture

@@ -27,9 +27,11 @@ def times(matrix: tuple[Triple, ...], vector: Triple) -> Triple:
     return tuple(min(1.0, max(0.0, sum(a * b for a, b in zip(row, vector, strict=True)))) for row in matrix)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(color: str, other: str) -> float:
     """Contrast by WCAG 2."""
-    light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(x), strict=True)) + 0.05 for x in (one, other)]
+    light = [
+        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(x), strict=True)) + 0.05 for x in (color, other)
+    ]
     return max(light) / min(light)
 
 
@@ -65,7 +67,7 @@ def test_colours_of_lines_and_marks_stand_out_from_both_grounds(colour: str, gro
 @pytest.mark.parametrize("colours", [COLOURS, tuple(look[0] for look in LOOKS), (INK, *COLOURS[:2])])
 def test_colours_stay_apart_for_every_eye(vision: str, colours: tuple[str, ...]) -> None:
     seen = [lab(times(VISION[vision], linear(colour))) for colour in colours]
-    # 2.3 can just be noticed; areas side by side are told apart at a glance from about 10.
+    # A difference of 2.3 is barely visible; adjacent areas are distinguished easily from about 10.
     assert min(math.dist(a, b) for a, b in itertools.combinations(seen, 2)) >= 10
 
 

@@ -36,10 +36,10 @@ def test_all_text_is_whole_and_free(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert figure is not None
     fig, boxes = texts(figure, monkeypatch)
     assert fig.get_size_inches()[0] == 3.4 and len(boxes) > 4
-    for words, box in boxes:
-        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= fig.bbox.x1 + 1 and box.y1 <= fig.bbox.y1 + 1, words
-    for (one, a), (other, b) in itertools.combinations(boxes, 2):
-        assert _overlap(a, b) <= 1.5, f"{one!r} covers {other!r}"
+    for label, box in boxes:
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= fig.bbox.x1 + 1 and box.y1 <= fig.bbox.y1 + 1, label
+    for (first, a), (other, b) in itertools.combinations(boxes, 2):
+        assert _overlap(a, b) <= 1.5, f"{first!r} covers {other!r}"
 
 
 def test_bars_are_the_parts_of_the_gradients(draw: Any) -> None:

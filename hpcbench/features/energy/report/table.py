@@ -13,17 +13,17 @@ from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import Energy, energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
-from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, columns, samples, scheme
+from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, make_columns, make_samples_column, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.evidence import paired
-from hpcbench.report.measures import Measures, counted
+from hpcbench.report.evidence import pair_runs
+from hpcbench.report.measures import Measures, select_counted
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
 from hpcbench.report.statistics import Interval, paired_ratio
 
 
 def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
     """Nothing where runs counted different things: joules of nodes and of GPUs have no mean."""
-    scopes = {joules.scope for run in counted(runs) if (joules := run.extract(energy))}
+    scopes = {joules.scope for run in select_counted(runs) if (joules := run.extract(energy))}
     return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
 
 
@@ -101,7 +101,7 @@ ENERGY = (
 def _over_baseline(row: SchemeRow) -> Interval | None:
     """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
     pairs = []
-    for run, base in paired(row.runs, row.base):
+    for run, base in pair_runs(row.runs, row.base):
         joules, of_base, a, b = run.extract(energy), base.extract(energy), _per_sample(run), _per_sample(base)
         if joules and of_base and joules.scope == of_base.scope and a is not None and b is not None:
             pairs.append((a, b))
@@ -122,7 +122,7 @@ def beside_speed(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the columns of the comparison: joules a sample, if any run has them."""
     if not any(run.extract(energy) for row in rows for run in row.runs):
         return []
-    return [*columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
+    return [*make_columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
 
 
 _SCOPE = Column("energy_scope", "of", text=True, help="What the joules are of: where nothing is missing, the widest.")
@@ -141,16 +141,16 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     if not said:
         return None
     fields: list[Field[SchemeRow]] = [
-        scheme(),
-        samples(cell.rows),
+        make_scheme_column(),
+        make_samples_column(cell.rows),
         SPEED.field(),
-        *columns([JOULES_SAMPLE], cell.rows),
+        *make_columns([JOULES_SAMPLE], cell.rows),
         AGAINST_BASELINE.field(),
         (_SCOPE, _scope),
     ]
     shown = len(fields)
     if any(run.extract(energy) for run in cell.runs):
-        fields += columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
+        fields += make_columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
     problems = list(dict.fromkeys(make_printable(words) for event in said for words in event.problems or ()))
     more = len(problems) - _MOST
     notes = [*_beside_the_scheduler(submission, cell), *(f"{words}." for words in problems[:_MOST])]

@@ -7,7 +7,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.features.network import events
 from hpcbench.features.network.report.sent import read_bytes
 from hpcbench.present.document import Field, Table, tabulate
-from hpcbench.report.columns import SPEED, columns, samples, scheme
+from hpcbench.report.columns import SPEED, make_columns, make_samples_column, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, Exported, Quantity
@@ -78,7 +78,7 @@ QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
 def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the column of the comparison, if any run has counters and more than one node."""
     counts = [counted for row in rows for run in row.runs if (counted := run.extract(read_bytes))]
-    return columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
+    return make_columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
@@ -90,9 +90,9 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]
     if not network_events:
         return None
-    fields: list[Field[SchemeRow]] = [scheme(), samples(cell.rows), SPEED.field()]
+    fields: list[Field[SchemeRow]] = [make_scheme_column(), make_samples_column(cell.rows), SPEED.field()]
     shown = len(fields)
-    fields += columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
+    fields += make_columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
     return tabulate(
         "network", "Bytes on the network", cell.rows, fields, notes=_list_notes(network_events), always=shown
     )
