@@ -254,7 +254,7 @@ def test_wrong_arguments_end_in_one_line(
         ({"scheduler": {"kind": "slurm", "directives": {"--comment": "a\nb"}}}, "one line"),
         ({"scheduler": {"kind": "slurm", "directives": {"-x y": "1"}}}, "is not an option"),
         ({"launcher": {"kind": "mpirum"}}, "launcher.kind: must be"),
-        ({"environment": {"A B": "1"}}, "is not a name of a variable"),
+        ({"environment": {"A B": "1"}}, "is not a variable name"),
         ({"environment": {"A": "1\n2"}}, "several lines: write one line per entry"),
         ({"environment": {"A": 1}}, "environment.A: must be text, not 1"),
         ({"modules": ["a\nb"]}, "several lines"),

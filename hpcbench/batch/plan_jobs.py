@@ -102,6 +102,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
                 program=isinstance(example.study, ProgramStudy),
                 outside=python if container else "",
                 once_a_node=once,
+                prepared=[run.id for run in group if engine and (run.scheme.setup or run.scheme.preload)],
             )
         )
     check_number([job.queue for job in jobs], loaded, site)

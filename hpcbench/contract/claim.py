@@ -1,7 +1,8 @@
-"""Who held a job's directory, as its job scripts wrote it: ``claims/1``, ``claims/2`` and so on.
+"""Claims of job scripts on a job's directory: the files ``claims/1``, ``claims/2`` and so on.
 
-A script makes the next number by a link, which only one can make, and leaves at once where the last holder is not over.
-A scheduler may call a job over that still runs: then two hold it for a while, and measure each other.
+A script creates the next number with a link, which is atomic, and exits at once if the last holder is still running.
+A scheduler may report a running job as ended and start it again. Then two scripts hold the job for a while, and their
+measurements disturb each other.
 """
 
 from dataclasses import dataclass
@@ -15,15 +16,15 @@ DIRECTORY = "claims"
 
 @dataclass(frozen=True)
 class Claim:
-    """One script's hold of a job."""
+    """The claim of one job script on a job."""
 
     number: int
     holder: str
-    """The id by which its scheduler knew it, or its process."""
+    """The scheduler's job id of the script, or its process."""
     start: str | None
-    """In UTC, ISO 8601."""
+    """Time of the start in UTC, ISO 8601."""
     end: str | None
-    """None where it has left no word of its end."""
+    """Time of the end; None if the script did not write it."""
 
 
 def read_claims(directory: Path) -> list[Claim]:
@@ -43,8 +44,8 @@ def read_claims(directory: Path) -> list[Claim]:
 
 
 def _read(place: Path, number: int) -> Claim:
-    said = read_json(place / str(number)) or {}
-    holder, start = said.get("holder"), said.get("start")
+    claim = read_json(place / str(number)) or {}
+    holder, start = claim.get("holder"), claim.get("start")
     try:
         end = (place / f"{number}.end").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -58,7 +59,7 @@ def _read(place: Path, number: int) -> Claim:
 
 
 def find_double_claim(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:
-    """Two claims that were held at once at some time between these two; None where there are none."""
+    """Return two claims that were held at once between two times; None if there are none."""
     begin, over = parse_time(start), parse_time(end)
     claims = read_claims(directory)
     if begin is None or over is None:
@@ -73,7 +74,7 @@ def find_double_claim(directory: Path, start: str | None, end: str | None) -> tu
 
 
 def close_claim(directory: Path, time: str) -> None:
-    """Write down that the last holder of a job is over, as it could not say itself."""
+    """Write the end of the last claim on a job, for a script that was killed before it could."""
     claims = read_claims(directory)
     if claims and claims[-1].end is None:
         (directory / DIRECTORY / f"{claims[-1].number}.end").write_text(f"{time}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a launcher says in its own words: the first complaint of a file, or its last useful line."""
+"""Messages of a launcher: the first complaint in a file, or its last useful line."""
 
 import re
 from collections import deque
@@ -13,21 +13,21 @@ from hpcbench.contract.text import make_printable
 
 _LONGEST = 1 << 16
 _MOST = 200
-"""Lines of a file that are searched for its first complaint."""
+"""Number of lines that are searched for the first complaint of a file."""
 _JOINED = 3
-"""Lines of a wrapped sentence that are joined."""
+"""Largest number of lines that are joined to one sentence."""
 
-# Lines that say nothing about why a run failed: rulers, warnings, what launchers count afterwards.
+# Lines that do not explain a failure: rulers, warnings, counts that launchers print afterwards.
 _RULER = re.compile(r"[\W_]*")
 _DASHES = re.compile(r"-{20,}")
-"""What Open MPI writes above and below a message, whose first sentence is the statement."""
+"""Rulers that Open MPI writes above and below a message. The first sentence of the message states the problem."""
 _WRAPPED = 50
-"""Least length of a line that may be continued in the next one, outside of such a message."""
+"""Least length of a line outside of such a message that may continue on the next line."""
 _WARNING = re.compile(
     r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI |[IW][0-9]{4} ", re.IGNORECASE
 )
 _ASIDE = re.compile(r"WARNING|Primary job +terminated|\w+ detected that one or more processes exited")
-"""First words of a paragraph of Open MPI that tells no cause."""
+"""First words of a paragraph of Open MPI that gives no cause."""
 _PROGRAM = re.compile(r"\S+: ")
 _NOISE = re.compile(
     rf"{_RULER.pattern}$|=|YOUR APPLICATION|This typically|Please see"
@@ -36,7 +36,7 @@ _NOISE = re.compile(
     r"|slurmstepd(?:-\S+)?: error: \*\*\*"
 )
 _HYDRA_CALL = re.compile(r"\[(?:mpiexec|proxy)\S*@[^\]]*\] (?:\w+ \([^)]*\): )?")
-"""The name of its own function that MPICH's launcher writes before a message."""
+"""Name of the function that MPICH's launcher writes before its message."""
 _COMPLAINS = re.compile(
     r"error|fatal|fail|cannot|can't|could ?n[o']t|unable|not found|no such|denied|not enough|not allowed|detected"
     r"|invalid|illegal|refus|unknown|unrecogni|not recogni|must|missing|abort|disallow|exceed",
@@ -46,7 +46,7 @@ _CANNOT_LOAD = re.compile(
     r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
     re.IGNORECASE,
 )
-"""A launcher that was told to speak another interface: it says so among harmless complaints of that interface."""
+"""Complaints of a launcher about the wrong PMI or MPI plugin, which come among harmless complaints of that plugin."""
 
 
 @dataclass(frozen=True)
@@ -54,29 +54,29 @@ class OutputLine:
     """A line of a run's output."""
 
     number: int
-    """In the file, from 1."""
+    """Line number in the file, from 1."""
     place: int
-    """Among the lines of its rank, empty ones too: neighbours belong together, whatever other ranks write between."""
+    """Number of the line among those of its rank, empty lines included. Lines of other ranks may come between two."""
     source: str
-    """The rank that wrote it, as `split_label` has it."""
+    """Label of the rank that wrote it, as `split_label` returns it."""
     text: str
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """What a launcher says, and the line where it begins."""
+    """A message of a launcher, and the line where it begins."""
 
     text: str
     line: int
 
     @property
     def complains(self) -> bool:
-        """Whether it says that something is wrong."""
+        """Whether the message reports a problem."""
         return bool(_COMPLAINS.search(self.text))
 
 
 def read_lines(path: Path) -> Iterator[OutputLine]:
-    """Yield the lines that are not empty and that the run did not write itself; none where there is no file."""
+    """Yield the nonempty lines that launchers and libraries wrote; none if there is no file."""
     places: dict[str, int] = {}
     try:
         with path.open("rb") as stream:
@@ -85,7 +85,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
             while raw := stream.readline(_LONGEST):
                 number += fresh
                 raw = strip_stamp(raw)[1] if fresh else raw
-                # Step lines and events are the bulk of a log, and tell nothing of a failure.
+                # Step lines and events are the bulk of a log, and do not explain a failure.
                 if fresh and not raw.startswith((b"step ", b"{")):
                     source, text = split_label(raw.decode("utf-8", "replace").strip())
                     places[source] = places.get(source, 0) + 1
@@ -97,7 +97,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
 
 
 def find_first_complaint(path: Path) -> Complaint | None:
-    """Return the first line with a complaint, else the first useful line; a wrapped sentence is joined."""
+    """Return the first line with a complaint, else the first useful line. Wrapped sentences are joined."""
     by_source: dict[str, list[OutputLine]] = {}
     for line in islice(read_lines(path), _MOST):
         by_source.setdefault(line.source, []).append(line)
@@ -118,7 +118,7 @@ def find_first_complaint(path: Path) -> Complaint | None:
 
 
 def find_last_line(path: Path) -> Complaint | None:
-    """Return the last line that may say why; of a message between rulers the first sentence."""
+    """Return the last useful line; for a message between rulers, its first sentence."""
     by_source: dict[str, deque[OutputLine]] = {}
     for line in read_lines(path):
         by_source.setdefault(line.source, deque(maxlen=_MOST)).append(line)
@@ -137,7 +137,7 @@ def find_last_line(path: Path) -> Complaint | None:
 
 
 def _complaint(lines: Sequence[OutputLine], index: int) -> Complaint:
-    """Return the sentence of a line, from its beginning and joined where it is wrapped."""
+    """Return the sentence that contains a line, with its wrapped lines joined."""
     message = _message(lines, index)
     begin = index if message is None else message
     while message is None and begin and _continues(lines[begin - 1], lines[begin]):
@@ -154,7 +154,7 @@ def _complaint(lines: Sequence[OutputLine], index: int) -> Complaint:
 
 
 def _useful(lines: Sequence[OutputLine]) -> list[int]:
-    """Indices of the lines that may say why."""
+    """Return the indices of the lines that may explain a failure."""
     useful = []
     for index, line in enumerate(lines):
         if _NOISE.match(line.text) or _WARNING.match(line.text):
@@ -166,7 +166,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return where the message between two rulers begins that a line belongs to; None outside of such a message."""
+    """Return the first line of the message between rulers that contains a line; None outside of such a message."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):

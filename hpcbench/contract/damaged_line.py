@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DamagedLine:
-    """A line that hpcbench began to write and that is not whole. No part of it is used."""
+    """A line of hpcbench that is incomplete or damaged. No part of it is used."""
 
     line: int
     why: str

@@ -1,4 +1,4 @@
-"""How far a log comes, read from its last lines."""
+"""The end of a log: its last step and its end event, read from the last lines."""
 
 import math
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _HEAD = 1 << 12
 
 @dataclass(frozen=True)
 class Ending:
-    """How far a run's log comes. Lines are counted from 1. A value is None where the log does not give it."""
+    """The end of a run's log. Lines are counted from 1. A value is None if the log does not give it."""
 
     path: Path
     lines: int
     begun: bool = False
-    """Whether the log holds a start event or a step."""
+    """Whether the log contains a start event or a step."""
     state: str | None = None
-    """State that the end event gives."""
+    """State in the end event."""
     reason: str = ""
     end_line: int | None = None
     """Line of the end event; None where there is no such event."""
@@ -43,23 +43,23 @@ class Ending:
     own: bool = True
     """Whether hpcbench wrote the log. A log of another framework has no end event."""
     program: bool = False
-    """Whether a program of others wrote its lines, between our events: what its steps are, only its dialect knows."""
+    """Whether a user's program wrote lines between our events. Only its dialect can read its steps."""
     diverged: int | None = None
-    """The first step whose loss is known to be NaN or infinite."""
+    """The first step with a loss of NaN or infinity, if the last lines show one."""
 
     def where(self, line: int | None = None) -> str:
-        """``file:line`` of a line; of the last line if none is given."""
+        """Return ``file:line`` of a line, by default of the last one."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
 def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
-    """Read how far the log comes; None where there is no such file.
+    """Read the end of a log; None if there is no such file.
 
     Parameters
     ----------
     numbered
-        Whether lines get their numbers. The whole file must be read for that. The lines of a log that ends in
-        ``completed`` are never counted, because no message names one.
+        Whether to count the lines, for which the whole file is read. The lines of a log that ends in ``completed``
+        are never counted, because no message names one.
     """
     try:
         with path.open("rb") as stream:
@@ -67,14 +67,16 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
             size = stream.seek(0, 2)
             stream.seek(max(0, size - _TAIL))
             raw = stream.read()
-            whole = len(raw) == size
+            is_complete = len(raw) == size
             pieces = raw.decode("utf-8", "replace").split("\n")
             done = any(line.startswith(End.begin()) and '"state": "completed"' in line for line in pieces[-9:-1])
-            ends = _line_ends(stream) if numbered and not whole and not done else len(pieces) - 1
+            ends = _line_ends(stream) if numbered and not is_complete and not done else len(pieces) - 1
     except OSError:
         return None
-    began = whole or any(line.startswith(Start.begin()) for line in head.decode("utf-8", "replace").split("\n"))
-    return _ending(path, pieces if whole else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not whole)
+    began = is_complete or any(line.startswith(Start.begin()) for line in head.decode("utf-8", "replace").split("\n"))
+    return _ending(
+        path, pieces if is_complete else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not is_complete
+    )
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
@@ -87,34 +89,34 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
     began
         Whether a start event stands before these lines.
     """
-    found: dict[str, Any] = {"begun": began}
+    fields: dict[str, Any] = {"begun": began}
     cut = pieces[-1].startswith(_OURS)
     looked = cut
     for line, text in zip(range(first + len(pieces) - 2, first - 1, -1), reversed(pieces[:-1]), strict=True):
         text = text.strip()
         if not text.startswith(_OURS):
-            found["program"] = found.get("program", False) or is_stamped(text)
+            fields["program"] = fields.get("program", False) or is_stamped(text)
             continue
-        # Thousands of lines may stand here: of the steps only the last one matters.
-        if looked and not text.startswith(_OF_LIFE) and ("step" in found or not text.startswith(_STEP)):
+        # There may be thousands of step lines. Only the last one matters.
+        if looked and not text.startswith(_OF_LIFE) and ("step" in fields or not text.startswith(_STEP)):
             continue
         step = step_line.parse_step(text, line) if text.startswith(_STEP) else None
         data = parse_object(text, line) if text.startswith(BEGIN) else None
         if not looked and (step or data) is not None:
             cut, looked = isinstance(step or data, DamagedLine), True
-        if isinstance(step, step_line.Step) and "step" not in found:
-            found |= {"begun": True, "step": step.step, "steps": step.steps, "loss": step.loss, "step_line": line}
+        if isinstance(step, step_line.Step) and "step" not in fields:
+            fields |= {"begun": True, "step": step.step, "steps": step.steps, "loss": step.loss, "step_line": line}
         name = data["event"] if isinstance(data, dict) else None
-        if isinstance(data, dict) and name == End.NAME and "end_line" not in found:
+        if isinstance(data, dict) and name == End.NAME and "end_line" not in fields:
             end = End.read(data)
-            found |= {"end_line": line, "state": end.state, "reason": end.reason or ""}
-        if name == Start.NAME:  # what stands above was of an attempt before
-            found["begun"] = True
+            fields |= {"end_line": line, "state": end.state, "reason": end.reason or ""}
+        if name == Start.NAME:  # lines above belong to an earlier attempt
+            fields["begun"] = True
             break
-    loss = found.get("loss")
-    diverged = found["step"] if loss is not None and not math.isfinite(loss) else None
+    loss = fields.get("loss")
+    diverged = fields["step"] if loss is not None and not math.isfinite(loss) else None
     lines = first + len(pieces) - 2 + bool(pieces[-1])
-    return Ending(path, lines, cut=cut, diverged=diverged, **found)
+    return Ending(path, lines, cut=cut, diverged=diverged, **fields)
 
 
 def _line_ends(stream: BinaryIO) -> int:

@@ -1,8 +1,8 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
-A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
-trace between its steps; traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory, sparsity and
-energy after the last step; end.
+A run writes them in this order: start, environment, configuration; between its steps checkpoints, evaluations, sampled
+messages and a trace; after the last step traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory,
+sparsity and energy; end.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class UnknownEvent(Event):
 
     @property
     def name(self) -> str:
-        """The event's name, as the line gives it."""
+        """The event's name, as it is written in the line."""
         return str(self.raw["event"])
 
 
@@ -129,15 +129,15 @@ KINDS = {kind.NAME: kind for kind in _KINDS}
 """The class of each event, by the event's name."""
 
 
-def parse_event(words: str, line: int) -> Event | DamagedLine:
-    """Read the event in a line that begins as events do; a `DamagedLine` if the line is not whole.
+def parse_event(text: str, line: int) -> Event | DamagedLine:
+    """Parse a line that begins with `BEGIN`. Return a `DamagedLine` if the line is incomplete.
 
     Parameters
     ----------
-    words
+    text
         The line without its line end.
     line
-        Its number, from 1.
+        Number of the line, from 1.
     """
-    data = parse_object(words, line)
+    data = parse_object(text, line)
     return data if isinstance(data, DamagedLine) else KINDS.get(data["event"], UnknownEvent).read(data, line=line)

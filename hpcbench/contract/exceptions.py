@@ -1,4 +1,4 @@
-"""Exceptions of Python in a run's output: that of the rank which failed first, not those of its victims."""
+"""Python exceptions in a run's output: the one of the rank that failed first, and those of its victims."""
 
 import re
 from collections.abc import Collection
@@ -17,12 +17,12 @@ _VICTIM = re.compile(
     r"|see the mpi_error field|other mpi error)",
     re.IGNORECASE,
 )
-"""What a rank raises because another one is gone, or because it was told to end."""
+"""Exceptions of a rank that lost its connection to another rank, or that was asked to end."""
 
 
 @dataclass
 class Exceptions:
-    """The exceptions of a file, read line by line."""
+    """The exceptions in a file, read line by line."""
 
     _lines: list[OutputLine] = field(default_factory=list)
     _ignored: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class Exceptions:
         """Take a line into account."""
         if _IGNORED.match(line.text):
             self._ignored.add(line.source)
-        elif _CHAIN.match(line.text):  # the one that follows ended the rank
+        elif _CHAIN.match(line.text):  # the next exception ended the rank
             last = next((before for before in reversed(self._lines) if before.source == line.source), None)
             if last:
                 self._lines.remove(last)
@@ -42,15 +42,15 @@ class Exceptions:
                 self._lines.append(line)
 
     def cause(self, ranks: Collection[str] = ()) -> OutputLine | None:
-        """Return the exception of the rank that failed first; None if there are none, or those of victims alone.
+        """Return the exception of the rank that failed first; None if there are only exceptions of victims, or none.
 
         Parameters
         ----------
         ranks
-            Labels of the rank that failed first, where the launcher tells it.
+            Labels of the rank that failed first, if the launcher reports it.
         """
         causes = [line for line in self._lines if not _VICTIM.match(line.text)]
-        # The last one of a rank ended it. Without labels the lines of all ranks are mixed, and each is one of its own.
+        # The last exception of a rank ended it. Without labels the ranks cannot be separated, so each line counts.
         last = {line.source or line.number: line for line in causes}
         named = [line for line in last.values() if line.source in ranks]
         return min(named or last.values(), key=lambda line: line.number, default=None)

@@ -5,20 +5,20 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
-    """Return the first rule of experts that the settings break; None where they keep all.
+    """Return the first rule of experts that the settings break; None if they keep all.
 
-    Experts go with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
-    accumulation and recomputation; and, if they drop nothing, with ranks that share positions.
+    Experts work with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
+    accumulation and recomputation. Experts that drop no tokens also work with context parallelism.
     """
     experts = model.experts
     if experts is None:
         if ep == 1:
             return None
-        return Misfit(("layout", "ep"), f"{ep}, but the model has no experts to share out: use 1, or set model.experts")
+        return Misfit(("layout", "ep"), f"{ep}, but the model has no experts: use 1, or set model.experts")
     if experts.every > model.layers:
         return Misfit(
             ("model", "experts"),
-            f"every {experts.every} is more than model.layers {model.layers}, so that no layer has experts: lower it",
+            f"every {experts.every} is more than model.layers {model.layers}, so no layer has experts: lower it",
         )
     if experts.count % ep:
         fits = [str(size) for size in range(1, min(experts.count, 4096) + 1) if experts.count % size == 0]
@@ -27,36 +27,36 @@ def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: 
             f"{ep} does not divide model.experts.count {experts.count}: use one of {', '.join(fits[:12])}",
         )
     if tensor != "1d":
-        return Misfit(("layout", "tensor"), f"{tensor} cuts no experts: use 1d, or a model without experts")
+        return Misfit(("layout", "tensor"), f"{tensor} cannot cut experts: use 1d, or a model without experts")
     if cp > 1 and experts.drop != "none":
         return Misfit(
             ("layout", "cp"),
-            f"{cp} ranks share the positions of a sample, and model.experts.drop {experts.drop} counts its places over "
-            "all of them: set model.experts.drop to none, or cp to 1",
+            f"{cp} ranks share the positions of a sample, but model.experts.drop {experts.drop} needs all on one "
+            "rank: set model.experts.drop to none, or cp to 1",
         )
     if train.sequence_parallel:
         return Misfit(
             ("train", "sequence_parallel"),
-            "a router needs all positions of a sample, which it spreads over ranks: set it to false, or use a model "
-            "without experts",
+            "spreads the positions of a sample over ranks, but a router needs all of them: set it to false, or use a "
+            "model without experts",
         )
     if train.optimizer == "onebit-adam":
         return Misfit(
             ("train", "optimizer"),
-            "1-bit Adam divides by a variance that an expert without tokens never gets: use adamw, or a model without "
+            "1-bit Adam divides by a variance, and an expert without tokens has none: use adamw, or a model without "
             "experts",
         )
     if train.node_copy and ep > 1:
         return Misfit(
             ("train", "node_copy"),
-            f"a node's ranks hold different experts with layout.ep {ep}, of which they have no common copy: set it to "
-            "false, or layout.ep to 1",
+            f"with layout.ep {ep} the ranks of a node hold different experts and cannot share a copy: set it to false, "
+            "or layout.ep to 1",
         )
     return None
 
 
 def describe_expert_placement(*, ep: int, tp: int, cp: int, ranks: int, ranks_per_node: int) -> str:
-    """Whether the ranks that share out experts share a node when nodes are filled one after another, in words."""
+    """Describe whether the ranks of an expert-parallel group share a node, if nodes are filled one after another."""
     groups: dict[tuple[int, int], set[int]] = {}
     for rank in range(ranks):
         groups.setdefault((rank // (tp * cp * ep), rank % (tp * cp)), set()).add(rank // ranks_per_node)

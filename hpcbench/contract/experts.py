@@ -43,7 +43,7 @@ class Experts(Section):
     def places(self, tokens: int) -> int:
         """Return the capacity of an expert for one sample of `tokens` tokens.
 
-        A token takes an expert once at most, so that more places than tokens are never needed.
+        A token takes an expert at most once, so the capacity is at most `tokens`.
         """
         mean = Fraction(self.top * tokens, self.count)
         wanted = math.ceil(mean * Fraction(str(self.capacity)))

@@ -1,19 +1,20 @@
-"""Tensor grids: the axes that cut the dims of each matrix, for each mode of tensor parallelism. Pure data.
+"""Tensor grids: the axes that cut the dims of each matrix, for each mode of tensor parallelism.
 
-The ranks of tensor parallelism form a grid with an axis or more, and each axis may cut a dim of a matrix. A layer is a
-product Y[M, N] = X[M, K] W[K, N], where rows M are samples times positions and whole samples stay together. `Product`
-says which axes cut X, W and Y, and which ones cut M, K and N while blocks are multiplied. The traffic follows:
+The ranks of tensor parallelism form a grid with one or more axes, and each axis may cut a dim of a matrix. A layer is a
+product Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never cut. `Product` contains
+the axes that cut X, W and Y in memory, and the axes that cut M, K and N while blocks are multiplied. The traffic
+follows:
 
-- an operand that lies cut more finely than it is multiplied is gathered over the axis that it has beyond;
-- the blocks of a result are summands over the axes that cut the dim that is summed over. Where such an axis cuts a dim
-  of the result, the sum is scattered over it; over the others the sum is completed once a step, as of a weight that
-  several ranks hold alike;
-- a dim that is *streamed* is gathered piece by piece: a broadcast of each operand's piece, or a reduction of each of
-  the result's, so that no rank ever holds the whole (SUMMA, doi 10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>).
+- An operand that memory cuts along one axis more than the product does is gathered over this axis.
+- The blocks of a result are summands over the axes that cut the contracted dim. If such an axis also cuts a dim of the
+  result, the sum is scattered over it. Over the other axes the sum is completed once per step, like that of a weight
+  that several ranks hold.
+- A *streamed* dim is gathered piece by piece: each piece of an operand is broadcast, or each piece of the result is
+  reduced, so no rank ever holds the whole matrix (SUMMA, doi 10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>).
 
-The same product serves forward, for the gradient of X and for that of W: only what is summed over differs. Sources: 2d
-arXiv 2104.05343, 2.5d 2105.14500, 3d 2105.14450. In 3d the finer cut of a weight is along N, not along K as in the
-paper: a weight lies in memory as [N, K], so that gathered pieces follow each other; all sizes are the same.
+The forward pass, the gradient of X and the gradient of W use the same product; only the contracted dim differs.
+Sources: 2d arXiv 2104.05343, 2.5d 2105.14500, 3d 2105.14450. In 3d the finer cut of a weight is along N, not along K as
+in the paper: weights are stored as [N, K], so gathered pieces are contiguous. All sizes are the same.
 """
 
 import math
@@ -30,8 +31,8 @@ Cuts = Mapping[str, Axes]
 AXES: dict[str, Axes] = {"1d": ("t",), "2d": ("i", "j"), "2.5d": ("e", "i", "j"), "3d": ("i", "k", "j")}
 """The axes of each mode. Ranks are farthest apart along the first one.
 
-Activations, mostly the largest messages, travel over j (and k); weights and their gradients travel over i (and e). So
-the ranks that exchange activations share a node.
+Activations, usually the largest messages, travel over j (and k); weights and their gradients travel over i (and e). So
+the ranks that exchange activations are close together.
 """
 
 
@@ -40,22 +41,22 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Names that a model's table may give a layer."""
+"""Layer names in a model's table."""
 OF_EXPERTS = "expert "
-"""Begin of the names of layers that are a part of an expert."""
+"""Prefix of the names of layers within an expert."""
 TABLES = ("head", "vocabulary", "positions")
 """Names of the layers without a bias."""
 
 
 class ActivationCuts(NamedTuple):
-    """How activations lie: the axes that cut their rows, outermost first, and those that cut their columns."""
+    """Axes that cut the rows and the columns of activations in memory, outermost first."""
 
     rows: Axes
     columns: Axes
 
 
 class ExtraCut(NamedTuple):
-    """A matrix lies cut along `dim` by `axis` more finely than it is multiplied."""
+    """An axis that cuts a dim of a matrix in memory, but not in the product."""
 
     dim: str
     axis: str
@@ -63,18 +64,18 @@ class ExtraCut(NamedTuple):
 
 @dataclass(frozen=True)
 class Multiplication:
-    """The messages for a product of two matrices.
+    """The messages of one matrix product.
 
     Attributes
     ----------
     left, right
-        How the parts of an operand are collected: by a gather, or by broadcasts if the dim is the streamed one.
+        How the parts of an operand are collected: with a gather, or with broadcasts if the dim is streamed.
     result
-        How the summands are summed and shared out: by a reduce-scatter, or by reductions if the dim is streamed.
+        How the summands are summed and distributed: with a reduce-scatter, or with reductions if the dim is streamed.
     pieces
         Number of pieces of the streamed dim; 1 without a streamed dim.
     unsummed
-        Axes over which results are still summands.
+        Axes over which the results are still summands.
     """
 
     left: ExtraCut | None
@@ -91,11 +92,11 @@ class Product:
     Attributes
     ----------
     x, w, y
-        How the matrices lie.
+        Axes that cut the dims of the matrices in memory.
     at
-        How M, K and N are cut while blocks are multiplied.
+        Axes that cut M, K and N while blocks are multiplied.
     streamed
-        The dim whose pieces come one after the other.
+        The dim whose pieces are sent one after another.
     sizes
         Sizes of the axes.
     """
@@ -126,27 +127,29 @@ class Product:
         summands = self.at[over]
         move = self._beyond(result)
         if move and move.axis not in summands:
-            raise ValueError(f"{move} of a result: its blocks are no summands over {move.axis}")
+            raise ValueError(f"{move} of a result: its blocks are not summands over {move.axis}")
         streaming = self._beyond(self.w) if self.streamed else None
         pieces = self.sizes[streaming.axis] if streaming else 1
         unsummed = tuple(axis for axis in summands if not (move and axis == move.axis))
         return Multiplication(self._beyond(left), self._beyond(right), move, pieces, unsummed)
 
     def _beyond(self, cuts: Cuts) -> ExtraCut | None:
-        found = None
+        extra = None
         for dim, axes in cuts.items():
             at = self.at[dim]
             if axes == at:
                 continue
-            if found or axes[: len(at)] != at or len(axes) != len(at) + 1:
-                raise ValueError(f"{dim} cut by {axes} is multiplied cut by {at}: one axis may come behind these")
-            found = ExtraCut(dim, axes[-1])
-        return found
+            if extra or axes[: len(at)] != at or len(axes) != len(at) + 1:
+                raise ValueError(
+                    f"{dim} is cut by {axes} in memory and by {at} in the product: memory may have one axis more, last"
+                )
+            extra = ExtraCut(dim, axes[-1])
+        return extra
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The ranks of tensor parallelism, and how the layers of a model lie on them.
+    """The ranks of tensor parallelism, and the distribution of a model's layers over them.
 
     Attributes
     ----------
@@ -170,57 +173,59 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Return the number of pieces that these axes cut a dim into."""
+        """Return the number of pieces into which these axes cut a dim."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Coordinates of a rank, by axis."""
-        found = {}
+        """Return the coordinates of a rank, by axis."""
+        coordinates = {}
         for axis, size in reversed(tuple(self.sizes.items())):
-            rank, found[axis] = divmod(rank, size)
-        return found
+            rank, coordinates[axis] = divmod(rank, size)
+        return coordinates
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Return the index of a rank's piece among the pieces that these axes cut a dim into."""
-        own, place = self.coordinates(rank), 0
+        """Return the index of a rank's piece among the pieces into which these axes cut a dim."""
+        coordinates, index = self.coordinates(rank), 0
         for axis in axes:
-            place = place * self.sizes[axis] + own[axis]
-        return place
+            index = index * self.sizes[axis] + coordinates[axis]
+        return index
 
     def others(self, axes: Axes) -> Axes:
-        """Return the axes that are not among these."""
+        """Return all axes of the grid except some."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def alike(self, cuts: tuple[Axes, ...]) -> Axes:
-        """Return the axes along which ranks hold the same part of a matrix that is cut so."""
+        """Return the axes along which ranks hold the same part of a matrix with these cuts."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
 
     @property
     def sums(self) -> set[Axes]:
-        """All sets of axes along which parameters are held alike, or a mean of all samples is taken."""
-        words = [(word, a) for word in WORDS for a in (("weight",) if word in TABLES else ("weight", "bias"))]
-        found = {self.alike(self.cuts(*word)) for word in words} - {()}
-        return found if self.mode == "1d" else found | {self.stream.rows, self.inner.rows}
+        """All sets of axes along which ranks hold the same parameters, or samples are averaged."""
+        parameters = [
+            (parameter, a) for parameter in WORDS for a in (("weight",) if parameter in TABLES else ("weight", "bias"))
+        ]
+        shared = {self.alike(self.cuts(*parameter)) for parameter in parameters} - {()}
+        return shared if self.mode == "1d" else shared | {self.stream.rows, self.inner.rows}
 
     @property
     def rows(self) -> Axes:
-        """The axes of the mode that cut rows, wherever activations lie."""
+        """The axes that cut the rows of all activations in this mode."""
         return ("e", "i") if self.mode == "2.5d" else ("i",)
 
     @property
     def stream(self) -> ActivationCuts:
-        """How the residual stream lies: between the layers, and between the stages of a pipeline."""
+        """Cuts of the residual stream, between layers and between pipeline stages."""
         return ActivationCuts(("i", "j"), ("k",)) if self.mode == "3d" else ActivationCuts(self.rows, ("j",))
 
     @property
     def inner(self) -> ActivationCuts:
-        """How activations lie inside attention and MLP, and the logits."""
+        """Cuts of the activations inside attention and MLP, and of the logits."""
         return ActivationCuts(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
 
     @property
     def samples(self) -> int:
-        """Number of samples that a micro-batch must be a multiple of, so that no sample is cut."""
+        """Number of which the samples of a micro-batch must be a multiple, so that no sample is cut."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
@@ -229,9 +234,9 @@ class Grid:
     def products(self) -> dict[str, Product]:
         """The product of each kind of layer, by the layer's name in a model's table.
 
-        ``column`` goes from the residual stream to the inside of a block, ``row`` back, ``head`` from the stream to
-        the logits, and ``vocabulary`` from one-hot rows, which every rank knows, to the stream. Head and embedding
-        have the same weight, [V, h], which may be one.
+        ``column`` maps the residual stream to the inside of a block, ``row`` maps back, ``head`` maps the stream to
+        the logits, and ``vocabulary`` maps one-hot rows, which every rank has, to the stream. Head and embedding have
+        weights of the same shape, [V, h], and may share one.
         """
         m, stream, inner = self.rows, self.stream, self.inner
         if self.mode == "3d":
@@ -275,7 +280,7 @@ class Grid:
         Parameters
         ----------
         word
-            What the model's table calls the layer. Layers of experts, which only mode 1d has, are cut like others.
+            Name of the layer in the model's table. Layers of experts, which only mode 1d has, are cut like others.
         attribute
             ``weight`` or ``bias``.
         """
@@ -283,8 +288,8 @@ class Grid:
             t = ("t",)
             cut = {("column", "weight"): (t, ()), ("column", "bias"): (t,), ("row", "weight"): ((), t)}
             tables = {("head", "weight"): (t, ()), ("vocabulary", "weight"): (t, ())}
-            whole = ((),) if word == "norm" or attribute == "bias" else ((), ())
-            return {**cut, **tables}.get((word.removeprefix(OF_EXPERTS), attribute), whole)
+            uncut = ((),) if word == "norm" or attribute == "bias" else ((), ())
+            return {**cut, **tables}.get((word.removeprefix(OF_EXPERTS), attribute), uncut)
         if word == "norm":
             return (self.stream.columns,)
         if word == "positions":
@@ -301,27 +306,27 @@ class Grid:
 
 @lru_cache
 def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
-    """Return the grid with this number of ranks.
+    """Return the grid of a mode with `tp` ranks.
 
     Raises
     ------
     ValueError
-        No grid has this number of ranks. The message says which numbers fit.
+        No grid has this number of ranks. The message contains numbers that fit.
     """
     if mode == "1d":
         return Grid(mode, {"t": tp})
     power = 3 if mode == "3d" else 2
     if tp % depth:
-        raise ValueError(f"{tp} ranks are no multiple of depth {depth}: use {_near(depth, power, tp)}")
+        raise ValueError(f"{tp} ranks are not a multiple of depth {depth}: use {_near(depth, power, tp)}")
     q = round((tp // depth) ** (1 / power))
     if q**power * depth != tp:
         shape = {"2d": "q x q", "2.5d": f"{depth} x q x q", "3d": "q x q x q"}[mode]
-        raise ValueError(f"{tp} ranks are no grid of {shape}: use {_near(depth, power, tp)}")
+        raise ValueError(f"{tp} ranks do not form a grid of {shape}: use {_near(depth, power, tp)}")
     return Grid(mode, {axis: depth if axis == "e" else q for axis in AXES[mode]})
 
 
 def _near(depth: int, power: int, tp: int) -> str:
-    """Return the numbers of ranks right below and above `tp` that are grids."""
+    """Return the nearest numbers of ranks below and above `tp` that form a grid."""
     q = 1
     while depth * (q + 1) ** power <= tp:
         q += 1
@@ -329,13 +334,13 @@ def _near(depth: int, power: int, tp: int) -> str:
 
 
 def is_summed_by_channel(alike: Axes) -> bool:
-    """Return whether gradients of parameters that are alike along these axes are summed through a channel.
+    """Return whether a channel sums the gradients of parameters that ranks share along these axes.
 
-    That holds for the weights of 2.5d over depth. All other such gradients are few, and exact.
+    This holds for the weights of 2.5d over depth. All other such gradients are few, and their sums are exact.
     """
     return alike == ("e",)
 
 
 def carries_weights(axis: str) -> bool:
-    """Return whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
+    """Return whether weights and their gradients travel over an axis, not activations. All modes are the same."""
     return axis in ("e", "i")

@@ -6,9 +6,9 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """Return the first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
+    """Return the first rule of the grid that the settings break; None if they keep all. Mode 1d has no rules.
 
-    Every rank holds equal parts of each matrix, whole samples and whole heads. So attention sends nothing.
+    Every rank holds equal parts of each matrix, whole samples and whole heads. So attention needs no messages.
     """
     if depth > 1 and mode != "2.5d":
         return Misfit(("layout", "depth"), f"{depth}, but tensor {mode} has no depth: use 1, or tensor 2.5d")
@@ -21,13 +21,13 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
     if train.sequence_parallel:
         return Misfit(
             ("train", "sequence_parallel"),
-            f"tensor {mode} spreads all activations over the grid already: set it to false, or use tensor 1d",
+            f"tensor {mode} already spreads all activations over the grid: set it to false, or use tensor 1d",
         )
     if train.optimizer == "onebit-adam":
         return Misfit(
             ("train", "optimizer"),
-            f"1-bit Adam keeps momenta of whole gradients, and tensor {mode} completes them once a step: use adamw, or "
-            "tensor 1d",
+            f"1-bit Adam computes momenta from whole gradients, but tensor {mode} completes gradients only once per "
+            "step: use adamw, or tensor 1d",
         )
     heads = grid.count(grid.inner.columns)
     fine = max(grid.count(product.w[dim]) for product in grid.products.values() for dim in ("K", "N"))
@@ -48,7 +48,7 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
 
 
 def describe_placement(grid: Grid, ranks_per_node: int) -> str:
-    """Return the grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
+    """Describe a grid, and which lines of ranks share a node if nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():
@@ -57,7 +57,7 @@ def describe_placement(grid: Grid, ranks_per_node: int) -> str:
             lines.setdefault(grid.index(rank, grid.others((axis,))), set()).add(rank // ranks_per_node)
         if size > 1:
             (near if all(len(nodes) == 1 for nodes in lines.values()) else far).append(axis)
-    said = [
+    placements = [
         f"lines along {', '.join(axes)} {what}" for axes, what in ((near, "share a node"), (far, "cross nodes")) if axes
     ]
-    return f"tensor grid {grid}: " + "; ".join(said)
+    return f"tensor grid {grid}: " + "; ".join(placements)

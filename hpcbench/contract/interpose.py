@@ -10,19 +10,19 @@ from hpcbench.contract.section import Count, File, Section
 from hpcbench.contract.text import make_printable
 
 VARIABLE = "HPCBENCH_TORCH"
-"""Variable that holds the settings as JSON. Where it is not set, `import torch` is left alone."""
+"""Variable that contains the settings as JSON. If it is not set, `import torch` is not changed."""
 
 Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
-"""Parallel dimension of a group; EXACT: its messages are never encoded."""
+"""Parallel dimension of a group. EXACT: its messages are never encoded."""
 
 
 def compile_expression(text: str) -> re.Pattern[str]:
-    """Return a regular expression of the user's.
+    """Compile a regular expression from a user.
 
     Raises
     ------
     ValueError
-        It is none, or one beyond what Python can read.
+        It is not a regular expression, or Python cannot compile it.
     """
     try:
         return re.compile(text)
@@ -31,7 +31,7 @@ def compile_expression(text: str) -> re.Pattern[str]:
 
 
 class GroupPattern(Section):
-    """A dimension for the groups whose description matches, or that span axes of the layout."""
+    """The dimension of groups that are selected by their description or by the axes that they span."""
 
     match: str | None = Field(None, description="Regular expression, searched for in the group's description.")
     axes: list[Meaning] | None = Field(
@@ -50,7 +50,7 @@ class GroupPattern(Section):
     @model_validator(mode="after")
     def _selects(self) -> "GroupPattern":
         if (self.match is None) == (self.axes is None):
-            raise ValueError("give match or axes, and not both: they select the groups")
+            raise ValueError("give either match or axes to select the groups, not both")
         return self
 
 
@@ -62,38 +62,39 @@ class Axis(Section):
 
 
 class Groups(Section):
-    """Parallel dimensions of a program's groups, and which of its messages may be lossy."""
+    """Parallel dimensions of a program's groups, and the messages that may be lossy."""
 
     groups: list[GroupPattern] = Field(
-        default_factory=list, description="Dimensions by description; the first that matches goes before all else."
+        default_factory=list,
+        description="Dimensions of groups, by description or axes. The first match takes precedence over all else.",
     )
     layout: list[Axis] = Field(
         default_factory=list,
-        description="Sizes of the dimensions, the outermost first. A group without a description has the dimension "
-        "along which its ranks lie; over DP and CP together it is DP. A message in such a group has the dimension in "
+        description="Sizes of the dimensions, outermost first. A group without a description has the dimension along "
+        "which its ranks differ; a group over DP and CP together is DP. A message in such a group has the dimension in "
         "which its two ranks differ.",
     )
     min_bytes: int = Field(65536, ge=0, le=2**40, description="Smaller messages are never encoded.")
     lossy: list[Literal["parameters", "functional-gathers", "sums-outside-backward"]] = Field(
         default_factory=list,
-        description="What may be lossy though it may be no gradient or activation: gathers of parameters, gathers by "
-        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well), and sums over "
-        "replicas outside a backward pass (gradients that the program sums itself, but averages of parameters and "
-        "counts as well).",
+        description="Calls that may be lossy although they may carry other values than gradients and activations. "
+        "parameters: gathers of parameters; functional-gathers: gathers with functional collectives (sequence "
+        "parallelism, but also full_tensor() and state dicts); sums-outside-backward: sums over replicas outside the "
+        "backward pass (gradients that the program sums itself, but also averages of parameters and counts).",
     )
     cuda: bool = Field(
         False,
-        description="Encode sums and gathers of tensors on GPUs, too. Experimental: it has run on an emulated device "
-        "only, its messages pass through the host and not NCCL, and it needs CuPy: `pip install cupy-cuda13x`, or "
+        description="Also encode sums and gathers of tensors on GPUs. Experimental, tested only on an emulated device: "
+        "its messages go through the host and not NCCL. It needs CuPy: `pip install cupy-cuda13x`, or "
         "`cupy-cuda12x` for CUDA 12.",
     )
 
 
 class TracedSteps(Section):
-    """Steps that each rank traces. A step ends with the optimizer's step."""
+    """Steps that each rank traces. A step ends when the optimizer's step returns."""
 
     directory: File = Field(description="Directory that receives a trace from each rank.")
-    wait: int = Field(3, ge=0, description="Number of steps before the traced ones, after the first.")
+    wait: int = Field(3, ge=0, description="Number of steps to skip after the first one before tracing.")
     active: int = Field(3, ge=1, description="Number of traced steps.")
 
 
@@ -102,6 +103,6 @@ class Interposition(Section):
 
     scheme: NamedScheme
     groups: Groups = Field(default_factory=Groups)
-    dry: bool = Field(False, description="Only count.")
+    dry: bool = Field(False, description="Only count calls, do not change them.")
     out: File = Field(description="Directory that receives a file from each rank.")
     trace: TracedSteps | None = Field(None, description="Steps to trace.")

@@ -1,4 +1,7 @@
-"""The judge of jobs: a job's own marks say how it ended, and the scheduler explains why a mark is missing."""
+"""Resolution of job states, from a job's own status file and from the scheduler's answer.
+
+The status file shows how the job ended. The scheduler explains why a status file is missing.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -8,231 +11,237 @@ from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, J
 from hpcbench.contract.times import parse_time
 
 GRACE = 300.0
-"""Seconds that a job may be missing from every answer.
+"""Seconds for which a job may be missing from every answer.
 
-Accounting lags, and a requeued job is listed nowhere at first.
+Accounting lags, and a requeued job is not listed at first.
 """
 _SKEW = 60.0
-"""Seconds by which the clock of a compute node may be behind a login node's."""
-_SLOW_WORDS = 60.0
-"""Seconds after the end of a script in which the scheduler may still clean up and tell the reason later."""
+"""Largest delay in seconds of a compute node's clock behind that of the login node."""
+_SLOW_REASON = 60.0
+"""Seconds after the end of a script in which the scheduler may still add the reason."""
 _SLOW_FILES = 30.0
-"""Seconds that a mark may take to travel from a compute node to the login node."""
+"""Seconds until a status file that a compute node wrote is visible on the login node."""
 
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """The last time that a job was given to its scheduler."""
+    """The last submission of a job to its scheduler."""
 
     time: str
-    """Time of the handing-in, in UTC, ISO 8601."""
+    """Time of the submission in UTC, ISO 8601."""
     begun: int = 0
-    """Attempts that had begun before. Marks of these attempts do not count any more."""
+    """Number of attempts before this submission. Status files of these attempts no longer count."""
     answered: bool = True
-    """Whether the scheduler's answer is known, with the job's id."""
+    """Whether the scheduler's answer with the job's id was received."""
     cancelled: str | None = None
     """Time at which hpcbench cancelled the job."""
 
 
 @dataclass(frozen=True)
 class SchedulerAnswer:
-    """The scheduler's last answer about the job."""
+    """The scheduler's last answer about a job."""
 
     state: State
     reason: str = ""
-    """In the scheduler's words."""
+    """The scheduler's reason for the state."""
     exit: int | None = None
-    """Exit status of the script, if the scheduler gives one."""
+    """Exit status of the script, if the scheduler reports it."""
     restarts: int | None = None
-    """How often the scheduler has started the job again; None if it does not say."""
+    """Number of times that the scheduler restarted the job; None if it does not report it."""
     since: float = 0.0
-    """Time at which the scheduler first gave this state, in seconds since 1970."""
+    """Time at which the scheduler first reported this state, in seconds since 1970."""
     absent: float | None = None
-    """Time since when no answer has named the job; None if the last one did."""
+    """Time since which no answer contains the job, in seconds since 1970; None if the last answer contains it."""
     ended: int = 0
-    """The attempt whose mark already told its end when the scheduler was asked; 0 for none."""
+    """Attempt whose status file already showed its end when the scheduler was asked; 0 for none."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of a job or a run, and the reason."""
+    """State of a job or a run, with the reason and the times."""
 
     state: State
     reason: str = ""
     start: str | None = None
     end: str | None = None
     attempt: int = 1
-    """The attempt that is under way, or was the last one."""
+    """Number of the current or last attempt."""
     exit: int | None = None
-    """Exit status in its own mark."""
+    """Exit status in the status file."""
     where: str | None = None
-    """``file:line`` that the reason was read from."""
+    """``file:line`` of the reason."""
 
     def job(self, id: str) -> JobSummary:
-        """Return the job with this state, in the form that the judge of runs takes."""
+        """Return the summary of job `id` with this state, from which the states of its runs are resolved."""
         return JobSummary(id, self.state, self.exit, self.reason, self.attempt)
 
 
 def make_run_status(verdict: ResolvedState, mark: Mark | None, job: Status) -> Status:
-    """Return a run's state with the times of its mark.
+    """Return a run's state with the times of its status file.
 
-    A run without a mark of its end is taken to have ended with its job.
+    A run whose status file lacks the end is assumed to have ended with its job.
     """
-    found = Status(verdict.state, verdict.reason, where=verdict.where)
+    status = Status(verdict.state, verdict.reason, where=verdict.where)
     if mark is None or verdict.state is State.PENDING:
-        return found
+        return status
     end = mark.end or (None if verdict.state.alive else job.end)
-    return replace(found, start=mark.start, end=end, attempt=mark.attempt, exit=mark.exit)
+    return replace(status, start=mark.start, end=end, attempt=mark.attempt, exit=mark.exit)
 
 
 def resolve_job_state(
     mark: Mark | None,
-    handed: SubmissionRecord | None,
-    told: SchedulerAnswer | None,
+    record: SubmissionRecord | None,
+    answer: SchedulerAnswer | None,
     *,
     requeue: bool,
     silent: str | None,
     clock: float,
 ) -> Status:
-    """State of a job that was handed in.
+    """Resolve the state of a submitted job.
 
     Parameters
     ----------
     mark
-        The job's own mark. It does not count if an attempt before the last handing-in left it.
-    handed
-        The job's last handing-in; None if somebody ran the script by hand.
-    told
+        Status file of the job. It does not count if an attempt before the last submission wrote it.
+    record
+        Last submission of the job; None if the script was run by hand.
+    answer
         The scheduler's last answer about the job; None if there was none yet.
     requeue
-        Whether the job may go back into its queue.
+        Whether the job may return to its queue.
     silent
-        Why the scheduler cannot be asked; None where it answered.
+        Why the scheduler cannot be asked; None if it answered.
     clock
-        Seconds since 1970.
+        Current time in seconds since 1970.
     """
-    begun = handed.begun if handed else 0
-    own = mark if mark is not None and mark.attempt > begun else None
-    if own is None:
-        return replace(_judge(None, begun, handed, told, requeue, silent, clock), attempt=begun + 1)
-    times, ended = own.attempt - begun, own.state == "ended"
-    back = _put_back(own, times, told, requeue, clock) if ended else None
-    found = back or _judge(own, begun, handed, told, requeue, silent, clock)
+    begun = record.begun if record else 0
+    current = mark if mark is not None and mark.attempt > begun else None
+    if current is None:
+        return replace(_judge(None, begun, record, answer, requeue, silent, clock), attempt=begun + 1)
+    times, ended = current.attempt - begun, current.state == "ended"
+    back = _put_back(current, times, answer, requeue, clock) if ended else None
+    status = back or _judge(current, begun, record, answer, requeue, silent, clock)
     ended = ended and back is None
-    attempt = own.attempt + (back is not None or _waits_again(own, times, told))
+    attempt = current.attempt + (back is not None or _waits_again(current, times, answer))
     return replace(
-        found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
+        status,
+        start=current.start,
+        end=current.end if ended else None,
+        attempt=attempt,
+        exit=current.exit if ended else None,
     )
 
 
 def _judge(
     mark: Mark | None,
     begun: int,
-    handed: SubmissionRecord | None,
-    told: SchedulerAnswer | None,
+    record: SubmissionRecord | None,
+    answer: SchedulerAnswer | None,
     requeue: bool,
     silent: str | None,
     clock: float,
 ) -> Status:
     if mark is not None and mark.state == "ended":
-        return _clears_up(mark, told, silent, clock) or _ended(mark, handed, told)
-    if handed is None:
-        return Status(State.RUNNING, "by its own marks; no scheduler was asked")
-    if told is None and not handed.answered and mark is None:
-        return Status(State.UNKNOWN, "handed in, but the scheduler's answer is missing: run `hpcbench submit` again")
-    if silent is not None and (told is None or told.state.alive):
-        last = f"; last seen {told.state}" if told else ""
+        return _clears_up(mark, answer, silent, clock) or _ended(mark, record, answer)
+    if record is None:
+        return Status(State.RUNNING, "according to its status file; no scheduler was asked")
+    if answer is None and not record.answered and mark is None:
+        return Status(State.UNKNOWN, "submitted, but the scheduler's answer is missing: run `hpcbench submit` again")
+    if silent is not None and (answer is None or answer.state.alive):
+        last = f"; last seen {answer.state}" if answer else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    if handed.cancelled and (told is None or (told.state.alive and told.absent is not None)):
-        return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
-    if handed.cancelled and told is not None and _ended_by_us(told, handed.cancelled):
-        return Status(State.CANCELLED, told.reason)
-    again = mark is not None and _waits_again(mark, mark.attempt - begun, told)
+    if record.cancelled and (answer is None or (answer.state.alive and answer.absent is not None)):
+        return Status(State.CANCELLED, "no longer in its queue, and its status file has no end")
+    if record.cancelled and answer is not None and _ended_by_us(answer, record.cancelled):
+        return Status(State.CANCELLED, answer.reason)
+    again = mark is not None and _waits_again(mark, mark.attempt - begun, answer)
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
-    if told is None:
-        if clock - (_seconds(handed.time) or 0.0) < GRACE:
-            waits = Status(State.PENDING, put_back or "handed in, not listed yet")
+    if answer is None:
+        if clock - (_seconds(record.time) or 0.0) < GRACE:
+            waits = Status(State.PENDING, put_back or "submitted, not listed yet")
             return Status(State.RUNNING) if mark is not None and not put_back else waits
-        return Status(State.LOST, "its scheduler does not know it, and it left no mark of its end")
-    if told.state.alive:
-        if told.absent is None:
-            return Status(told.state, "; ".join(part for part in (put_back, told.reason) if part))
-        if clock - told.absent > GRACE:
+        return Status(State.LOST, "its scheduler does not list it, and its status file has no end")
+    if answer.state.alive:
+        if answer.absent is None:
+            return Status(answer.state, "; ".join(part for part in (put_back, answer.reason) if part))
+        if clock - answer.absent > GRACE:
             return Status(
-                State.LOST, f"gone from its queue, where it was {told.state.value}, without a mark of its end"
+                State.LOST, f"no longer in its queue, where it was {answer.state.value}, and its status file has no end"
             )
-        return Status(told.state, f"by the last list that named it; it counts as lost after {GRACE:.0f} s")
-    lately = clock - told.since
-    if told.state is State.COMPLETED:
+        return Status(
+            answer.state, f"according to the last list that contains it; lost if still missing after {GRACE:.0f} s"
+        )
+    lately = clock - answer.since
+    if answer.state is State.COMPLETED:
         if lately < _SLOW_FILES:
-            return Status(State.RUNNING, "its scheduler says completed; its own mark is not here yet")
-        return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
-    if told.state is State.PREEMPTED and requeue and lately < GRACE:
-        return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
-    return Status(told.state, told.reason or describe_exit(told.exit))
+            return Status(State.RUNNING, "its scheduler reports completed; its status file has no end yet")
+        return Status(State.UNKNOWN, "its scheduler reports completed, but its status file has no end")
+    if answer.state is State.PREEMPTED and requeue and lately < GRACE:
+        return Status(State.PENDING, f"preempted; {put_back or 'may return to its queue'}")
+    return Status(answer.state, answer.reason or describe_exit(answer.exit))
 
 
-def _put_back(mark: Mark, times: int, told: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
-    """Status of a job whose scheduler runs it again after its `times`-th end; None if it does not."""
-    if mark.exit == 0 or told is None or told.absent is not None:
+def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
+    """Return the status of a job that its scheduler restarts after the `times`-th end; None if it does not."""
+    if mark.exit == 0 or answer is None or answer.absent is not None:
         return None
-    later = told.ended == mark.attempt
-    if told.state.alive and ((told.restarts or 0) >= times or (later and told.state is State.PENDING)):
-        said = f"put back into its queue after attempt {mark.attempt}"
-        return Status(told.state, "; ".join(part for part in (said, told.reason) if part))
-    if later and told.state is State.PREEMPTED and requeue and clock - told.since < GRACE:
-        return Status(State.PENDING, "preempted; may go back into its queue")
+    later = answer.ended == mark.attempt
+    if answer.state.alive and ((answer.restarts or 0) >= times or (later and answer.state is State.PENDING)):
+        event = f"put back into its queue after attempt {mark.attempt}"
+        return Status(answer.state, "; ".join(part for part in (event, answer.reason) if part))
+    if later and answer.state is State.PREEMPTED and requeue and clock - answer.since < GRACE:
+        return Status(State.PENDING, "preempted; may return to its queue")
     return None
 
 
-def _clears_up(mark: Mark, told: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
-    """Status of a job that has just ended and whose scheduler may still give the reason; None if not."""
+def _clears_up(mark: Mark, answer: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
+    """Return the status of a job that has just ended if its scheduler may still add the reason, else None."""
     end = _seconds(mark.end)
-    if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
+    if not mark.exit or end is None or abs(clock - end) > _SLOW_REASON:
         return None
-    if told is None or not told.state.alive or told.absent is not None or silent is not None:
+    if answer is None or not answer.state.alive or answer.absent is not None or silent is not None:
         return None
     return Status(
-        State.RUNNING, f"its script has ended ({describe_exit(mark.exit)}); its scheduler may give the reason"
+        State.RUNNING, f"its script has ended ({describe_exit(mark.exit)}); waiting for the scheduler's reason"
     )
 
 
-def _waits_again(mark: Mark, times: int, told: SchedulerAnswer | None) -> bool:
-    """Whether the `times`-th attempt is over and the job continues, by the attempt's mark or the queue's answer."""
-    if mark.state == "running" and told is not None and told.state.alive:
-        later = told.state is State.PENDING and bool(mark.start) and told.since > (_seconds(mark.start) or 0.0)
-        return later or (told.restarts or 0) >= times
+def _waits_again(mark: Mark, times: int, answer: SchedulerAnswer | None) -> bool:
+    """Return whether the `times`-th attempt is over and the job will run again."""
+    if mark.state == "running" and answer is not None and answer.state.alive:
+        later = answer.state is State.PENDING and bool(mark.start) and answer.since > (_seconds(mark.start) or 0.0)
+        return later or (answer.restarts or 0) >= times
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: SubmissionRecord | None, told: SchedulerAnswer | None) -> Status:
+def _ended(mark: Mark, record: SubmissionRecord | None, answer: SchedulerAnswer | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
-        return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
-    if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
+        return Status(State.UNKNOWN, "its status file lacks the exit status")
+    if record is not None and record.cancelled and _after(mark, record.cancelled):
         return Status(State.CANCELLED)
-    if told is not None and told.state in DONE_TO_IT:
-        return Status(told.state, told.reason)
+    if answer is not None and answer.state in DONE_TO_IT:
+        return Status(answer.state, answer.reason)
     if mark.why:
         return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
-        return Status(State.STOPPED, "stopped at a time limit: `hpcbench retry` continues it")
+        return Status(State.STOPPED, "stopped at a time limit: continue it with `hpcbench retry`")
     return Status(State.FAILED, describe_exit(mark.exit))
 
 
-def _ended_by_us(told: SchedulerAnswer, cancelled: str) -> bool:
-    """Whether a job without a mark ended by our cancelling: some schedulers call that a failure like any other."""
-    return told.state in (State.FAILED, State.LOST) and told.since >= (_seconds(cancelled) or 0.0)
+def _ended_by_us(answer: SchedulerAnswer, cancelled: str) -> bool:
+    """Return whether our cancellation ended a job without a status file. Some schedulers report this as a failure."""
+    return answer.state in (State.FAILED, State.LOST) and answer.since >= (_seconds(cancelled) or 0.0)
 
 
 def _after(mark: Mark, cancelled: str) -> bool:
-    """Return whether the job ended after it was cancelled, as far as the clocks of two machines can tell."""
-    end, told = _seconds(mark.end), _seconds(cancelled)
+    """Return whether the job ended after its cancellation, within the difference of two machines' clocks."""
+    end, cancel_time = _seconds(mark.end), _seconds(cancelled)
     slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
-    return end is not None and told is not None and end + slack >= told
+    return end is not None and cancel_time is not None and end + slack >= cancel_time
 
 
 def _seconds(time: str | None) -> float | None:
-    found = parse_time(time)
-    return found.timestamp() if found else None
+    parsed = parse_time(time)
+    return parsed.timestamp() if parsed else None

@@ -1,4 +1,4 @@
-"""What launchers write before a line of a rank: the number of the rank, and the time."""
+"""Labels that launchers write before a line of a rank: the number of the rank, and the time."""
 
 import re
 
@@ -23,24 +23,25 @@ _TIME = re.compile(
     """,
     re.VERBOSE,
 )
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Return the rank that wrote a line, and the line without labels, times and colours.
+    """Split a line into the rank that wrote it and the text without labels, times and colors.
 
     Parameters
     ----------
     text
-        A line without blanks at its ends.
+        A line without white space at its ends.
 
     Returns
     -------
     tuple[str, str]
-        ``rank3`` for a rank of the run, ``local3`` for a rank of its node, empty where no label tells; and the text.
+        ``rank3`` for a rank of the run, ``local3`` for a local rank of a node, empty if there is no label; and the
+        text.
     """
     source, place = "", 0
-    text = _COLOUR.sub("", text).lstrip()
+    text = _COLOR.sub("", text).lstrip()
     while matched := _LABEL.match(text, place) or _TIME.match(text, place):
         place = matched.end()
         groups = {name: number for name, number in matched.groupdict().items() if number}

@@ -1,4 +1,4 @@
-"""The sizes of the parallel dimensions, and every rule that they must keep."""
+"""Sizes of the parallel dimensions, and the rules for them."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -17,9 +17,9 @@ from hpcbench.features.rules import RULES
 Context = Literal["ring", "rsa", "ulysses"]
 
 
-def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
-    """Return the word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
-    return said if said == "auto" else as_list(said)
+def _or_auto(stages: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
+    """Validate `stages` as the word auto or as a list, so that errors in a list are reported for its items."""
+    return stages if stages == "auto" else as_list(stages)
 
 
 Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=list[Count] | Literal["auto"])]
@@ -53,35 +53,35 @@ class Partition(Section):
     stages: Stages = Field(
         default_factory=list,
         description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
-        "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
+        "costs as much as vocab / (12 hidden) layers, the embedding almost nothing: auto gives the last part fewer "
+        "layers to balance that. `hpcbench predict --partition` balances measured times.",
     )
 
     @property
     def grid(self) -> Grid:
-        """The grid of the tensor-parallel ranks. `find_model_misfit` says whether there is one."""
+        """The grid of the tensor-parallel ranks. `find_model_misfit` checks that it exists."""
         return make_grid(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
-        """Number of parts that the pipeline cuts the model into. Stage r holds parts r, r + pp, r + 2 pp ..."""
+        """Number of parts into which the pipeline cuts the model. Stage r holds parts r, r + pp, r + 2 pp ..."""
         return self.pp * self.chunks
 
     @property
     def automatic(self) -> bool:
-        """Whether `stages` is the word auto. Only a study's may be."""
+        """Whether `stages` is the word auto, which only a study may use."""
         return isinstance(self.stages, str)
 
     def fits(self, layers: int) -> bool:
-        """Return whether `stages` cuts this number of layers into the layout's parts."""
+        """Return whether `stages` cuts `layers` layers into the parts of the layout."""
         return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
-        """Return which of the model's layers each part holds.
+        """Return the layers of each part.
 
         Embedding and head do not count here: the embedding costs a look-up, and the head costs the time of
-        ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by one layer at most, with the longer
-        parts first. Where the head costs more than a layer, `stages` can take layers off the last part.
+        ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by at most one layer, and the longer
+        parts come first. If the head costs more than a layer, `stages` can give the last part fewer layers.
 
         Raises
         ------
@@ -112,15 +112,15 @@ class Layout(Partition, _Replicas):
 
     @property
     def replicas(self) -> int:
-        """Number of ranks that hold the same part of the model, and among which its gradients are averaged.
+        """Number of ranks that hold the same part of the model and average its gradients.
 
-        They compute other samples, or other positions of the same ones.
+        They process different samples, or different positions of the same samples.
         """
         return self.dp * self.cp
 
     @property
     def expert_replicas(self) -> int:
-        """Number of ranks that hold the same experts, and add up their gradients."""
+        """Number of ranks that hold the same experts and sum their gradients."""
         return self.replicas // self.ep
 
     def expert_coordinates(self, replica: int) -> tuple[int, int]:
@@ -205,13 +205,13 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
     """Return why the samples cannot be cut by positions; None if they can.
 
-    Every rank has the same number of positions: in a ring two pieces, and from Ulysses' exchange whole heads.
+    Every rank has the same number of positions: in a ring as two pieces, and after Ulysses' exchange for whole heads.
     """
     heads = model.heads // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
     if cut.context == "ulysses" and heads % cut.cp:
         return Misfit(
             ("layout", "cp"),
-            f"context ulysses gives each of {cut.cp} ranks whole heads, and there are {heads} to share out: use one of "
+            f"context ulysses needs whole heads on each of {cut.cp} ranks, but there are {heads} heads: use one of "
             f"{_divisors(heads)}, or context ring",
         )
     spread = cut.tp if train.sequence_parallel else 1
@@ -221,16 +221,16 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
         two = "" if cut.context == "ulysses" else " of two pieces each"
         return Misfit(
             ("train", "seq_len"),
-            f"{train.seq_len} is not cut into {pieces} equal parts{two}: use {-(-train.seq_len // unit) * unit}, or "
+            f"{train.seq_len} cannot be cut into {pieces} equal parts{two}: use {-(-train.seq_len // unit) * unit}, or "
             "another layout.cp",
         )
     return None
 
 
 def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
-    """Return the layers of each part, with the head counted by its operations: the largest part is as small as can be.
+    """Return the number of layers of each part that minimizes the cost of the largest part, including the head.
 
-    A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
+    A layer has ``24 s h^2 (1 + s / (6 h))`` operations, and the head has ``2 s h V`` (arXiv 2104.04473, section 5.1).
     """
     if parts == 1:
         return [model.layers]
@@ -248,8 +248,8 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),
-            f"{layout.ep} does not divide layout.dp {layout.dp}, whose replicas share out the experts: use one of "
-            f"{_divisors(layout.dp)}",
+            f"{layout.ep} does not divide layout.dp {layout.dp}, the number of replicas that shard the experts: use "
+            f"one of {_divisors(layout.dp)}",
         )
     part = train.micro_batch * layout.dp
     if train.global_batch % part:
@@ -270,25 +270,25 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if train.schedule == "pipedream-2bw" and train.global_batch // part < layout.pp:
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} are {train.global_batch // part} micro-batches a replica, and two versions are "
-            f"enough for layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
+            f"{train.global_batch} gives {train.global_batch // part} micro-batches per replica, but two versions of "
+            f"the weights need layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
         )
     rows = layout.grid.samples
     if rows > 1 and train.eval_samples % (layout.dp * rows):
         return Misfit(
             ("train", "eval_samples"),
-            f"{train.eval_samples} are not shared out evenly over dp x the grid's rows = {layout.dp} x {rows}: use "
+            f"{train.eval_samples} is not a multiple of dp x the grid's rows = {layout.dp} x {rows}: use "
             f"{-(-train.eval_samples // (layout.dp * rows)) * layout.dp * rows}",
         )
     if layout.ep > 1 and train.eval_samples % layout.dp:
         return Misfit(
             ("train", "eval_samples"),
-            f"{train.eval_samples} are not shared out evenly over layout.dp {layout.dp}, whose replicas work on each "
-            f"other's tokens: use {-(-train.eval_samples // layout.dp) * layout.dp}",
+            f"{train.eval_samples} is not a multiple of layout.dp {layout.dp}, as the exchange of tokens among "
+            f"replicas needs: use {-(-train.eval_samples // layout.dp) * layout.dp}",
         )
     return None
 
 
 def _divisors(number: int) -> str:
-    found = [str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0]
-    return ", ".join(found if len(found) <= 8 else [*found[:6], "...", found[-1]])
+    divisors = [str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0]
+    return ", ".join(divisors if len(divisors) <= 8 else [*divisors[:6], "...", divisors[-1]])

@@ -1,4 +1,4 @@
-"""The mark that a job script leaves of a job and of each run: ``status.json``."""
+"""The status file ``status.json`` that a job script writes for a job and for each run."""
 
 import json
 from collections.abc import Mapping
@@ -11,56 +11,56 @@ from hpcbench.files import exists, read_json
 
 FILE = "status.json"
 JOB_KEYS = ("state", "exit", "why", "attempt", "start", "end", "host", "hosts", "id")
-"""What job scripts write of a job; ``exit`` and ``end`` only of one that has ended."""
+"""Keys in the status file of a job; ``exit`` and ``end`` only after its end."""
 RUN_KEYS = ("state", "exit", "limit", "why", "attempt", "start", "end", "host", "job", "id")
-"""What job scripts write of a run; ``limit`` of one that met it, ``why`` where something could not be written."""
+"""Keys in the status file of a run; ``limit`` if the run reached one, ``why`` if a file could not be written."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A job's or a run's ``status.json``."""
+    """The content of a status file."""
 
     state: str
-    """The state: ``running``, ``ended``, or for a job ``requeued``; empty where the file gives none."""
+    """``running``, ``ended``, or for a job ``requeued``; empty if the file has no state."""
     attempt: int = 1
     exit: int | None = None
-    """Exit status; None until there is one."""
+    """Exit status; None before the end."""
     start: str | None = None
     """Time of the start in UTC, ISO 8601."""
     end: str | None = None
     """Time of the end; None before the end."""
     id: str | None = None
-    """The scheduler's id of the attempt."""
+    """The scheduler's id for the attempt."""
     host: str | None = None
-    """The host that the job script ran on."""
+    """Host of the job script."""
     hosts: tuple[str, ...] | None = None
-    """The nodes of the job. Only a job's mark has them."""
+    """Nodes of the job. Only in the status file of a job."""
     job: str | None = None
-    """The job that it belongs to. Only a run's."""
+    """Job of the run. Only in the status file of a run."""
     limit: str | None = None
-    """The limit that it met: ``run_limit`` of the study, or its part of the job's ``walltime``. Only a run's."""
+    """Limit that the run reached: ``run_limit`` of the study, or its part of the job's ``walltime``. Only of a run."""
     why: str | None = None
-    """The file system that took no more, and its word for that."""
+    """The directory that could not be written, and the error of the file system."""
 
     @property
     def readable(self) -> bool:
-        """Whether the file gives a state."""
+        """Whether the file has a state."""
         return bool(self.state)
 
 
 def parse_mark(data: Any) -> Mark:
-    """Read the mark in a JSON value. A field of the wrong kind counts as missing."""
-    said: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    """Parse a status file's JSON value. A field of the wrong type counts as missing."""
+    fields: Mapping[str, Any] = data if isinstance(data, dict) else {}
 
     def text(key: str) -> str | None:
-        value = said.get(key)
+        value = fields.get(key)
         return value if isinstance(value, str) else None
 
     def number(key: str) -> int | None:
-        value = said.get(key)
+        value = fields.get(key)
         return limit_integer(value) if type(value) is int else None
 
-    hosts = said.get("hosts")
+    hosts = fields.get("hosts")
     return Mark(
         state=text("state") or "",
         exit=number("exit"),
@@ -77,9 +77,9 @@ def parse_mark(data: Any) -> Mark:
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """Return the mark in a job's or a run's directory; None where there is none.
+    """Read the status file in the directory of a job or a run; None if there is none.
 
-    A mark that cannot be read has no state.
+    If the file cannot be read, the state is empty.
     """
     path = directory / FILE
     data = read_json(path)
@@ -95,5 +95,5 @@ def format_mark(mark: Mark) -> str:
 
 
 def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a mark as a job script does."""
+    """Write a status file as a job script does."""
     (directory / FILE).write_text(format_mark(mark), encoding="utf-8")

@@ -1,21 +1,21 @@
-"""The steps of a run that count for its speed. The first steps fill caches and buffers and do not count.
+"""The counted steps of a run. The first steps fill caches and buffers and do not count.
 
-The worker counts traffic over these steps, and the report takes the throughput from them.
+The worker sums the traffic of the counted steps, and the report computes the throughput from them.
 """
 
 
 def find_first_counted(warmup: int, steps: int, resumed_from: int = 0) -> int:
-    """Return the number of the first step that counts, from 1.
+    """Return the number of the first counted step, from 1.
 
     Parameters
     ----------
     warmup
-        Steps that do not count.
+        Number of first steps that do not count.
     steps
-        Steps of the whole run.
+        Number of steps of the run.
     resumed_from
-        Step of the checkpoint that the run continued from. Its caches were cold again, so the same number of steps is
-        left out, but at most half of the steps that remained.
+        Step of the checkpoint from which the run continued. Caches are cold again, so the same number of steps is
+        left out, but at most half of the remaining steps.
     """
     if not resumed_from:
         return warmup + 1

@@ -1,7 +1,7 @@
-"""Messages that a run keeps: what ranks gave to their channels in some steps, before any codec, a file a rank and step.
+"""Files of message samples: the messages of some steps before any codec, one file per rank and step.
 
-A file is a ZIP archive without compression: ``about.json`` says what it holds, and ``0``, ``1`` and so on are the
-values of its messages. The archive's checksums tell a file that was cut or changed.
+A file is a ZIP archive without compression: ``about.json`` describes the content, and ``0``, ``1`` and so on are the
+values of the messages. The checksums of the archive detect a file that was cut or changed.
 """
 
 import json
@@ -21,28 +21,28 @@ _REMEDY = "remove it, or run again with train.keep_messages"
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """A tensor in a message, which lies there row by row."""
+    """A tensor in a message, in row-major order."""
 
     name: str
-    """Name of a parameter; empty where the message is one tensor."""
+    """Name of the parameter; empty if the message is a single tensor."""
     shape: tuple[int, ...]
     begin: int
-    """Its first value's place in the message."""
+    """Index of its first value in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
-    """What a rank gave to a channel: a rank's own values, in the type in which they travel."""
+    """A message of one rank: the values that it gave to a channel, in the number format of the message."""
 
     channel: str
-    """Dimension, phase and kind of the channel in words; on a tensor grid its axis follows."""
+    """Dimension, phase and kind of the channel as text; on a tensor grid its axis follows."""
     operation: str
     place: int
-    """Number of the message among those of its channel in the step, from 0 on."""
+    """Index of the message among those of its channel in the step, from 0."""
     dtype: str
-    """Name of the type of the values, such as ``bfloat16``."""
+    """Name of the values' type, such as ``bfloat16``."""
     size: int
-    """Values of the whole message. The file holds the first of them."""
+    """Number of values of the whole message. The file contains the first of them."""
     parts: tuple[MessagePart, ...]
     values: bytes
 
@@ -55,21 +55,21 @@ class SampledStep:
     step: int
     messages: tuple[SampledMessage, ...]
     left_out: int = 0
-    """Messages that were chosen and had no room."""
+    """Number of chosen messages that exceeded the size limit and were left out."""
 
 
 def name_file(step: int | str, rank: int | str) -> str:
-    """Return the name of a rank's file of a step; ``*`` for any."""
+    """Return the name of a rank's file for a step; ``*`` matches any rank or step."""
     return f"step-{step}-rank-{rank}.zip"
 
 
-def write_samples(directory: Path, kept: SampledStep) -> None:
-    """Write a rank's file as a whole or not at all; one that is there is replaced. The directory must be there."""
+def write_samples(directory: Path, sample: SampledStep) -> None:
+    """Write a rank's file atomically, replacing an existing one. The directory must exist."""
     about = {
         "schema": 1,
-        "rank": kept.rank,
-        "step": kept.step,
-        "left_out": kept.left_out,
+        "rank": sample.rank,
+        "step": sample.step,
+        "left_out": sample.left_out,
         "messages": [
             {
                 "channel": message.channel,
@@ -79,15 +79,15 @@ def write_samples(directory: Path, kept: SampledStep) -> None:
                 "size": message.size,
                 "parts": [[part.name, list(part.shape), part.begin] for part in message.parts],
             }
-            for message in kept.messages
+            for message in sample.messages
         ],
     }
-    path = directory / name_file(kept.step, kept.rank)
+    path = directory / name_file(sample.step, sample.rank)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(_ABOUT, json.dumps(about))
-            for k, message in enumerate(kept.messages):
+            for k, message in enumerate(sample.messages):
                 archive.writestr(str(k), message.values)
         temporary.replace(path)
     finally:
@@ -95,12 +95,12 @@ def write_samples(directory: Path, kept: SampledStep) -> None:
 
 
 def read_samples(path: Path) -> SampledStep:
-    """Return a rank's file.
+    """Read a rank's file.
 
     Raises
     ------
     UserError
-        It cannot be read, was cut or changed, or is none.
+        The file cannot be read, is damaged, or is not a file of message samples.
     """
     where = make_printable(str(path))
     try:
@@ -122,4 +122,4 @@ def read_samples(path: Path) -> SampledStep:
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError):
-        raise UserError(f"{where}: not a whole file of messages: it was cut or changed: {_REMEDY}") from None
+        raise UserError(f"{where}: not a complete file of message samples: it was cut or changed: {_REMEDY}") from None

@@ -1,4 +1,4 @@
-"""One line for the user from pydantic's findings: it names the place, the field and the remedy."""
+"""Error messages for users from pydantic's findings: one line each with place, field and remedy."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""The place of a value: keys of mappings and indices of lists, outermost first."""
+"""Path to a value: keys of mappings and indices of lists, outermost first."""
 
 _TYPES = {
     "string_type": "text",
@@ -28,9 +28,9 @@ _TYPES = {
 
 
 _STRANGE = 3
-"""Unknown keys above which a file is not what it was taken for."""
+"""Largest number of unknown keys; a file with more is of another kind."""
 _MOST = 9
-"""Faults that are told at once."""
+"""Largest number of faults in one message."""
 _MEANT = {
     "partition": "queue",
     "qos": "queue",
@@ -42,21 +42,21 @@ _MEANT = {
     "ntasks_per_node": "ranks_per_node",
     "partitions": "queues",
 }
-"""Words of schedulers for what a file of ours calls otherwise."""
+"""Words of schedulers, and the keys in our files that mean the same."""
 PATTERN_REMEDIES = {
-    NAME: "is not a name: use at most 64 letters, digits and . _ -, the first a letter or digit",
-    LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, the first a letter or digit",
+    NAME: "is not a name: use at most 64 letters, digits and . _ -, and start with a letter or digit",
+    LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, and start with a letter or digit",
     LINE: "has a control character: write plain text on one line",
     PATH: "has a NUL character: write a path",
-    VARIABLE: "is not a name of a variable: use letters, digits and _, the first not a digit",
+    VARIABLE: "is not a variable name: use letters, digits and _, and do not start with a digit",
     OPTION: "is not an option: write it like -x or --some-name",
     SHARE: "is not a number of GPUs: write 1, or 1/4 for a quarter",
-    DIRECTORY: "is not a directory to bind: write an absolute path without : and ,",
+    DIRECTORY: "cannot be bound: write the absolute path of a directory, without : and ,",
 }
-"""Phrase for a text that does not match a pattern of the schema: what is wrong, and what to write."""
+"""Message for a text that does not match a pattern of the schema: what is wrong, and what to write."""
 _ONE_LINE = (LINE, DIRECTORY)
 _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
-"""Fields that are durations, which have a unit."""
+"""Fields that are durations and need a unit."""
 
 
 def make_user_error(
@@ -65,78 +65,80 @@ def make_user_error(
     where: Callable[[FieldPath], str],
     place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
-    """Every finding as a `UserError`, one line each; only the first of a file that is something else.
+    """Make a `UserError` with one line per finding, or only the first line if the file is of another kind.
 
-    Unknown keys go before all, for they often explain missing ones.
+    Unknown keys come first, because they often explain missing ones.
 
     Parameters
     ----------
     schema
-        The model that was validated. It knows the names that can be meant.
+        The model that was validated, from which similar names are suggested.
     where
         ``file:line`` of a path.
     place
-        Gives the path that the user wrote for a path of the model; the same by default.
+        Returns the path that the user wrote for a path of the model; by default the same path.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
-    told: dict[FieldPath, str] = {}
+    faults: dict[FieldPath, str] = {}
     for finding in findings:
-        path, words = _told(finding, schema)
-        told.setdefault(path, words)
-    lines = [format_fault(where(place(path)), path, words) for path, words in told.items()]
+        path, message = _resolve_finding(finding, schema)
+        faults.setdefault(path, message)
+    lines = [format_fault(where(place(path)), path, message) for path, message in faults.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
-    if strange > _STRANGE:  # another kind of file: its first line says so
+    if strange > _STRANGE:  # another kind of file: one line is enough
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
     more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST + 1 else []
     return UserError(*lines[: _MOST if more else None], *more)
 
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """Return all findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
-    told: dict[FieldPath, str] = {}
+    """Return a message for each wrong value, by path. Only the first finding about a value counts."""
+    faults: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
-        path, words = _told(finding, schema)
-        told.setdefault(path, words)
-    return told
+        path, message = _resolve_finding(finding, schema)
+        faults.setdefault(path, message)
+    return faults
 
 
-def format_fault(place: str, path: FieldPath, words: str) -> str:
-    """Return the line of a fault: its place, the field and the remedy."""
+def format_fault(place: str, path: FieldPath, message: str) -> str:
+    """Return the line of a fault: place, field and message."""
     name = ".".join(show(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
-    return f"{place}: {name + ': ' if name else ''}{words}"
+    return f"{place}: {name + ': ' if name else ''}{message}"
 
 
-def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
+def _resolve_finding(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
     path: FieldPath = tuple(part for part in finding["loc"] if not _is_internal(part))
-    return path, _words(finding, schema, path)
+    return path, _describe_finding(finding, schema, path)
 
 
 def _is_internal(part: str | int) -> bool:
-    """Return whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
+    """Return whether a part of a path is pydantic's name of a branch or a key: `[key]`, `int`, `list[...]`."""
     return isinstance(part, str) and (
         part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
     )
 
 
-def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
+def _describe_finding(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
-        known = list_fields(schema, path[:-1])
+        known_keys = list_fields(schema, path[:-1])
         meant = _MEANT.get(str(path[-1]))
-        if meant in known:
+        if meant in known_keys:
             return f"unknown key, did you mean {meant!r}?"
         if str(path[-1]).isdigit():
             return "unknown key: write a number without commas, such as 4000 for 4,000"
-        near = suggest(str(path[-1]), known) or f": known are {', '.join(known)}"
+        near = suggest(str(path[-1]), known_keys) or f": known are {', '.join(known_keys)}"
         return f"unknown key{near}"
     if kind == "missing":
         return "is missing: add it"
     if kind == "string_type" and path and path[-1] in _SPANS and type(value) is int:
         return f"{value} has no unit: write {value}m for minutes or {value}s for seconds"
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else show(value)}{_quoted(kind, value)}"
+        return (
+            f"must be {_TYPES[kind]}, not {'nothing' if value is None else show(value)}{_suggest_quotes(kind, value)}"
+        )
     if kind == "literal_error":
-        near = suggest(value, _choices(context)) if isinstance(value, str) else ""
+        near = suggest(value, _list_choices(context)) if isinstance(value, str) else ""
         return f"must be {context['expected']}, not {show(value)}{near}"
     if kind == "string_pattern_mismatch":
         if isinstance(value, str) and ("\n" in value or "\r" in value) and context.get("pattern") in _ONE_LINE:
@@ -151,24 +153,24 @@ def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     return message[:1].lower() + message[1:] if kind != "value_error" else message
 
 
-def _quoted(kind: str, value: Any) -> str:
+def _suggest_quotes(kind: str, value: Any) -> str:
     if kind == "string_type":
         return ": put it in quotes" if isinstance(value, int | float) else ""
     return ": remove the quotes" if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit() else ""
 
 
-def _choices(context: dict[str, Any]) -> list[str]:
+def _list_choices(context: dict[str, Any]) -> list[str]:
     return [word.strip(" '\"") for word in str(context.get("expected", "")).replace(" or ", ",").split(",")]
 
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the names of the fields of the section at `path`; empty where there is no section."""
-    found = find_section(schema, path)
-    return [field.alias or name for name, field in found.model_fields.items()] if found else []
+    """Return the field names of the section at `path`; empty if there is none."""
+    section = find_section(schema, path)
+    return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """Return the section at `path`; None if another kind of value is there."""
+    """Return the section at `path`; None if the value there is not a section."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -183,14 +185,14 @@ def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[Bas
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
 
 
-def suggest(word: str, known: list[str]) -> str:
-    """Return the text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
-    near = difflib.get_close_matches(word, known, n=1)
+def suggest(word: str, known_words: list[str]) -> str:
+    """Return ``, did you mean 'X'?`` if a known word is similar, else an empty text."""
+    near = difflib.get_close_matches(word, known_words, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 
 def show(value: object, limit: int = 60) -> str:
-    """Return a value of the user's as a short printable line."""
+    """Return a user's value as a short printable text."""
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

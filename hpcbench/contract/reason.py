@@ -1,4 +1,4 @@
-"""Why a run failed, in one line, from its exit status, the launcher's messages and the interpreter's last message."""
+"""The reason of a failed run in one line, from exit status, launcher messages and the interpreter's last message."""
 
 import re
 import signal
@@ -41,33 +41,33 @@ _CAUSES = [
         "{}: set node.cores of the site file to the cores that a job gets, or add --cpu-bind=none to launcher.args",
     ),
 ]
-"""What ends a run from outside, or keeps it from beginning, whatever its ranks say then."""
+"""Messages about causes outside of the ranks. They take precedence over the messages of ranks."""
 _REMEDIES = [
     (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, which names it, in setup: of the site file"),
 ]
-"""What to do about a complaint of a launcher."""
+"""Remedies for complaints of a launcher."""
 _EXITS = {
     NO_ROOM_EXIT: " (nothing could be written: the disk is full, over its quota, read-only or gone)",
     127: " (command not found)",
 }
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Aborted": 6}
-# What a worker or an interpreter exits with by itself is 0, 1 or 2; these are signals that Hydra's mpiexec hands on.
+# Workers and interpreters exit with 0, 1 or 2 on their own. These are signals that Hydra's mpiexec returns unchanged.
 _BARE_SIGNALS = {4, 6, 7, 8, 9, 11, 15}
 _CRASHES = {4, 5, 6, 7, 8, 11}
-"""Signals by which a process ends itself; others come from outside, and may end the victims of another rank."""
+"""Signals of a crash in the process itself. Other signals come from outside, and may end victims of another rank."""
 
 
 @dataclass(frozen=True)
 class FailureReason:
-    """The reason of a failure, and the place where it was read."""
+    """The reason of a failure, and where it was read."""
 
     reason: str
     where: str | None = None
-    """``file:line`` of the reason; None if only the exit status tells it."""
+    """``file:line`` of the reason; None if it follows only from the exit status."""
 
 
 def describe_exit(status: int | None) -> str:
-    """Return an exit status in words."""
+    """Describe an exit status."""
     if status is None:
         return "no exit status"
     if status > 128:
@@ -79,9 +79,9 @@ def describe_exit(status: int | None) -> str:
 
 
 def find_signal(status: int) -> int | None:
-    """Return the signal that an exit status stands for.
+    """Return the signal that an exit status means; None if it means none.
 
-    A shell adds 128 to it, MPICH's mpiexec returns it unchanged.
+    A shell adds 128 to the signal, MPICH's mpiexec returns it unchanged.
     """
     if 128 < status <= 128 + 64:
         return status - 128
@@ -89,7 +89,7 @@ def find_signal(status: int) -> int | None:
 
 
 class _Weight(IntEnum):
-    """How well evidence explains a failure, best first."""
+    """Rank of evidence for a failure, best first."""
 
     WORKER = 0
     CAUSE = 1
@@ -100,7 +100,7 @@ class _Weight(IntEnum):
 
 
 class _Evidence:
-    """What known messages of launchers and interpreters tell, by weight; the first of each weight counts."""
+    """The first known message of launchers and interpreters for each weight."""
 
     def __init__(self, errors: Path, log: Path) -> None:
         self.first: dict[_Weight, FailureReason] = {}
@@ -116,8 +116,8 @@ class _Evidence:
             exceptions.read(line)
             root_cause.read(line)
         if root_cause.signal:
-            number, words, line_number = root_cause.signal
-            self._add_signal(number, FailureReason(make_printable(words), f"{path}:{line_number}"))
+            number, text, line_number = root_cause.signal
+            self._add_signal(number, FailureReason(make_printable(text), f"{path}:{line_number}"))
         for weight, raised in (
             (_Weight.EXCEPTION, exceptions.cause(root_cause.ranks)),
             (_Weight.VICTIM, exceptions.victim()),
@@ -143,21 +143,21 @@ class _Evidence:
 
 
 def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
-    """Say why a run failed.
+    """Determine why a run failed.
 
     Parameters
     ----------
     status
-        Exit status of the launcher, None where it is not known.
+        Exit status of the launcher; None if it is not known.
     errors, log
-        The run's standard error and log. A missing file is the same as an empty one.
+        Standard error and log of the run. A missing file counts as empty.
 
     Notes
     -----
-    Known messages of launchers and interpreters are searched for in both files. If there is none and the log has no
-    event, the run never began: its launcher refused, and the reason is the launcher's first complaint, which also goes
-    before the signals by which the launcher ends ranks. If the run had begun, the reason is the last message on its
-    standard error.
+    Both files are searched for known messages of launchers and interpreters. If there is none and the log has no
+    event, the launcher did not start the run, and the reason is its first complaint. This complaint also takes
+    precedence over signals with which the launcher ends ranks. If the run had begun, the reason is the last message
+    on its standard error.
     """
     evidence = _Evidence(errors, log).first
     best = min(evidence, default=None)
@@ -171,17 +171,17 @@ def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
         return evidence[best]
     if status is None:
         return FailureReason("no exit status was recorded")
-    killed = find_signal(status)
-    if killed is None or not began:
+    signal_number = find_signal(status)
+    if signal_number is None or not began:
         for path in (errors, log):
-            spoken = find_last_line(path) if began else find_first_complaint(path)
-            # A launcher that waits for ranks which it could not start is killed in the end, and has said why before.
-            if spoken and (killed is None or status < 128 or spoken.complains):
-                return _quote(status, spoken, path)
-    if killed is not None:
-        return FailureReason(f"a rank was killed by signal {_name(killed)}, exit status {status}")
-    words = " (command not found)" if status == 127 else ""
-    return FailureReason(f"exit status {status}{words}, and nothing says why")
+            message = find_last_line(path) if began else find_first_complaint(path)
+            # A launcher that waits for ranks it could not start is finally killed, but has printed the reason before.
+            if message and (signal_number is None or status < 128 or message.complains):
+                return _quote(status, message, path)
+    if signal_number is not None:
+        return FailureReason(f"a rank was killed by signal {_name(signal_number)}, exit status {status}")
+    remark = " (command not found)" if status == 127 else ""
+    return FailureReason(f"exit status {status}{remark}, without a message")
 
 
 def _quote(status: int | None, complaint: Complaint, path: Path) -> FailureReason:
@@ -200,7 +200,7 @@ def _cause(text: str) -> str:
 
 
 def _beginning(log: Path, begin: str) -> Iterator[str]:
-    """Yield the lines of a log that begin with this text."""
+    """Yield the lines of a log that begin with `begin`."""
     try:
         with log.open("rb") as stream:
             yield from (raw.decode("utf-8", "replace") for raw in stream if raw.startswith(begin.encode()))
@@ -209,7 +209,7 @@ def _beginning(log: Path, begin: str) -> Iterator[str]:
 
 
 def _signal(text: str, culprit: str) -> tuple[int, str] | None:
-    """Return the signal that a launcher reports, and who got it in words."""
+    """Return the signal that a launcher reports, and a sentence with the rank that got it."""
     for pattern in _SIGNALS:
         if matched := pattern.search(text):
             groups = matched.groupdict()
@@ -220,16 +220,16 @@ def _signal(text: str, culprit: str) -> tuple[int, str] | None:
 
 
 def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
-    """Return the rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
+    """Describe the rank of a process. The log's last ``environment`` event contains the process ids of the ranks."""
     if rank:
         return f"rank {rank} on {host}"
-    # Only some launchers leave the rank to be found out: `hpcbench status` need not wait for what reads it.
+    # Imported here because only some launchers do not report the rank: `hpcbench status` starts faster without it.
     from hpcbench.contract.event.machine import Environment
 
-    told = [found for words in _beginning(log, Environment.begin()) if (found := Environment.from_line(words))]
-    for one in (told[-1].world or ()) if told else ():
-        if one.pid == int(pid) and one.rank is not None:
-            return f"rank {one.rank} (pid {pid} on {host})"
+    environments = [event for line in _beginning(log, Environment.begin()) if (event := Environment.from_line(line))]
+    for member in (environments[-1].world or ()) if environments else ():
+        if member.pid == int(pid) and member.rank is not None:
+            return f"rank {member.rank} (pid {pid} on {host})"
     return f"a rank (pid {pid} on {host})"
 
 

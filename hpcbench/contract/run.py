@@ -1,6 +1,6 @@
-"""A run: one cell of a study, with all values filled in. The login node writes it as run.json, and every rank reads it.
+"""A run: one cell of a study with all values filled in. The login node writes it as run.json, and every rank reads it.
 
-Its settings are fields of the schemas that a study is made of. A new setting is a field there and needs no line here.
+The settings are fields of the schemas that a study uses too. A new setting is a field there and needs no line here.
 """
 
 import json
@@ -29,9 +29,9 @@ class RankShape(Section):
     ranks_per_node: Count
     cores_per_rank: Count
     gpus_per_rank: Annotated[str, Field(pattern=SHARE)]
-    """GPUs of a rank as a fraction: ``0``, ``1``, or ``1/2`` where two ranks share a GPU."""
+    """GPUs per rank as a fraction: ``0``, ``1``, or ``1/2`` if two ranks share a GPU."""
     visibility: Literal["one", "socket", "all"]
-    """Which GPUs a rank was to see. ``one`` means only its own."""
+    """GPUs that should be visible to a rank. ``one`` means only its own."""
 
 
 class Run(Section):
@@ -39,7 +39,7 @@ class Run(Section):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    version: Literal[1] = Field(1, alias="schema", description="Version of the file's form.")
+    version: Literal[1] = Field(1, alias="schema", description="Version of the file format.")
     study: Name
     site: Line
     run: Line
@@ -58,15 +58,15 @@ class Run(Section):
     links: File | None
     """File with the measured times of the machine's links and codecs; None for the defaults."""
     shape: RankShape | None = None
-    """The intended placement; None where nothing is to be compared with it."""
+    """The intended placement; None if there is none to check."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
-    """Dense peak of a GPU by precision, where the site knows better than the report. Only the report uses it."""
+    """Dense peak of a GPU in TFLOP/s by precision, if the site sets it. Only the report uses it."""
     gpu_aware_mpi: bool | None = None
-    """Whether the MPI library is given device pointers. None: the ranks find out."""
+    """Whether the MPI library gets device pointers; None if the ranks test it."""
 
     @property
     def setting(self) -> TrafficSettings:
-        """The settings that decide which traffic the run has."""
+        """The settings that determine the traffic of the run."""
         return TrafficSettings(self.layout, self.train, self.model.tied)
 
     def content(self) -> dict[str, Any]:
@@ -75,14 +75,14 @@ class Run(Section):
 
 
 def check(run: Run, where: str) -> None:
-    """Check that the settings fit each other.
+    """Check that the settings fit together.
 
     Raises
     ------
     UserError
-        They do not. The message begins with `where`.
+        They do not fit. The message begins with `where`.
     """
-    found = (
+    misfit = (
         find_model_misfit(run.model, run.train, run.layout)
         or find_stream_misfit(run.model, run.train, run.layout)
         or find_server_misfit(run.model, run.train, run.layout)
@@ -90,21 +90,24 @@ def check(run: Run, where: str) -> None:
         or find_optimizer_misfit(run.train)
         or _run_misfit(run)
     )
-    if found:
-        raise UserError(f"{where}: {found}")
+    if misfit:
+        raise UserError(f"{where}: {misfit}")
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """Return the first value that contradicts the settings it should follow from."""
+    """Return the first value that contradicts other settings of the run; None if there is none."""
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
     if run.train.sync != "all-reduce" and run.device != "cpu":
-        return Misfit(("train", "sync"), f"{run.train.sync} has been built for CPUs only: use sync all-reduce")
+        return Misfit(("train", "sync"), f"{run.train.sync} supports only CPUs: use sync all-reduce")
     if run.layout.automatic:
-        return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
+        return Misfit(("layout", "stages"), f"auto is only allowed in a study: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
-        return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
+        return Misfit(
+            ("scheme", "optimizer"),
+            f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}",
+        )
     unequal = rules.explain_wrong_gradients(run.scheme, run.setting) or rules.explain_drifting_copies(
         run.scheme, run.setting
     )
@@ -112,7 +115,7 @@ def _run_misfit(run: Run) -> Misfit | None:
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:
-    """Read a run file. The result is the run and the file's JSON data.
+    """Read a run file. Return the run and the file's JSON data.
 
     Raises
     ------
@@ -135,14 +138,14 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     return run, raw
 
 
-def _missing(said: Any, meant: Any, name: str = "") -> str:
-    """Return the name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
-    if isinstance(meant, dict) and isinstance(said, dict):
-        for key, value in meant.items():
-            found = _missing(said[key], value, f"{name}{key}.") if key in said else name + key
-            if found:
-                return found
-    elif isinstance(meant, list) and isinstance(said, list):
-        pairs = zip(said, meant, strict=False)
+def _missing(given: Any, expected: Any, name: str = "") -> str:
+    """Return the first missing key of a run file, empty if it has all. Ranks use no default values."""
+    if isinstance(expected, dict) and isinstance(given, dict):
+        for key, value in expected.items():
+            name_of_missing = _missing(given[key], value, f"{name}{key}.") if key in given else name + key
+            if name_of_missing:
+                return name_of_missing
+    elif isinstance(expected, list) and isinstance(given, list):
+        pairs = zip(given, expected, strict=False)
         return next(filter(None, (_missing(*pair, f"{name}{i}.") for i, pair in enumerate(pairs))), "")
     return ""

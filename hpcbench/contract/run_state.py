@@ -1,7 +1,7 @@
-"""The judge of runs. Marks and logs come from machines that fail: anything may be missing, cut or contradictory.
+"""Resolution of run states. Status files and logs come from machines that fail: they may be missing, cut or wrong.
 
-A run is ``completed`` only if the end event of its own log says so. `hpcbench status` and `hpcbench report` both ask
-here, so that they give the same state for the same run.
+A run is ``completed`` only if its log has an end event with this state. `hpcbench status` and `hpcbench report` both
+use this module, so they show the same state for a run.
 """
 
 import math
@@ -29,7 +29,7 @@ _OVER = (State.COMPLETED, State.FAILED)
 
 
 def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary, log: Ending | None) -> ResolvedState:
-    """Judge a run, and read the reason of a failure from its files.
+    """Resolve the state of a run, and read the reason of a failure from its files.
 
     Parameters
     ----------
@@ -38,27 +38,27 @@ def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary,
     jobs
         Directory of all jobs.
     mark, job, log
-        The same as for `resolve_run_state`.
+        See `resolve_run_state`.
     """
-    found, said = None, ""
+    failure, last_line = None, ""
     if mark is not None and mark.state == "ended" and mark.exit:
-        found = diagnose(mark.exit, directory / "err.txt", directory / "log.txt")
+        failure = diagnose(mark.exit, directory / "err.txt", directory / "log.txt")
     if mark is None and not (log and log.lines) and job.state not in OPEN:
-        # A module, a setup line: what kept the job from its runs.
+        # The job failed before its first run, for example in a setup line: quote its last output.
         lines = [line for line in read_tail(jobs / job.id / "out.log") if line.strip()]
-        said = make_printable(lines[-1], 160) if lines else ""
-    verdict = resolve_run_state(directory, mark, job, log, found, said)
+        last_line = make_printable(lines[-1], 160) if lines else ""
+    verdict = resolve_run_state(directory, mark, job, log, failure, last_line)
     if mark is not None and verdict.state is State.COMPLETED:
         two = find_double_claim(jobs / job.id, mark.start, mark.end)
         if two is not None:
             holders = " and ".join(make_printable(claim.holder, 40) for claim in two)
-            words = f"its job ran twice at once, as {holders}: what it measured is not compared"
-            return ResolvedState(State.UNKNOWN, words, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
+            reason = f"its job ran twice at once, as {holders}: its measurements are not compared"
+            return ResolvedState(State.UNKNOWN, reason, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
     return verdict
 
 
 def resolve_unread_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary) -> ResolvedState:
-    """Judge a run whose log has not been read. Only the end of a long log is read."""
+    """Resolve the state of a run whose log has not been read. Only the end of a long log is read."""
     numbered = job.state not in OPEN or (mark is not None and mark.state == "ended")
     return resolve_run(directory, jobs, mark, job, read_ending(directory / "log.txt", numbered=numbered))
 
@@ -68,25 +68,25 @@ def resolve_run_state(
     mark: Mark | None,
     job: JobSummary,
     log: Ending | None,
-    found: FailureReason | None = None,
-    said: str = "",
+    failure: FailureReason | None = None,
+    last_line: str = "",
 ) -> ResolvedState:
-    """State of a run of a submission, from what is known of it. No file is read.
+    """Resolve the state of a run of a submission, without reading files.
 
     Parameters
     ----------
     directory
-        Directory of the run, for the names of its files.
+        Directory of the run, for file names in messages.
     mark
-        The run's own mark: None if there is no file, a mark without a state if the file cannot be read.
+        Status file of the run: None if there is none, without a state if it cannot be read.
     job
-        Its job.
+        Job of the run.
     log
-        How far its log comes; None where there is none.
-    found
-        Why the run failed, if its mark says that it failed.
-    said
-        The last error message of a job that left no file of the run.
+        End of the log; None if there is no log.
+    failure
+        Why the run failed, if its status file shows a failure.
+    last_line
+        Last output line of a job that left no file of the run.
     """
     began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
     if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:
@@ -94,11 +94,11 @@ def resolve_run_state(
     if mark is not None and mark.exit != 0 and job.state in OPEN and mark.attempt < job.attempt:
         return ResolvedState(State.PENDING, f"continues in attempt {job.attempt}")
     if mark is not None and mark.state == "ended":
-        return _ended(directory, mark, job, log, found)
+        return _ended(directory, mark, job, log, failure)
     if job.state in OPEN:
         if not began:
             return ResolvedState(State.PENDING, job.reason if job.state != State.RUNNING else "")
-        # A scheduler's word may be older than the run's marks.
+        # The scheduler's answer may be older than the run's status file.
         return ResolvedState(State.SUSPENDED if job.state == State.SUSPENDED else State.RUNNING)
     if log is not None and log.end_line is not None:
         return _by_end_event(log)
@@ -117,11 +117,11 @@ def resolve_run_state(
             return ResolvedState(
                 State.LOST, f"job {job.id} ended{status} without an exit marker of this run{progress}", _at(log)
             )
-        said = f": {said}" if said else ""
-        return ResolvedState(State.LOST, f"job {job.id} ended{status} before this run began{said}")
+        last_line = f": {last_line}" if last_line else ""
+        return ResolvedState(State.LOST, f"job {job.id} ended{status} before this run began{last_line}")
     if job.state == State.LOST:
         gone = f"the processes of job {job.id} are gone and left no exit marker"
-        return ResolvedState(State.LOST, f"{gone}{progress}{why}{f': {said}' if said else ''}", _at(log))
+        return ResolvedState(State.LOST, f"{gone}{progress}{why}{f': {last_line}' if last_line else ''}", _at(log))
     if log is not None and log.lines:
         alone = resolve_log_state(log)
         return ResolvedState(alone.state, f"{alone.reason}; job {job.id}{why}" if why else alone.reason, alone.where)
@@ -129,28 +129,28 @@ def resolve_run_state(
 
 
 def resolve_log_state(log: Ending) -> ResolvedState:
-    """State of a run of which only the log is there."""
+    """Resolve the state of a run that has only a log."""
     if log.end_line is not None:
         return _by_end_event(log)
     if diverged := _diverged(log):
         return diverged
     if not log.begun:
-        return ResolvedState(State.UNKNOWN, "no line of a run in it", str(log.path))
-    missing = "has no end event" if log.own else "does not say how the run ended"
+        return ResolvedState(State.UNKNOWN, "the file has no line of a run", str(log.path))
+    missing = "has no end event" if log.own else "does not show how the run ended"
     return ResolvedState(State.INCOMPLETE, f"the log {missing}: {_progress(log)}", _at(log))
 
 
 def _ended(
-    directory: Path, mark: Mark, job: JobSummary, log: Ending | None, found: FailureReason | None
+    directory: Path, mark: Mark, job: JobSummary, log: Ending | None, failure: FailureReason | None
 ) -> ResolvedState:
     status, end = mark.exit, log if log is not None and log.end_line is not None else None
     if end is not None and end.state == "stopped" and job.state in OPEN:
-        # the job goes on with it when it comes out of the queue again
+        # the job continues the run when it leaves the queue again
         return ResolvedState(State.PENDING, _with_limit(mark, _by_end_event(end).reason) if mark.limit else "")
     if status is None:
         return ResolvedState(State.UNKNOWN, "its exit marker lacks the exit status", _marker(directory))
     if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
-        return ResolvedState(State.RUNNING, job.reason)  # its scheduler is about to say why
+        return ResolvedState(State.RUNNING, job.reason)  # its scheduler is about to report the reason
     if status == 0:
         if end is not None:
             return _by_end_event(end)
@@ -159,7 +159,7 @@ def _ended(
         missing = "there is no log" if log is None else "its log has no end event"
         return ResolvedState(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
     if end is not None and end.state == "completed" and mark.why:
-        return _by_end_event(end)  # what could not be written is only what comes after
+        return _by_end_event(end)  # the write error came after the end event
     if end is not None and end.state != "completed":
         verdict = _by_end_event(end)
         done = f"; {_fate(job)}" if verdict.state is State.STOPPED and job.state in DONE_TO_IT else ""
@@ -168,14 +168,14 @@ def _ended(
     if job.state in DONE_TO_IT and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
         return ResolvedState(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
     if status == OVERTIME_EXIT:
-        words = f"reached {_limit(mark)} {_progress(log)}"
-        if found and found.where and not (log and log.begun):
-            return ResolvedState(State.TIMED_OUT, f"{words}: {found.reason}", found.where)
-        return ResolvedState(State.TIMED_OUT, words, _at(log))
+        message = f"reached {_limit(mark)} {_progress(log)}"
+        if failure and failure.where and not (log and log.begun):
+            return ResolvedState(State.TIMED_OUT, f"{message}: {failure.reason}", failure.where)
+        return ResolvedState(State.TIMED_OUT, message, _at(log))
     if status == STOPPED_EXIT and end is None:
-        words = f"told to stop, by its exit status {status}, {_progress(log)}"
-        return ResolvedState(State.STOPPED, _with_limit(mark, words), _at(log))
-    reason, where = (found.reason, found.where) if found else (f"exit status {status}", None)
+        message = f"stopped on request (exit status {status}) {_progress(log)}"
+        return ResolvedState(State.STOPPED, _with_limit(mark, message), _at(log))
+    reason, where = (failure.reason, failure.where) if failure else (f"exit status {status}", None)
     if mark.why:
         return ResolvedState(State.FAILED, f"{make_printable(mark.why, 200)}, {_progress(log)}", _at(log))
     if end is not None:
@@ -186,14 +186,14 @@ def _ended(
 
 
 def _limit(mark: Mark) -> str:
-    """Return the name of the limit that a run reached."""
+    """Describe the limit that a run reached."""
     if not mark.limit:
         return "its own time limit"
     return "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
 
 
 def _with_limit(mark: Mark, reason: str) -> str:
-    """Return the reason of a run that stopped on request, with its own limit if it reached that."""
+    """Return the reason of a run that stopped on request, with the limit if it reached one."""
     return f"reached {_limit(mark)}: {reason}" if mark.limit else reason
 
 
@@ -207,7 +207,7 @@ def _by_end_event(log: Ending) -> ResolvedState:
     if log.state == State.FAILED:
         return ResolvedState(State.FAILED, reason or "the worker gives no reason", where)
     if log.state == State.STOPPED:
-        return ResolvedState(State.STOPPED, reason or f"told to stop {_progress(log)}", where)
+        return ResolvedState(State.STOPPED, reason or f"stopped on request {_progress(log)}", where)
     return ResolvedState(State.UNKNOWN, f"the end event has the state '{make_printable(str(log.state), 40)}'", where)
 
 
@@ -219,10 +219,10 @@ def _diverged(log: Ending) -> ResolvedState | None:
 
 
 def _fate(job: JobSummary) -> str:
-    said = f" ({make_printable(job.reason)})" if job.reason else ""
+    reason = f" ({make_printable(job.reason)})" if job.reason else ""
     if job.state == State.CANCELLED:
-        return f"job {job.id} was cancelled{said}"
-    return f"job {job.id}: {job.state}{said}"
+        return f"job {job.id} was cancelled{reason}"
+    return f"job {job.id}: {job.state}{reason}"
 
 
 def _progress(log: Ending | None) -> str:

@@ -154,10 +154,10 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
             cell = ", ".join(f"{key}={value}" for key, value in group[0].cell.items())
             at = f" at {cell}" if cell else ""
             is_program = isinstance(loaded.study, ProgramStudy)
-            own = ", or give the scheme its own `arguments` or `environment` under schemes" if is_program else ""
+            hint = ", or give the scheme its own `arguments` or `environment` under schemes" if is_program else ""
             raise UserError(
                 f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
-                f"add it to matrix.scheme, or name another as baseline.scheme{own}"
+                f"add it to matrix.scheme, or name another as baseline.scheme{hint}"
             )
 
 

@@ -93,11 +93,11 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
         (0, [json.dumps(END)[:-5]], State.UNKNOWN, NO_END),
         (0, [{**END, "state": "nan", "reason": "step 7"}], State.NAN, "step 7"),
         (1, [{**END, "state": "failed", "reason": "disk"}], State.FAILED, "disk"),
-        (1, [END], State.FAILED, "all steps were taken, then: exit status 1, and nothing says why"),
+        (1, [END], State.FAILED, "all steps were taken, then: exit status 1, without a message"),
         (137, [], State.FAILED, "a rank was killed by signal 9 (KILL), exit status 137, before its first step"),
         (139, [], State.FAILED, "a rank was killed by signal 11 (SEGV), exit status 139, before its first step"),
-        (255, [], State.FAILED, "exit status 255, and nothing says why, before its first step"),
-        (127, [], State.FAILED, "exit status 127 (command not found), and nothing says why, before its first step"),
+        (255, [], State.FAILED, "exit status 255, without a message, before its first step"),
+        (127, [], State.FAILED, "exit status 127 (command not found), without a message, before its first step"),
         # nobody cancelled it
         (143, [], State.FAILED, "a rank was killed by signal 15 (TERM), exit status 143, before its first step"),
         (

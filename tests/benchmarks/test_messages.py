@@ -117,7 +117,7 @@ def test_long_matrices_are_thinned_and_bad_ones_left_out() -> None:
     ("what", "phrase"),
     [
         ("empty", "no run in it has sampled messages: submit a study with `train: {keep_messages"),
-        ("damaged", "not a whole file of messages"),
+        ("damaged", "not a complete file of message samples"),
         ("codec", "zpf:8"),
     ],
 )

@@ -31,22 +31,22 @@ def test_what_divides_fits(layout, train):
 @pytest.mark.parametrize(
     ("layout", "train", "field", "words"),
     [
-        ({"cp": 5}, {}, "train.seq_len", "48 is not cut into layout.cp 5 equal parts of two pieces each: use 50"),
+        ({"cp": 5}, {}, "train.seq_len", "48 cannot be cut into layout.cp 5 equal parts of two pieces each: use 50"),
         ({"cp": 8, "context": "rsa"}, {"seq_len": 24}, "train.seq_len", "use 32, or another layout.cp"),
         ({"cp": 2, "context": "ulysses"}, {"seq_len": 49}, "train.seq_len", "into layout.cp 2 equal parts: use 50"),
-        ({"cp": 4, "context": "ulysses"}, {}, "layout.cp", "there are 6 to share out: use one of 1, 2, 3, 6, or"),
-        ({"cp": 2, "tp": 2, "context": "ulysses"}, {}, "layout.cp", "there are 3 to share out: use one of 1, 3, or"),
+        ({"cp": 4, "context": "ulysses"}, {}, "layout.cp", "there are 6 heads: use one of 1, 2, 3, 6, or"),
+        ({"cp": 2, "tp": 2, "context": "ulysses"}, {}, "layout.cp", "there are 3 heads: use one of 1, 3, or"),
         (
             {"cp": 2, "tp": 3},
             {"seq_len": 16, "sequence_parallel": True},
             "train.seq_len",
-            "16 is not cut into layout.cp x tp = 2 x 3 equal parts of two pieces each: use 24",
+            "16 cannot be cut into layout.cp x tp = 2 x 3 equal parts of two pieces each: use 24",
         ),
         (
             {"cp": 4, "tp": 4, "tensor": "2d", "context": "ulysses"},
             {"micro_batch": 2},
             "layout.cp",
-            "there are 3 to share out",
+            "there are 3 heads",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_attention_over_ranks_is_traffic_of_its_own():
     assert {find_content(traffic) for traffic in sent if traffic[0] == "CP"} == {"activations"}
     scheme = Scheme(rules=[Rule(dimension="CP", codec="int8:256")])
     assert list_idle_rules(scheme, setting()) == []
-    assert list_idle_rules(scheme, setting(cp=1)) == ["rule 1 (CP int8:256) carries nothing in this layout"]
+    assert list_idle_rules(scheme, setting(cp=1)) == ["rule 1 (CP int8:256) applies to no message in this layout"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_attention_over_ranks_is_traffic_of_its_own():
         ({"phase": "FORWARD"}, {"context": "rsa"}, "context rsa sends keys and values again"),
         ({"phase": "BACKWARD"}, {}, None),
         ({}, {"context": "ulysses"}, None),
-        ({}, {"context": "ulysses", "recompute": "selective"}, "recomputed attention is not that of the forward pass"),
+        ({}, {"context": "ulysses", "recompute": "selective"}, "recomputed attention differs from"),
         ({}, {"cp": 1}, None),
         ({"codec": "int8:256"}, {"recompute": "full"}, None),
     ],

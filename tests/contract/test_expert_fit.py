@@ -25,7 +25,7 @@ def test_what_divides_fits(layout):
 @pytest.mark.parametrize(
     ("experts", "layout", "train", "field", "words"),
     [
-        (None, {"dp": 2, "ep": 2}, {}, "layout.ep", "2, but the model has no experts to share out: use 1, or set"),
+        (None, {"dp": 2, "ep": 2}, {}, "layout.ep", "2, but the model has no experts: use 1, or set"),
         ({"every": 5}, {}, {}, "model.experts", "every 5 is more than model.layers 4"),
         ({}, {"dp": 3, "ep": 3}, {}, "layout.ep", "3 does not divide model.experts.count 8: use one of 1, 2, 4, 8"),
         *(
@@ -73,9 +73,9 @@ def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
 
 def test_replicas_and_evaluations_are_shared_out_evenly():
     found = find_batch_misfit(TRAIN, Layout(dp=6, ep=4))
-    assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, whose replicas share out the experts: use")
+    assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, the number of replicas that shard the")
     found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
-    assert str(found).endswith("work on each other's tokens: use 32")
+    assert str(found).endswith("as the exchange of tokens among replicas needs: use 32")
     assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
 
 

@@ -24,9 +24,9 @@ def test_what_divides_fits(mode, tp, depth):
 @pytest.mark.parametrize(
     ("mode", "tp", "depth", "model", "train", "field", "words"),
     [
-        ("2d", 8, 1, {}, {}, "layout.tp", "8 ranks are no grid of q x q: use 4 or 9, or tensor 1d"),
+        ("2d", 8, 1, {}, {}, "layout.tp", "8 ranks do not form a grid of q x q: use 4 or 9, or tensor 1d"),
         ("3d", 16, 1, {}, {}, "layout.tp", "use 8 or 27"),
-        ("2.5d", 12, 2, {}, {}, "layout.tp", "12 ranks are no grid of 2 x q x q: use 8 or 18"),
+        ("2.5d", 12, 2, {}, {}, "layout.tp", "12 ranks do not form a grid of 2 x q x q: use 8 or 18"),
         ("2d", 4, 2, {}, {}, "layout.depth", "2, but tensor 2d has no depth: use 1, or tensor 2.5d"),
         ("2d", 4, 1, {"heads": 3}, {}, "model.heads", "3 cannot be cut into 2 pieces of whole heads"),
         ("3d", 27, 1, {"hidden": 30}, {}, "model.hidden", "30 cannot be cut into 9 equal pieces.*use 36"),
@@ -46,7 +46,7 @@ def test_what_does_not_is_told_what_would(mode, tp, depth, model, train, field, 
 
 def test_an_evaluation_is_shared_out_evenly():
     found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=8, tensor="3d"))
-    assert str(found) == "train.eval_samples: 30 are not shared out evenly over dp x the grid's rows = 1 x 4: use 32"
+    assert str(found) == "train.eval_samples: 30 is not a multiple of dp x the grid's rows = 1 x 4: use 32"
     assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=6)) is None
 
 

@@ -79,17 +79,17 @@ def of(
         (None, seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (RUNS, seen(State.FAILED, exit=1), State.FAILED, "exit 1"),
         # Success needs the mark.
-        (RUNS, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
-        (None, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
-        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its own mark is not here yet"),
+        (RUNS, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
+        (None, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
+        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its status file has no end yet"),
         # Preempted is no end until it lasts.
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
         # Gone from the queue.
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE + 1), State.RUNNING, ""),
-        (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "gone from its queue"),
-        (RUNS, None, State.LOST, "does not know it"),
-        (None, None, State.LOST, "does not know it"),
+        (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "no longer in its queue"),
+        (RUNS, None, State.LOST, "does not list it"),
+        (None, None, State.LOST, "does not list it"),
         (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
         (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
         # Put back by its scheduler, for it was said after the end was on record.
@@ -100,7 +100,7 @@ def of(
         (ended(143), seen(State.RUNNING, ended=1, restarts=1), State.RUNNING, "after attempt 1"),
         (ended(143), seen(State.RUNNING, ended=1, restarts=0), State.FAILED, "killed by SIGTERM"),
         (ended(143), seen(State.RUNNING, ended=1), State.FAILED, "killed by SIGTERM"),
-        (ended(143), seen(State.PREEMPTED, since=LATER - 9, ended=1), State.PENDING, "may go back"),
+        (ended(143), seen(State.PREEMPTED, since=LATER - 9, ended=1), State.PENDING, "may return"),
         (ended(0), seen(State.PENDING, ended=1), State.COMPLETED, ""),
         (Mark("ended", 1, None, START, END), None, State.UNKNOWN, "lacks the exit status"),
         # Put back.

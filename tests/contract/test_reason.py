@@ -131,7 +131,7 @@ def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(
 def test_noise_is_no_reason(tmp_path: Path, said: str) -> None:
     (tmp_path / "err.txt").write_text(said)
     found = diagnose(3, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == ("exit status 3, and nothing says why", None)
+    assert (found.reason, found.where) == ("exit status 3, without a message", None)
 
 
 BLAUNCH = "[mpiexec@n1] HYDU_create_process (lib/utils/launch.c:74): execvp error on file /lsf/blaunch (No such file)\n"

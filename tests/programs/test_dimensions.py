@@ -112,7 +112,7 @@ def test_a_layout_identifies_messages_in_the_group_of_all_ranks(ranks: tuple[int
 
 def test_a_pattern_selects_by_its_description_or_by_axes() -> None:
     for wrong in ({}, {"match": "a", "axes": ["DP"]}):
-        with pytest.raises(ValueError, match="give match or axes"):
+        with pytest.raises(ValueError, match="give either match or axes"):
             GroupPattern.model_validate({**wrong, "dimension": "DP"})
 
 

@@ -40,7 +40,7 @@ def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
     [
         ([], "no scheme: --scheme naive-int8"),
         (["--scheme", "naive-int9"], "naive-int9"),
-        (["--scheme", "onebit-adam"], "brings its own optimizer"),
+        (["--scheme", "onebit-adam"], "sets an optimizer"),
         (["--dry", "--groups", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )

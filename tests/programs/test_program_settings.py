@@ -97,7 +97,7 @@ def test_braces_that_are_not_names_stay() -> None:
         ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: the program of the study"),
         ("program.values.batch", "program.values.bach", "did you mean 'program.values.batch'?"),
         ("program.values.batch", "train.lr", "'train.lr' cannot vary"),
-        ("naive-int8", "onebit-adam", "brings its own optimizer"),
+        ("naive-int8", "onebit-adam", "sets an optimizer"),
         ("  steps: 20\n", "", "program.steps: is missing"),
     ],
 )

@@ -75,7 +75,7 @@ def test_without_a_mark_of_its_end_it_is_lost_after_a_while_and_never_completed(
     monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.LOST, State.LOST)
-    assert "left no mark of its end" in tracked.jobs["j0001-r1"].reason
+    assert "its status file has no end" in tracked.jobs["j0001-r1"].reason
     forgotten.places["killed"].acts({})
     assert retry(root).runs == [RUN]
     monkeypatch.undo()

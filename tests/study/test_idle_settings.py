@@ -217,7 +217,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
     ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has one part"),
-    ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts to share out"),
+    ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
 """The field that is named, settings that make it idle, and words of the reason or the remedy."""
 

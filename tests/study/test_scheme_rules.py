@@ -111,7 +111,7 @@ def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: i
     exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
     carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
     notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
-    assert len(notes) == (not carries) and all("carries nothing in this layout" in note for note in notes)
+    assert len(notes) == (not carries) and all("applies to no message in this layout" in note for note in notes)
 
 
 def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_zeropp_without_the_nodes_copy_is_refused(tmp_path: Path) -> None:
     assert "the default (int8:256:stochastic) rounds gathered weights at random" in said
     assert "schemes.mine.rules" in said
     line, said = refusal(tmp_path, {"default": "int8:256:stochastic"}, recompute="full")
-    assert "recomputed activations are not those of the forward pass" in said
+    assert "recomputed activations differ from those of the forward pass" in said
 
 
 @pytest.mark.parametrize("scheme", ["naive-zfp8", "naive-int8", "mzhybrid", "sign-feedback", rule(dimension="PP")])
@@ -191,9 +191,9 @@ def test_one_bit_adam_is_not_offloaded(tmp_path: Path) -> None:
 def test_rules_that_this_layout_has_nothing_for_are_said_once(tmp_path: Path) -> None:
     scheme = {"rules": [{"dimension": "DP", "codec": "int8"}, {"dimension": "PP", "codec": "zfp:8"}]}
     runs = runs_of(tmp_path, scheme, matrix={"layout.pp": [1, 2]})
-    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) carries nothing in this layout, in 3 of 6 runs"]
+    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) applies to no message in this layout, in 3 of 6 runs"]
     runs = runs_of(tmp_path, scheme, matrix={"layout.pp": [1]})
-    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) carries nothing in this layout"]
+    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) applies to no message in this layout"]
     assert idle_notes(runs_of(tmp_path, scheme)) == []
 
 

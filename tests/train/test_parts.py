@@ -395,3 +395,17 @@ def test_step_line_has_every_quantity_once():
         " | hardware 2.000 GFLOPS/rank | lr 1.000E-03 | grad-norm 7.5000E-01"
         " | message 1000 B | wire 250 B | skipped 0 |"
     )
+
+
+def test_a_rank_without_the_library_of_the_scheme_is_refused(monkeypatch):
+    run = RUN.changed(ranks=1, scheme=NamedScheme(name="other", preload="/x.so"))
+    for value, accepted in ((None, False), ("/y.so", False), ("/x.so:/y.so", True)):
+        monkeypatch.delenv("LD_PRELOAD", raising=False)
+        if value is not None:
+            monkeypatch.setenv("LD_PRELOAD", value)
+        facts = preflight.describe(MPI.COMM_SELF, run)
+        if accepted:
+            preflight.check(facts, run)
+            continue
+        with pytest.raises(UserError, match=r"rank 0 on .*: LD_PRELOAD does not contain /x\.so, the preload of scheme"):
+            preflight.check(facts, run)

@@ -65,3 +65,44 @@ def test_a_wrong_run_file_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hpcbench.train.process_start", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr and str(path) in done.stderr
+
+
+STUDY = """\
+study: other
+site: local
+model: {layers: 1, hidden: 16, heads: 2, vocab: 256}
+data: {source: stdlib}
+train: {steps: 4, warmup_steps: 1, global_batch: 4, micro_batch: 2, seq_len: 16, eval_samples: 4}
+layout: {dp: 2}
+matrix: {scheme: [baseline, other]}
+schemes:
+  other: {preload: marker.so, setup: ["export SET_BY_SETUP=yes"], environment: {GIVEN: "a b"}}
+repeats: 1
+"""
+MARKER = """\
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void mark(void) {
+  const char *setup = getenv("SET_BY_SETUP");
+  FILE *file = fopen("marks.txt", "a");
+  if (file) { fprintf(file, "%s\\n", setup ? setup : "no"); fclose(file); }
+}
+"""
+
+
+@pytest.mark.long
+def test_a_run_of_the_engine_has_its_library_and_setup(tmp_path: Path) -> None:
+    (tmp_path / "marker.c").write_text(MARKER, encoding="utf-8")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "marker.so", "marker.c"], cwd=tmp_path, check=True)
+    (tmp_path / "s.yaml").write_text(STUDY, encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "hpcbench", "submit", "s.yaml", "--wait"], cwd=tmp_path, check=True)
+    (submission,) = tmp_path.glob("results/other/*")
+    marks = (submission / "marks.txt").read_text(encoding="utf-8").split()
+    assert len(marks) == 2 and set(marks) == {"yes"}, "one mark per rank of the second run"
+    for scheme, preload in (("baseline", None), ("other", str(tmp_path / "marker.so"))):
+        lines = (submission / "runs" / f"r1-{scheme}" / "log.txt").read_text(encoding="utf-8").splitlines()
+        events = {event["event"]: event for event in (json.loads(line) for line in lines if line.startswith("{"))}
+        assert events["end"]["state"] == "completed"
+        assert events["applied"]["preload"] == preload
+        assert events["applied"]["environment"] == ({"GIVEN": "a b"} if preload else {})
+        assert events["network"]["nodes"] == 1 and not events["network"]["problems"]

@@ -50,6 +50,6 @@ def test_rules_that_match_no_traffic_are_in_the_log(mpi_run, tmp_path):
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [event["reason"] for event in events if event["event"] == "idle_rule"] == [
-        "rule 1 (DP int8:256) carries nothing in this layout",
-        "rule 2 (PP zfp:8) carries nothing in this layout",
+        "rule 1 (DP int8:256) applies to no message in this layout",
+        "rule 2 (PP zfp:8) applies to no message in this layout",
     ]

@@ -1,7 +1,7 @@
 """Job: runs that share an allocation, and the requested resources."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcbench.batch.scripts.duration import Duration
@@ -48,5 +48,7 @@ class Job:
     """The interpreter of that process on the host; empty for that of the ranks."""
     once_a_node: bool = False
     """Whether the launcher starts one process on each node, which starts the node's ranks."""
+    prepared: Collection[str] = ()
+    """Runs of the engine whose scheme has setup lines or a library to preload."""
     driver: str = sys.executable
     """The interpreter of the job's driver. If a node lacks it, the interpreter of the ranks is used."""

@@ -1,4 +1,4 @@
-"""Events about what a run was asked to do, and what follows from it."""
+"""Events about the settings of a run, and what follows from them."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Event):
-    """The run's file, and what follows from the file and the text."""
+    """The run's file, and figures that follow from it and from the text."""
 
     NAME: ClassVar[str] = "configuration"
     run: dict[str, Any] | None
@@ -18,12 +18,12 @@ class Configuration(Event):
     model_flops_per_sample: float | None
     """Operations that the model needs for one sequence, without recomputation.
 
-    Experts keep as many tokens as they have places for: what the router chooses is not known before a step.
+    Experts are counted at their full capacity, because the choices of the router are not known before a step.
     """
     hardware_flops_per_sample: float | None
-    """Operations that are executed for one sequence, with recomputation and empty places of experts."""
+    """Operations that are executed for one sequence, including recomputation and unused capacity of experts."""
     neox_flops_per_sample: float | None
-    """Operations for one sequence by GPT-NeoX's formula."""
+    """Operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
     """The three formulas in words, by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
@@ -31,16 +31,16 @@ class Configuration(Event):
     corpus_tokens: dict[str, Any] | None
     """Tokens in each split of the text."""
     valid_loss_uniform: float | None
-    """Validation loss of a model that guesses."""
+    """Validation loss of a model that gives all tokens the same probability."""
     valid_loss_unigram: float | None
-    """Validation loss of a model that knows only how often each token occurs."""
+    """Validation loss of a model that uses only the frequency of each token."""
     unigram_tokens: int | None
-    """Number of tokens that the counts of single tokens were taken over."""
+    """Number of tokens in which these frequencies were counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdleRule(Event):
-    """A rule of the scheme carries nothing in this run."""
+    """A rule of the scheme that applies to no message of this run."""
 
     NAME: ClassVar[str] = "idle_rule"
     reason: str | None
@@ -48,7 +48,7 @@ class IdleRule(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeGradients(Event):
-    """The embedding's gradient travels whole, although it might have travelled by rows where that is shorter."""
+    """The embedding's gradient is sent whole, although `sparse_gradients` asks for rows where these are shorter."""
 
     NAME: ClassVar[str] = "whole_gradients"
     reason: str | None
@@ -56,41 +56,41 @@ class WholeGradients(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SparseSwitch(Event):
-    """Where the embedding's gradient is quicker by rows than whole, measured before the first step on all ranks."""
+    """Density below which rows of the embedding's gradient are faster, measured before the first step on all ranks."""
 
     NAME: ClassVar[str] = "sparse_switch"
     computed: float | None
-    """The density of touched rows below which rows are fewer bytes; above 1, they always are."""
+    """Density of touched rows below which rows are fewer bytes. Above 1, they always are."""
     measured: float | None
-    """The density up to which rows are quicker; 0 if they never are, and 1 if they always are."""
+    """Density up to which rows are faster; 0 if they never are, 1 if they always are."""
     whole_s: float | None
-    """Seconds of the whole gradient, as of all that follows on the slowest rank."""
+    """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None
     """The densities that were measured."""
     rows_s: tuple[float, ...] | None
-    """Seconds of rows at each of them."""
+    """Seconds to send rows at each of these densities, on the slowest rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownGroup(Event):
-    """A group of a program's ranks has no known parallel dimension, so that its messages were never encoded."""
+    """A group of a program's ranks whose parallel dimension is not known. Its messages were never encoded."""
 
     NAME: ClassVar[str] = "unknown_group"
     group: str | None
-    """Description of the group, as the program gives it."""
+    """Description of the group in the program."""
     bytes: int | None
-    """Bytes that all ranks gave to its calls."""
+    """Bytes of all tensors in its calls, on all ranks."""
     remedy: str | None
-    """The line of the study that would give it a dimension."""
+    """Line to add to the study, which gives the group a dimension."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VarianceFrozen(Event):
-    """1-bit Adam has frozen its variances."""
+    """The step in which 1-bit Adam froze its variances."""
 
     NAME: ClassVar[str] = "variance_frozen"
     step: int | None
     elements: int | None
-    """Number of elements of the whole model."""
+    """Number of elements in the whole model."""
     without_gradient: int | None
-    """Number of elements that had no gradient before the freeze. They never change."""
+    """Number of elements without a gradient before the freeze. They never change afterwards."""

@@ -1,4 +1,4 @@
-"""An event of a run's log: one JSON object a line, whose first key is ``event``."""
+"""An event of a run's log: a line with one JSON object, whose first key is ``event``."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import LogObject
 from hpcbench.contract.values import get_text
 
 BEGIN = '{"event": '
-"""The text that every event's line begins with."""
+"""Text at the beginning of every event's line."""
 E = TypeVar("E", bound="Event")
 
 
@@ -24,7 +24,7 @@ class Event(LogObject):
 
     @property
     def name(self) -> str:
-        """The event's name, as the line gives it."""
+        """The event's name, as it is written in the line."""
         return self.NAME
 
     @classmethod
@@ -37,16 +37,16 @@ class Event(LogObject):
         return json.dumps({"event": self.NAME, **self.to_json()})
 
     @classmethod
-    def from_line(cls: type[E], words: str, line: int = 0) -> E | None:
-        """Read the event from a line of a log. None if the line is cut or holds another event."""
-        data = parse_object(words, line)
+    def from_line(cls: type[E], text: str, line: int = 0) -> E | None:
+        """Read the event from a line of a log. None if the line is cut or contains another event."""
+        data = parse_object(text, line)
         return cls.read(data, line=line) if isinstance(data, dict) and data["event"] == cls.NAME else None
 
 
-def parse_object(words: str, line: int) -> dict[str, Any] | DamagedLine:
-    """Return the object in an event's line. It must have a name."""
+def parse_object(text: str, line: int) -> dict[str, Any] | DamagedLine:
+    """Parse the object in an event's line, which must have a name."""
     try:
-        data = json.loads(words)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return DamagedLine(line, "an event was cut")
     if not isinstance(data, dict) or get_text(data, "event") is None:

@@ -12,38 +12,38 @@ class CallGroup(LogObject):
     """Identical calls of one group: sums over all ranks of the group and over the whole program."""
 
     group: str | None
-    """Description of the group, as the program gives it."""
+    """Description of the group in the program."""
     ranks: int | None
     """Number of ranks of the group."""
     dimension: str | None
     """Parallel dimension of the group; ``unknown`` if it cannot be resolved."""
     call: str | None
     dtype: str | None
-    """Type of the values, as PyTorch names it."""
+    """PyTorch's name of the values' type."""
     codec: str | None
     """Codec; empty for calls that were not encoded."""
     why: str | None
-    """Why they were not; empty for calls that were."""
+    """Why the calls were not encoded; empty if they were."""
     calls: int | None
     call_bytes: int | None
-    """Bytes of the tensors that were given to the calls."""
+    """Bytes of the tensors in the calls."""
     message_bytes: int | None
-    """Bytes that encoded calls sent, before the codec."""
+    """Bytes that encoded calls sent, counted before the codec."""
     wire_bytes: int | None
-    """The same after the codec."""
+    """Bytes that encoded calls sent, counted after the codec."""
     coded_bytes: int | None
-    """Message bytes that went through the codec: small parts of a call may not."""
+    """Message bytes that went through the codec. Small parts of a call may not."""
     network_bytes: int | None
     """Wire bytes that left a node."""
     encode_s: float | None
     decode_s: float | None
     lost_overflows: int | None
-    """Messages whose NaN or infinity the receiver does not see."""
+    """Number of messages with a NaN or infinity that the codec lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls(Event):
-    """What the ranks of a program gave to PyTorch's collectives, the most bytes first."""
+    """Calls of PyTorch's collectives by the ranks of a program, sorted by bytes, largest first."""
 
     NAME: ClassVar[str] = "calls"
     rows: tuple[CallGroup, ...] | None

@@ -1,4 +1,4 @@
-"""Events about how a run begins, continues and ends."""
+"""Events about the beginning, continuation and end of a run."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Event):
-    """The run begins. Lines above it in the log belong to an earlier attempt."""
+    """The beginning of the run. Lines above it in the log belong to an earlier attempt."""
 
     NAME: ClassVar[str] = "start"
     time: str | None
@@ -26,40 +26,40 @@ class Start(Event):
     """Values of the study's matrix, apart from scheme and repeat."""
     scheme: str | None
     attempt: int | None
-    """How often the job has started the run."""
+    """Number of times that the job has started the run."""
     resumed_from: int | None
-    """The step of the checkpoint that the run continues from; None if it begins with its first step."""
+    """Step of the checkpoint that the run continues from; None if it begins with its first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Event):
-    """The loss on text that is not trained on."""
+    """The loss on text that is not used for training."""
 
     NAME: ClassVar[str] = "evaluation"
     step: int | None = None
-    """The step after which the loss was taken."""
+    """Step after which the loss was computed."""
     split: str | None
-    """The part of the data that was evaluated."""
+    """Part of the data that was evaluated."""
     loss: float | None
     tokens: int | None = None
-    """Number of tokens that the loss is a mean of."""
+    """Number of tokens over which the loss is averaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointWritten(Event):
-    """A checkpoint is on the disk."""
+    """A checkpoint that was written to the disk."""
 
     NAME: ClassVar[str] = "checkpoint"
     step: int | None
     bytes: int | None
     """Size of the checkpoint, summed over the ranks."""
     seconds: float | None
-    """Seconds that it took to write the checkpoint."""
+    """Seconds to write the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointDamaged(Event):
-    """A checkpoint was found that cannot be used."""
+    """A checkpoint that cannot be used."""
 
     NAME: ClassVar[str] = "checkpoint_damaged"
     reason: str | None
@@ -67,16 +67,16 @@ class CheckpointDamaged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCarried(Event):
-    """The run continues from a checkpoint of another layout."""
+    """A checkpoint of another layout from which the run continues."""
 
     NAME: ClassVar[str] = "checkpoint_carried"
     reason: str | None
-    """What differs from the layout of the checkpoint."""
+    """Differences between the layouts of the run and the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
-    """The run ends by itself and says how."""
+    """The end of the run, with its state. Runs that are killed do not write it."""
 
     NAME: ClassVar[str] = "end"
     time: str | None = None
@@ -84,8 +84,8 @@ class End(Event):
     state: str | None
     """``completed``, ``nan``, ``failed`` or ``stopped``."""
     steps: int | None
-    """Number of steps that were taken."""
+    """Number of completed steps."""
     seconds: float | None = None
-    """Seconds from the preparation of the first step to the end."""
+    """Seconds from the preparation of the first step until the end."""
     reason: str | None = None
-    """Why the run ended so; empty where the state needs no explanation."""
+    """Why the run ended in this state; empty if the state needs no explanation."""

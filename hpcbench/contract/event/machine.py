@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class HostGpu(LogObject):
-    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not report are left out."""
+    """A GPU of a host, as reported by nvidia-smi. Figures that nvidia-smi does not report are left out."""
 
     name: str | None = None
     uuid: str | None = None
@@ -30,7 +30,7 @@ class Host(LogObject):
     """Release of the operating system's kernel."""
     cpu: str | None = None
     cpu_mhz: float | None = None
-    """Clock frequency when it was read, a mean over the cores."""
+    """Current clock frequency, averaged over the cores."""
     governor: str | None = None
     cpu_max_mhz: float | None = None
     gpus: tuple[HostGpu, ...] | None = None
@@ -41,13 +41,13 @@ class RankGpu(LogObject):
     """The GPU that a rank computes on."""
 
     number: int | None
-    """The GPU's number among those that the rank sees."""
+    """Index of the GPU among those that are visible to the rank."""
     uuid: str | None
     pci: str | None
     visible: int | None
-    """How many GPUs the rank sees."""
+    """Number of GPUs that are visible to the rank."""
     peers: tuple[int, ...] | None
-    """The GPUs among the visible ones whose memory this GPU can reach directly."""
+    """Indices of the visible GPUs whose memory this GPU can access directly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,62 +63,62 @@ class Rank(LogObject):
     cores: tuple[int, ...] | None
     """Cores that the rank may run on."""
     core_ranges: str | None
-    """The same cores as ranges, such as ``0-6,28-34``."""
+    """The cores as ranges, such as ``0-6,28-34``."""
     host_cores: int | None
     numa: tuple[int, ...] | None
-    """NUMA nodes of the rank's cores; None where the kernel does not report them."""
+    """NUMA nodes of the rank's cores; None if the kernel does not report them."""
     device: str | None
     """The device: ``cpu``, or ``cuda:1 NAME``."""
     gpu: RankGpu | None = None
     visible: dict[str, Any] | None
-    """Environment variables that choose the GPUs that the rank sees."""
+    """Environment variables that select the GPUs visible to the rank."""
     nics: dict[str, Any] | None
-    """Environment variables that choose the rank's network interfaces."""
+    """Environment variables that select the network interfaces of the rank."""
     threads: int | None
     environment: dict[str, Any] | None = None
-    """The environment variables of the scheme, with the values that reached the rank."""
+    """Environment variables of the scheme, with their values on the rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment(Event):
-    """Hosts, ranks, libraries, and the settings that decide how messages travel."""
+    """Hosts, ranks, libraries, and the settings that affect communication."""
 
     NAME: ClassVar[str] = "environment"
     mpi: str | None
-    """Name and version of the MPI library, as the library gives them."""
+    """Name and version that the MPI library reports."""
     python: str | None
     torch: str | None
     numpy: str | None
     kernels: str | None
-    """The instruction set that the codecs' kernels use."""
+    """Instruction set of the codecs' kernels."""
     comm_precision: dict[str, Any] | None
     """Number format of messages, by their content."""
     overlap: bool | None
-    """Whether messages travel while ranks compute."""
+    """Whether communication overlaps with computation."""
     mpi_thread_level: int | None
     links: str | None
-    """The file with the measured times of the links."""
+    """File with the measured times of the links."""
     links_note: str | None = None
     """Why the measured times do not apply here."""
     half_sums: dict[str, Any] | None = None
-    """The program part that sums 16-bit values, by number format."""
+    """Implementation that sums 16-bit values, by number format."""
     gpu_aware_mpi: str | None = None
     container: str | None = None
-    """Program and image that the ranks run in."""
+    """Container program and image of the ranks."""
     packages: dict[str, Any] | None
     """Versions of the Python packages."""
     modules: tuple[str, ...] | None = None
-    """Environment modules that were loaded."""
+    """Loaded environment modules."""
     revision: str | None = None
-    """Git revision of hpcbench, with ``-dirty`` where it had changes."""
+    """Git revision of hpcbench, with ``-dirty`` if the checkout had changes."""
     hosts: tuple[Host, ...] | None
     world: tuple[Rank, ...] | None
-    """The ranks in their order."""
+    """The ranks in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding(Event):
-    """Ranks are placed so that they may slow each other down."""
+    """Warnings about a placement in which ranks may slow each other down."""
 
     NAME: ClassVar[str] = "binding"
     warnings: tuple[str, ...] | None

@@ -17,7 +17,7 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Axis of the tensor grid; left out for traffic that is on no grid axis."""
+    """Axis of the tensor grid; left out for traffic on no grid axis."""
     codec: str | None
     dtype: str | None = None
     """Number format of the messages; left out where the channel does not fix it."""
@@ -26,31 +26,31 @@ class ChannelTraffic(LogObject):
     between_nodes: bool | None = False
     """Whether only messages between nodes are encoded."""
     algorithm: str | None
-    """The algorithm that the scheme asks for."""
+    """Algorithm that the scheme requests."""
     algorithms: dict[str, Any] | None
-    """Number of calls of the first rank, by the algorithm that carried them out."""
+    """Number of calls of the first rank, by the algorithm that was used."""
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
+    """Number of calls without the channel's codec, because it would be slower or a rule of the scheme excludes it."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None
     """Bytes after the codec."""
     coded_bytes: int | None
-    """Bytes before the codec of the calls that used it."""
+    """Bytes before the codec, only of the calls that used it."""
     network_bytes: int | None
     """Wire bytes that left a node. The MPI library's own collectives do not report them and add 0."""
     encode_s: float | None
     decode_s: float | None
     transfer_s: float | None
-    """Seconds from the begin to the end of the calls, less the seconds of the codec."""
+    """Seconds from the beginning to the end of the calls, without the seconds of the codec."""
     exposed_s: float | None
     """Seconds in which the caller waited for the calls."""
     hidden_s: float | None
     """Seconds in which the calls moved data while the caller did other work."""
     sampled_error: float | None
-    """Relative error of the sampled values in the 2-norm; None where none was sampled."""
+    """Relative error of the sampled values in the 2-norm; None if none was sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +69,23 @@ class TrafficTotals(Counted):
     NAME: ClassVar[str] = "traffic"
     channels: tuple[ChannelTraffic, ...] | None
     host_down_bytes: int | None = None
-    """Bytes copied from devices to hosts by all ranks, where optimizer states are offloaded."""
+    """Bytes copied from devices to hosts by all ranks, if optimizer states are offloaded."""
     host_up_bytes: int | None = None
-    """Bytes copied from hosts to devices by all ranks, where optimizer states are offloaded."""
+    """Bytes copied from hosts to devices by all ranks, if optimizer states are offloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertLayer(LogObject):
-    """What the experts of one layer got, summed over all ranks and all counted steps."""
+    """Tokens of the experts of one layer, summed over all ranks and all counted steps."""
 
     layer: int | None
     """Number of the layer, from 0."""
     tokens: tuple[int, ...] | None
     """Tokens that chose each expert, dropped or not. A token counts once for each expert that it chose."""
     dropped: int | None
-    """Choices of tokens that an expert had no place for."""
+    """Number of choices that exceeded the capacity of an expert."""
     balance_loss: float | None
-    """Mean of the load-balancing loss, without its weight; 1 where all experts get equally many."""
+    """Mean of the load-balancing loss, without its weight; 1 if all experts get the same number of tokens."""
     z_loss: float | None
     """Mean of the router's z-loss, without its weight."""
 
@@ -100,29 +100,29 @@ class Experts(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class RowTraffic(Counted):
-    """How the embedding's gradient travelled: by the rows that were touched, or whole."""
+    """Traffic of the embedding's gradient, which is sent either as touched rows or whole."""
 
     NAME: ClassVar[str] = "sparse_gradients"
     switch_density: float | None
-    """The density below which rows are fewer bytes than the whole gradient; above 1, they always are."""
+    """Density below which rows are fewer bytes than the whole gradient. Above 1, they always are."""
     density: float | None
-    """The part of its rows that a replica touched between two reductions, a mean."""
+    """Mean fraction of the rows that a replica touched between two reductions."""
     reductions: int | None
-    """Reductions of the embedding's gradient, each part of a split embedding by itself."""
+    """Number of reductions of the embedding's gradient. Each part of a split embedding counts."""
     by_rows: int | None
-    """Those that travelled by rows."""
+    """Number of reductions that were sent as rows."""
     saved_bytes: int | None
-    """Wire bytes of all ranks that the whole gradient would have taken beyond them, indices included."""
+    """Wire bytes that all ranks saved compared with the whole gradient; rows count with their indices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageTimes(LogObject):
-    """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
+    """Mean seconds of each activity in a step, over the ranks of one pipeline stage."""
 
     stage: int | None
     forward_s: float | None
     backward_s: float | None
-    """Seconds in the backward pass, recomputation included."""
+    """Seconds in the backward pass, including recomputation."""
     bubble_s: float | None
     """Seconds of waiting for a message of another stage during the passes."""
     reduction_s: float | None
@@ -137,14 +137,14 @@ class StageTimes(LogObject):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTimes(Counted):
-    """How the ranks of each stage spent a step."""
+    """Time of each activity in a step, by pipeline stage."""
 
     NAME: ClassVar[str] = "phases"
     stages: tuple[StageTimes, ...] | None
 
 
 _MOST_DIGITS = 15
-"""More digits than a number of updates ever has."""
+"""Limit of digits for ages and counts in a log. Real ones are far below."""
 
 
 def _is_age(key: str) -> bool:
@@ -157,43 +157,46 @@ def _is_count(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class StalenessOf(LogObject):
-    """How old the weights were that gradients were computed with, on one stage of a pipeline or one server shard."""
+    """Staleness of the gradients on one pipeline stage or one server shard."""
 
     place: int | None
-    """Number of the stage or of the shard."""
+    """Number of the stage or shard."""
     versions: int | None = None
-    """The most versions of the weights that the stage held at a time; left out for a shard."""
+    """Largest number of weight versions that the stage held at a time; left out for a shard."""
     counts: dict[str, Any] | None
-    """Number of gradients by staleness: updates between the weights they were computed with and those they changed."""
+    """Number of gradients by staleness.
+
+    Staleness is the number of updates between the weights that a gradient was computed with and those it changed.
+    """
 
     def by_age(self) -> dict[int, int] | None:
-        """Return the counts with numbers for keys; None where one is no count, or a staleness no number."""
-        known = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
-        return {int(age): count for age, count in known.items()} if len(known) == len(self.counts or {}) else None
+        """Return the counts with numbers as keys; None if a key or a count is not a valid number."""
+        valid = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
+        return {int(age): count for age, count in valid.items()} if len(valid) == len(self.counts or {}) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Staleness(Event):
-    """Staleness of all gradients of the run since it began or was continued."""
+    """Staleness of all gradients since the run began or continued from a checkpoint."""
 
     NAME: ClassVar[str] = "staleness"
     of: str | None
-    """What the places are: ``stage`` or ``shard``."""
+    """Kind of the places: ``stage`` or ``shard``."""
     places: tuple[StalenessOf, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostTimes(LogObject):
-    """Time that the ranks of one host spent on computing in a step."""
+    """Computing time of the ranks of one host in a step."""
 
     host: str | None
     ranks: int | None
     compute_s: float | None
-    """Seconds without waiting for messages, a mean over the host's ranks."""
+    """Seconds of a step without waiting for messages, averaged over the host's ranks."""
     over_peers: float | None
-    """The ranks' time divided by the median of their stage, a mean over the host's ranks.
+    """Time of a rank divided by the median of its stage, averaged over the host's ranks.
 
-    None where no other host has ranks of the same stage.
+    None if no other host has ranks of the same stage.
     """
 
 
@@ -207,7 +210,7 @@ class Hosts(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryUse(Event):
-    """Memory that the run needed in bytes: peaks, and what lasts from step to step in the rank that holds the most."""
+    """Memory of the run in bytes: peaks, and persistent memory of the rank that holds the most."""
 
     NAME: ClassVar[str] = "memory"
     LASTING: ClassVar = (
@@ -219,24 +222,24 @@ class MemoryUse(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """The fields for memory that lasts from step to step, on the device and on the host."""
+    """Fields of persistent memory, which lasts from step to step, on the device and on the host."""
     host_rank_bytes: int | None
-    """Peak of resident memory in the rank that needed the most."""
+    """Peak resident memory of the rank with the most."""
     host_bytes: int | None
-    """Peak of resident memory, summed over all ranks. Shared memory counts once for each rank."""
+    """Peak resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
-    """Peak of the GPU memory that PyTorch allocated, in the rank that needed the most."""
+    """Peak GPU memory allocated by PyTorch, on the rank with the most."""
     device_reserved_bytes: int | None = None
-    """Peak of the GPU memory that PyTorch reserved in that rank."""
+    """Peak GPU memory reserved by PyTorch on that rank."""
     device_buffer_bytes: int | None = None
-    """GPU memory that collectives use for their own buffers."""
+    """GPU memory for the buffers of collectives."""
     device_parameters_bytes: int | None = None
     device_stashes_bytes: int | None = None
-    """Memory for older versions of the weights, where the schedule has some: the most at a time."""
+    """Peak memory for older versions of the weights, if the schedule keeps some."""
     device_gradients_bytes: int | None = None
     host_gradients_bytes: int | None = None
     device_optimizer_bytes: int | None = None
     """Memory for master weights and moments."""
     host_optimizer_bytes: int | None = None
     host_residuals_bytes: int | None = None
-    """Memory that error feedback needs for its residuals."""
+    """Memory for the residuals of error feedback."""

@@ -1,4 +1,4 @@
-"""A JSON object of the log. Its class declares the fields once, and writes and reads them."""
+"""JSON objects of the log. A class declares the fields once; this module writes and reads them."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -24,33 +24,33 @@ class LogObject:
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
-    """The object as it was read, with keys that no field declares. It is never written."""
+    """The object as it was read, including keys that no field declares. It is never written."""
 
     @classmethod
     def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
-        """Read the object from a log. A field that is missing or has another type gets its default, else None.
+        """Read the object from a log. A field that is missing or has the wrong type gets its default, else None.
 
         Parameters
         ----------
         data
             The JSON value.
         more
-            Values of fields that are no keys of the object.
+            Values of fields that are not keys of the object.
         """
-        found = {}
+        values = {}
         for key in _keys(cls):
             value = key.read(data.get(key.name))
-            found[key.name] = key.default if value is None else value
-        return cls(**found, raw=data, **more)
+            values[key.name] = key.default if value is None else value
+        return cls(**values, raw=data, **more)
 
     @classmethod
     def declared(cls: type[P], data: Mapping[str, Any]) -> P:
-        """Make an object to be written from plain values.
+        """Create an object for writing from plain values.
 
         Raises
         ------
         TypeError
-            A key is not declared, or one without a default is missing.
+            A key is not declared, or a key without a default is missing.
         """
         parts = {key.name: key.part for key in _keys(cls) if key.part}
         return cls(**{name: _declared(parts[name], value) if name in parts else value for name, value in data.items()})
@@ -67,14 +67,14 @@ class _Key:
     read: _Reader
     """A function that returns the value if it has the key's type, else None."""
     always: bool
-    """Whether the key is written with any value."""
+    """Whether the key is written even if it has its default."""
     default: Any
     part: type[LogObject] | None
     """The class of the nested object or objects."""
 
 
 def _keys(cls: type[LogObject]) -> tuple[_Key, ...]:
-    return _keys_of(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+    return _keys_of(cls)  # type: ignore[arg-type]  # a class is hashable even if its instances are not
 
 
 @cache
@@ -82,14 +82,14 @@ def _keys_of(cls: type[LogObject]) -> tuple[_Key, ...]:
     hints = get_type_hints(cls)
     return tuple(
         _Key(
-            one.name,
-            _reader(bare := _bare(hints[one.name])),
-            one.default is MISSING,
-            None if one.default is MISSING else one.default,
+            item.name,
+            _reader(bare := _bare(hints[item.name])),
+            item.default is MISSING,
+            None if item.default is MISSING else item.default,
             _part(bare),
         )
-        for one in fields(cls)
-        if one.metadata.get("key", True)
+        for item in fields(cls)
+        if item.metadata.get("key", True)
     )
 
 
@@ -106,11 +106,13 @@ def _bare(hint: Any) -> Any:
 def _reader(hint: Any) -> _Reader:
     if get_origin(hint) in _UNIONS:
         readers = [_reader(kind) for kind in get_args(hint)]
-        return lambda value: next((kept for read in readers if (kept := read(value)) is not None), None)
+        return lambda value: next((parsed for read in readers if (parsed := read(value)) is not None), None)
     if get_origin(hint) is tuple:
-        one = _reader(get_args(hint)[0])
+        read_item = _reader(get_args(hint)[0])
         return lambda value: (
-            tuple(kept for item in value if (kept := one(item)) is not None) if isinstance(value, list) else None
+            tuple(parsed for item in value if (parsed := read_item(item)) is not None)
+            if isinstance(value, list)
+            else None
         )
     if get_origin(hint) is dict:
         return lambda value: value if isinstance(value, dict) else None
@@ -134,11 +136,11 @@ def _part(hint: Any) -> type[LogObject] | None:
 
 def _declared(part: type[LogObject], value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(part.declared(one) for one in value)
+        return tuple(part.declared(item) for item in value)
     return value if value is None else part.declared(value)
 
 
 def _written(value: Any) -> Any:
     if isinstance(value, LogObject):
         return value.to_json()
-    return [_written(one) for one in value] if isinstance(value, tuple) else value
+    return [_written(item) for item in value] if isinstance(value, tuple) else value
