@@ -16,7 +16,7 @@ def test_the_tiny_form_prints_all_tables_and_the_goals() -> None:
     heads = [word for line in lines if (word := line.partition(" ")[0]) in first]
     assert heads == ["whole", "whole", "looks", "one", "noise", "noise", "noise", "beside"]
     nine = re.search(r"^nothing differs +9 +3( +[\d.]+){3} +([\d.]+)$", done.stdout, re.MULTILINE)
-    power = done.stdout.partition("the truth is found")[2]
+    power = done.stdout.partition("whose truth is found")[2]
     alone = re.search(r"^gains of 1.3 to 1.6 +1 +5 +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", power, re.MULTILINE)
     assert nine is not None and alone is not None
     # One report of nine cells and two of one cell, whose seeds are fixed.
