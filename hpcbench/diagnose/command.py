@@ -1,5 +1,6 @@
 """``hpcbench diagnose``: reads traces, prints the diagnosis, and saves it."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,11 @@ from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
 from hpcbench.diagnose.diagnosis import diagnose
 from hpcbench.diagnose.kineto import RankTrace, read_rank
 from hpcbench.diagnose.results import Diagnosed
+from hpcbench.diagnose.show import answer
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
+from hpcbench.programs.settings import load_groups
 
 
 def diagnose_files(
@@ -44,6 +47,23 @@ def diagnose_files(
     if output is not None:
         results.save([output])
     return 0
+
+
+def print_answer(directory: Path, groups: Path | None) -> None:
+    """Print the first two lines of the diagnosis of the traces in a directory, or why there is none.
+
+    Parameters
+    ----------
+    groups
+        File with the dimensions of groups.
+    """
+    paths = sorted(directory.glob("*.json*"))
+    lines = ["no diagnosis: it needs 8 steps of a torch.optim optimizer, and a program that does not use the profiler"]
+    if paths:
+        traces = [read_rank(path, lambda done, size: None) for path in paths]
+        lines = answer(diagnose(traces, load_groups(groups)))
+    for line in lines:
+        print(f"hpcbench: {line}", file=sys.stderr)
 
 
 def check_options(patterns: Sequence[str], output: Path | None, codec_speed: float | None) -> Groups:
