@@ -12,6 +12,7 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
 from hpcbench.diagnose.diagnosis import diagnose
 from hpcbench.diagnose.kineto import RankTrace, read_rank
+from hpcbench.diagnose.own_runs import diagnose_submission, is_submission
 from hpcbench.diagnose.results import Diagnosed
 from hpcbench.diagnose.show import answer
 from hpcbench.errors import UserError
@@ -28,7 +29,7 @@ def diagnose_files(
     Parameters
     ----------
     paths
-        Traces of the ranks of one job, or directories of them.
+        Traces of the ranks of one job, directories of them, or a submission of hpcbench.
     patterns
         ``REGEX=DIMENSION`` for groups whose description matches.
     output
@@ -42,10 +43,26 @@ def diagnose_files(
         A trace cannot be read, the traces do not fit together, or an option is wrong.
     """
     groups = check_options(patterns, output, codec_speed)
+    if len(paths) == 1 and is_submission(paths[0]):
+        return _diagnose_runs(paths[0], output, codec_speed)
     results = Diagnosed(diagnose(_read(find_traces(paths)), groups, codec_speed))
     results.show()
     if output is not None:
         results.save([output])
+    return 0
+
+
+def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None) -> int:
+    diagnoses = diagnose_submission(root, codec_speed)
+    if output is not None and len(diagnoses) > 1:
+        cells = ", ".join(cell for cell, _ in diagnoses[:4])
+        raise UserError(f"--output {output}: the submission has several cells ({cells}): leave --output out")
+    for cell, diagnosis in diagnoses:
+        if cell:
+            print(f"{cell}:")
+        Diagnosed(diagnosis).show()
+    if output is not None:
+        Diagnosed(diagnoses[0][1]).save([output])
     return 0
 
 
