@@ -1,5 +1,6 @@
 """Commands that submit, follow and end jobs."""
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -158,4 +159,14 @@ def run(
     """Run a PyTorch program with compressed or counted messages."""
     from hpcbench.programs.command import run as run_program
 
-    raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))
+    if not dry:
+        raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))
+    from hpcbench.diagnose.command import print_answer
+
+    with tempfile.TemporaryDirectory(prefix="hpcbench-traces-", dir=out) as traces:
+        status = run_program(
+            command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log, traces=Path(traces)
+        )
+        if status == 0:
+            print_answer(Path(traces), groups)
+    raise typer.Exit(status)

@@ -1,5 +1,6 @@
 """``hpcbench diagnose``: reads traces, prints the diagnosis, and saves it."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,13 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
 from hpcbench.diagnose.diagnosis import diagnose
 from hpcbench.diagnose.kineto import RankTrace, read_rank
+from hpcbench.diagnose.own_runs import diagnose_submission, is_submission
 from hpcbench.diagnose.results import Diagnosed
+from hpcbench.diagnose.show import answer
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
+from hpcbench.programs.settings import load_groups
 
 
 def diagnose_files(
@@ -25,7 +29,7 @@ def diagnose_files(
     Parameters
     ----------
     paths
-        Traces of the ranks of one job, or directories of them.
+        Traces of the ranks of one job, directories of them, or a submission of hpcbench.
     patterns
         ``REGEX=DIMENSION`` for groups whose description matches.
     output
@@ -39,11 +43,44 @@ def diagnose_files(
         A trace cannot be read, the traces do not fit together, or an option is wrong.
     """
     groups = check_options(patterns, output, codec_speed)
+    if len(paths) == 1 and is_submission(paths[0]):
+        return _diagnose_runs(paths[0], output, codec_speed)
     results = Diagnosed(diagnose(_read(find_traces(paths)), groups, codec_speed))
     results.show()
     if output is not None:
         results.save([output])
     return 0
+
+
+def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None) -> int:
+    diagnoses = diagnose_submission(root, codec_speed)
+    if output is not None and len(diagnoses) > 1:
+        cells = ", ".join(cell for cell, _ in diagnoses[:4])
+        raise UserError(f"--output {output}: the submission has several cells ({cells}): leave --output out")
+    for cell, diagnosis in diagnoses:
+        if cell:
+            print(f"{cell}:")
+        Diagnosed(diagnosis).show()
+    if output is not None:
+        Diagnosed(diagnoses[0][1]).save([output])
+    return 0
+
+
+def print_answer(directory: Path, groups: Path | None) -> None:
+    """Print the first two lines of the diagnosis of the traces in a directory, or why there is none.
+
+    Parameters
+    ----------
+    groups
+        File with the dimensions of groups.
+    """
+    paths = sorted(directory.glob("*.json*"))
+    lines = ["no diagnosis: it needs 8 steps of a torch.optim optimizer, and a program that does not use the profiler"]
+    if paths:
+        traces = [read_rank(path, lambda done, size: None) for path in paths]
+        lines = answer(diagnose(traces, load_groups(groups)))
+    for line in lines:
+        print(f"hpcbench: {line}", file=sys.stderr)
 
 
 def check_options(patterns: Sequence[str], output: Path | None, codec_speed: float | None) -> Groups:

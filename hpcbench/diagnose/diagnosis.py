@@ -121,7 +121,9 @@ class Diagnosis:
     codec_speed: float
     """Assumed GB/s of values."""
     timeline: tuple[Bar, ...]
-    """The last step of the first rank."""
+    """The last step of the first rank; empty if there are no traces."""
+    from_traces: bool = True
+    """Whether the figures come from traces; else from the log of one of hpcbench's own runs."""
 
     def by_dimension(self) -> dict[str, float]:
         """Return the exposed part of the step of each dimension, the largest first."""

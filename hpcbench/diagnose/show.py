@@ -40,6 +40,8 @@ def notes(diagnosis: Diagnosis) -> list[str]:
             lines.append(
                 f"Traces of {len(diagnosis.paths)} of {diagnosis.world} ranks: waiting for others counts as transfer."
             )
+    elif not diagnosis.from_traces:
+        lines.append("Waiting for late ranks and a pipeline's bubble count as transfer: the gains are upper bounds.")
     elif diagnosis.world != 1:
         lines.append(
             "Waiting for late ranks counts as transfer, so that the gains are upper bounds: give the traces of several"

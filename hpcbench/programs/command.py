@@ -26,6 +26,7 @@ def run(
     dry: bool,
     out: Path | None,
     log: Path | None = None,
+    traces: Path | None = None,
 ) -> int:
     """Run a program, and print its traffic.
 
@@ -43,6 +44,8 @@ def run(
         Directory that keeps a file from each rank. It must be on a file system that all nodes see.
     log
         File for the counts, as events of a log.
+    traces
+        Directory for a trace of some steps from each rank, which must exist; None traces nothing.
 
     Returns
     -------
@@ -59,7 +62,8 @@ def run(
         raise UserError(f"--scheme {chosen.name}: {reason}")
     with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:
         where = (out or Path(temporary)).resolve()
-        settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
+        traced = TracedSteps(directory=str(traces.resolve())) if traces else None
+        settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where), trace=traced)
         traffic_log = Log(log, command, settings) if log else None
         ended = launch(command, settings)
     rows = summed(ended.ranks)

@@ -84,7 +84,7 @@ RANDOM = "int8:256:stochastic"
         (
             [{**FORWARD, "codec": "int8:256"}],
             {},
-            "decoded by rule 1 (ZERO FORWARD int8:256) and by the default (none)",
+            "decoded with rule 1 (ZERO FORWARD int8:256) and the default (none)",
         ),
         ([{**FORWARD, "codec": "int8:256"}], {"dp": 1}, None),
         ([{**FORWARD, "codec": "int8:256"}], {"node_copy": True}, None),

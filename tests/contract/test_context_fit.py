@@ -83,7 +83,7 @@ def test_attention_over_ranks_is_traffic_of_its_own():
 @pytest.mark.parametrize(
     ("rule", "changes", "words"),
     [
-        ({}, {}, "context ring sends keys and values again for the backward pass, which would be others"),
+        ({}, {}, "context ring sends keys and values again for the backward pass"),
         ({"phase": "FORWARD"}, {"context": "rsa"}, "context rsa sends keys and values again"),
         ({"phase": "BACKWARD"}, {}, None),
         ({}, {"context": "ulysses"}, None),

@@ -32,7 +32,7 @@ def test_what_divides_fits(layout):
             ({"drop": drop}, {"dp": 2, "cp": 2}, {}, "layout.cp", "set model.experts.drop to none, or cp to 1")
             for drop in ("position", "probability")
         ),
-        ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d cuts no experts: use 1d"),
+        ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d cannot cut experts: use 1d"),
         (
             {},
             {"tp": 2},

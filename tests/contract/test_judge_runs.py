@@ -113,7 +113,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
     assert seen == set(State)
     missing = {words for words in reasons() if not any(words in one for one in said)}
     # of another framework's log, and of a program's: those are in a submission of their own (tests/programs)
-    assert missing == {"does not say how the run ended", "at line ", " of its log"}
+    assert missing == {"does not show how the run ended", "at line ", " of its log"}
 
 
 def reasons() -> set[str]:
@@ -243,14 +243,14 @@ def ended(status: int | None) -> Mark:
             MIDDLE,
             JobSummary("j", State.RUNNING),
             State.STOPPED,
-            "reached its part of the job's walltime: told to",
+            "reached its part of the job's walltime: stopped on request",
         ),
         (
             ended(75),
             MIDDLE,
             JobSummary("j", State.FAILED, 75),
             State.STOPPED,
-            "by its exit status 75, after step 4 of 6",
+            "stopped on request (exit status 75) after step 4 of 6",
         ),
         (ended(75), MIDDLE, JobSummary("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
         (ended(None), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),

@@ -1,58 +1,39 @@
-"""The marks of job scripts: what bash writes is what is read back."""
+"""The status files of jobs: they contain the declared keys, and are read back as they were written."""
 
 import json
-import re
-import subprocess
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hpcbench.batch.scripts.duration import Duration
-from hpcbench.batch.scripts.render import Job, render
-from hpcbench.batch.scripts.shape import Shape
-from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking import marks
 from hpcbench.contract.mark import JOB_KEYS, RUN_KEYS, Mark, read_mark, write_mark
-from hpcbench.contract.submission import SchedulerKind
-
-VARIABLES = {"job": "j1", "run": "r1", "attempt": "2", "start": "2026-01-01T00:00:00Z", "began": "2026-01-01T00:00:05Z"}
-VARIABLES |= {"host": '"n1"', "hosts": '"n1", "n2"', "id_json": '"77"'}
+from hpcbench.job.status_files import StatusFiles, StatusRecorder
 
 
-def script(kind: SchedulerKind) -> str:
-    fields: dict[str, Any] = {"scheduler": {"kind": kind.value}, "node": {"cores": 4}, "launcher": {"kind": "mpich"}}
-    site = Site.model_validate({"site": "bench", **fields, "checked": "never"})
-    shape = Shape(1, 2, Fraction(0), 1, 1)
-    job = Job("j1", ["r1"], shape, ["mpiexec"], "python", walltime=Duration(3600), queue=None, account=None)
-    return render(job, site=site, study="s", root="/scratch/s")
-
-
-@pytest.mark.parametrize("kind", SchedulerKind)
-def test_a_rendered_script_writes_the_keys_that_are_declared(tmp_path: Path, kind: SchedulerKind) -> None:
-    """Its own functions write the marks, in bash."""
-    functions = re.findall(
-        r"^(?:(?:now|ours)\(\) .*|(?:mark|mark_job|mark_run)\(\) \{\n(?:.*\n)*?\})$", script(kind), re.MULTILINE
+def test_a_job_writes_the_keys_that_are_declared(tmp_path: Path) -> None:
+    directories = {"jobs/j1": JOB_KEYS, "runs/r1": RUN_KEYS}
+    for name in directories:
+        (tmp_path / name).mkdir(parents=True)
+    files = StatusFiles(tmp_path, tmp_path / "jobs" / "j1")
+    start = "2026-01-01T00:00:00Z"
+    recorder = StatusRecorder(
+        files, root=tmp_path, job="j1", id="77", hosts=["n1", "n2"], attempt=2, start=start, is_ours=lambda: True
     )
-    assert len(functions) == 5, functions
-    (tmp_path / "jobs" / "j1").mkdir(parents=True)
-    (tmp_path / "runs" / "r1").mkdir(parents=True)
-    set_ = "\n".join(f"{name}='{value}'" for name, value in VARIABLES.items())
-    for words, ended in (("running", False), ("ended 3", True)):
-        troubles = "over=1 why='/scratch: Disk quota exceeded'" if ended else "over='' why=''"
-        begin = f"exec {{words}}<> <(:); next=none; {troubles}"
-        code = "\n".join(["set -eu", set_, begin, *functions, f"mark_job {words}", f"mark_run {words}"])
-        subprocess.run(["bash", "-c", code], cwd=tmp_path, check=True, timeout=60)
-        for directory, keys in (("jobs/j1", JOB_KEYS), ("runs/r1", RUN_KEYS)):
-            said = json.loads((tmp_path / directory / "status.json").read_text())
-            assert tuple(said) == tuple(key for key in keys if ended or key not in ("exit", "end", "limit", "why"))
-            found = read_mark(tmp_path / directory)
-            assert found is not None
-            for key, value in said.items():
-                assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
-            write_mark(tmp_path / directory, found)
-            assert list(json.loads((tmp_path / directory / "status.json").read_text()).items()) == list(said.items())
+    for has_ended in (False, True):
+        state, status, limit = ("ended", 3, "walltime") if has_ended else ("running", None, "")
+        files.failure = "/scratch: Disk quota exceeded" if has_ended else ""
+        assert recorder.record_job(state, status)
+        assert recorder.record_run("r1", "2026-01-01T00:00:05Z", state, status, limit=limit)
+        for name, keys in directories.items():
+            written = json.loads((tmp_path / name / "status.json").read_text())
+            later = ("exit", "end", "limit", "why")
+            assert tuple(written) == tuple(key for key in keys if has_ended or key not in later)
+            mark = read_mark(tmp_path / name)
+            assert mark is not None
+            for key, value in written.items():
+                assert getattr(mark, key) == (tuple(value) if isinstance(value, list) else value)
+            write_mark(tmp_path / name, mark)
+            assert list(json.loads((tmp_path / name / "status.json").read_text()).items()) == list(written.items())
 
 
 @pytest.mark.parametrize(

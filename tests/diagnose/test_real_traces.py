@@ -51,3 +51,18 @@ def test_a_program_without_profiler(tmp_path: Path) -> None:
         else:
             assert "\nCommunication is exposed for " in f"\n{done.stdout}" and "per step and rank" in done.stdout
             assert {path.name for path in (tmp_path / "traces").iterdir()} == {"rank0.json.gz", "rank1.json.gz"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("steps", [8, 3])
+def test_a_dry_run_ends_with_the_answer(steps: int) -> None:
+    program = Path(__file__).parents[2] / "studies" / "programs" / "gpt_ddp.py"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "hpcbench", "run", "--dry", "--", *launch, str(program), "--steps", str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    last = done.stderr.splitlines()[-2:]
+    if steps < 8:
+        assert last[-1].startswith("hpcbench: no diagnosis: it needs 8 steps")
+    else:
+        assert last[0].startswith("hpcbench: Communication is exposed for ")
+        assert "faster" in last[1] or "cannot pay" in last[1]
