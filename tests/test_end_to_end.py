@@ -123,7 +123,7 @@ def test_all_schemes_send_the_same_messages_and_encoded_ones_are_smaller(complet
 
 
 def test_log_says_who_ran_where(completed):
-    start, environment, configuration, *_ = events(completed, "r1-baseline")
+    start, environment, _, configuration, *_ = events(completed, "r1-baseline")
     assert start["scheme"] == "baseline"
     assert [rank["rank"] for rank in environment["world"]] == [0, 1, 2, 3]
     assert len({rank["pid"] for rank in environment["world"]}) == 4

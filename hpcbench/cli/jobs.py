@@ -163,6 +163,8 @@ def run(
         raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))
     from hpcbench.diagnose.command import print_answer
 
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hpcbench-traces-", dir=out) as traces:
         status = run_program(
             command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log, traces=Path(traces)

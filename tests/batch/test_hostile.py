@@ -82,7 +82,8 @@ SITE: dict[str, Any] = {
             "environment": {"SCHEME_VARIABLE": "w"},
             "optimizer": "adamw",
             "description": "d",
-        }
+        },
+        "unused": {"system": "ddp-hook", "arguments": "a", "preload": "/p.so", "setup": ["true"]},
     },
     "setup": ["true"],
     "teardown": ["true"],

@@ -97,7 +97,7 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     fake.write_site(schemes={"library": LIBRARY})
     fake.write_study(matrix={"scheme": ["baseline", "mzhybrid", "library"]})
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
-    assert "runs of library are started with MPIR_CVAR_X='1 2' _Y='$HOME'" in submission.notes
+    assert "runs of library are started with environment MPIR_CVAR_X='1 2' _Y='$HOME'" in submission.notes
     script = submission.root / "jobs" / "j0001-r1" / "job.sh"
     outer = {**os.environ, "MPIR_CVAR_X": "of the submitter's shell"}
     done = subprocess.run(["bash", str(script)], env=outer, capture_output=True, text=True, check=False)
@@ -135,7 +135,7 @@ def test_a_site_shows_the_schemes_that_it_adds(fake: Fake, capsys: pytest.Captur
     show_site(str(fake.site))
     said = [line.strip() for line in capsys.readouterr().out.splitlines()]
     first = next(number for number, line in enumerate(said) if line.startswith("schemes"))
-    assert said[first].split(maxsplit=1)[1] == "library: native, with MPIR_CVAR_X='1 2' _Y='$HOME'"
+    assert said[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
     assert said[first + 1] == "naive-zfp8: native, in place of the preset"
 
 

@@ -55,10 +55,11 @@ def test_a_program_without_profiler(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", [8, 3])
-def test_a_dry_run_ends_with_the_answer(steps: int) -> None:
+def test_a_dry_run_ends_with_the_answer(steps: int, tmp_path: Path) -> None:
     program = Path(__file__).parents[2] / "studies" / "programs" / "gpt_ddp.py"
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [sys.executable, "-m", "hpcbench", "run", "--dry", "--", *launch, str(program), "--steps", str(steps)]
+    command = [sys.executable, "-m", "hpcbench", "run", "--dry", "--out", str(tmp_path / "out")]
+    command += ["--", *launch, str(program), "--steps", str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     last = done.stderr.splitlines()[-2:]
     if steps < 8:
@@ -66,3 +67,4 @@ def test_a_dry_run_ends_with_the_answer(steps: int) -> None:
     else:
         assert last[0].startswith("hpcbench: Communication is exposed for ")
         assert "faster" in last[1] or "cannot pay" in last[1]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"rank-0.json", "rank-1.json"}

@@ -250,6 +250,9 @@ NO_AXIS = {
     ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
     "schemes.environment": "variables for the MPI library",
+    "schemes.arguments": "for programs, which the engine refuses",
+    **dict.fromkeys(("schemes.preload", "schemes.setup"), "before the engine starts (test_process_start.py)"),
+    "schemes.system": "values for the other fields (test_systems.py)",
     "schemes.optimizer": "another place for train.optimizer",
     "schemes.description": "a comment",
     **dict.fromkeys(

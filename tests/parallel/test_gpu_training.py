@@ -62,7 +62,7 @@ def test_settings_for_the_cpu_only_are_refused_in_one_line():
         messages = CommPrecision(activations=name, gradients=name, parameters=name)
         assert gpu.refusal(run.changed(train=run.train.changed(comm_precision=messages))) is None
     sums = run.changed(scheme=NamedScheme(name="sums", algorithm="homomorphic", default="int8:256"))
-    assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
+    assert "scheme sums: algorithm homomorphic sums" in gpu.refusal(sums)
 
 
 @pytest.mark.parametrize("setting", [True, False])

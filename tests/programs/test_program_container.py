@@ -43,9 +43,9 @@ def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> t
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     (line,) = (line for line in text.splitlines() if "hpcbench.programs" in line)
     arguments = shlex.split(line)
-    assert arguments[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], arguments
-    assert arguments[6] == "$@" and arguments[arguments.index("/opt/py") + 1] == ">"
-    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), arguments[7 : arguments.index("/opt/py")]
+    run = ["run", "r1-baseline", "/host/py", "-u", "-m", "hpcbench.programs", "runs/r1-baseline/run.json"]
+    assert arguments[:7] == run and arguments[7] == "${launch[@]}" and arguments[-1] == "/opt/py", arguments
+    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), arguments[8:-1]
 
 
 def test_the_image_comes_between_launcher_and_rank(tmp_path: Path) -> None:

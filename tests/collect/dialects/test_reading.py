@@ -66,7 +66,7 @@ def test_facts_of_a_foreign_run() -> None:
     ("lines", "state", "reason"),
     [
         ([ITERATION.format(10, "1.0E+00")], "completed", ""),
-        ([ITERATION.format(9, "1.0E+00")], "incomplete", "does not say how the run ended: after step 9 of 10"),
+        ([ITERATION.format(9, "1.0E+00")], "incomplete", "does not show how the run ended: after step 9 of 10"),
         ([ITERATION.format(9, "1.0E+00"), "[after training is done] datetime: x "], "completed", ""),
         (["[after training is done] datetime: x ", ITERATION.format(9, "1.0E+00")], "incomplete", "after step 9 of 10"),
         ([ITERATION.format(10, "NAN")], "nan", "step 10"),
