@@ -110,6 +110,9 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
         "name": "library",
         "default": "none",
         "rules": [],
+        "arguments": "",
+        "preload": None,
+        "setup": [],
         "optimizer": None,
         **LIBRARY,
     }
