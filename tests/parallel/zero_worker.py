@@ -364,7 +364,7 @@ def faults() -> None:
                 say(run, spread(run), sound[str(run)], test="faults", fault=name)
 
 
-def run_other_scenes() -> None:
+def rest() -> None:
     """Run the scenes of `make test-long`."""
     stages(MORE_PLACES)
 

@@ -26,6 +26,10 @@ NETWORK = Quantity(
 )
 
 
+_FRAME = 1518
+"""Bytes of an Ethernet frame. If a node sends less in a step, its messages do not pass the counted devices."""
+
+
 def _compare(run: Measures) -> float | None:
     """Divide the counted bytes by those of hpcbench's own accounting; None if the latter are not known.
 
@@ -76,9 +80,10 @@ QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
 
 
 def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the column of the comparison, if any run has counters and more than one node."""
+    """Return the column of the comparison, if messages of a run have passed the counters of several nodes."""
     counts = [counted for row in rows for run in row.runs if (counted := run.extract(read_bytes))]
-    return make_columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
+    has_traffic = any(counted.nodes > 1 and counted.per_step_and_node > _FRAME for counted in counts)
+    return make_columns([NETWORK], rows, group=0) if has_traffic else []
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
