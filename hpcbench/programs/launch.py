@@ -49,7 +49,7 @@ def launch(command: Sequence[str], settings: Interposition) -> Ended:
     UserError
         There is no such command, or the library to preload does not exist.
     """
-    if shutil.which(command[0]) is None:
+    if not settings.scheme.setup and shutil.which(command[0]) is None:  # setup lines may provide the command
         raise UserError(f"{command[0]}: no such command: give the whole command after --, such as -- torchrun train.py")
     out = Path(settings.out)
     for earlier in out.glob("rank-*.json"):
