@@ -20,11 +20,11 @@ os.execv(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"])
 
 def find_holders(stream: IO[bytes]) -> set[int]:
     """Return the other processes that hold an end of a pipe."""
-    pipe = os.readlink(f"/proc/self/fd/{stream.fileno()}")
+    pipe = Path(f"/proc/self/fd/{stream.fileno()}").readlink()
     holders = set()
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         try:
-            if os.readlink(descriptor) == pipe:
+            if descriptor.readlink() == pipe:
                 holders.add(int(descriptor.parts[2]))
         except OSError:  # the process has ended
             continue
