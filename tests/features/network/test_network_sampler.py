@@ -1,9 +1,11 @@
 """The process that samples counters while a program runs."""
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 from hpcbench.features.network.window import read_samples
 
@@ -12,19 +14,37 @@ import os, sys, time
 from pathlib import Path
 from hpcbench.features.network.sampler import start_sampler
 start_sampler(Path(sys.argv[1]), os.getpid())
-os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(0.8)"])
+os.execv(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"])
 """
 
 
+def find_holders(stream: IO[bytes]) -> set[int]:
+    """Return the other processes that hold an end of a pipe."""
+    pipe = Path(f"/proc/self/fd/{stream.fileno()}").readlink()
+    holders = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if descriptor.readlink() == pipe:
+                holders.add(int(descriptor.parts[2]))
+        except OSError:  # the process has ended
+            continue
+    return holders - {os.getpid()}
+
+
 def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path):
-    """The pipe's end arrives with the program's end: a launcher that reads it does not wait for the sampler."""
+    """A launcher reads the pipe to its end and must not wait for the sampler."""
     path = tmp_path / "here.jsonl"
-    process = subprocess.Popen([sys.executable, "-c", PARENT, str(path)], stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.read() == b""
-    ended = time.time()
-    assert process.wait() == 0
     deadline = time.monotonic() + 60
-    while not (nodes := read_samples(tmp_path)) or nodes[0].last_time < ended - 0.5:
+    process = subprocess.Popen([sys.executable, "-c", PARENT, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert process.stdout is not None and process.stdin is not None
+    while not path.exists() or len(read_samples(tmp_path)[0].times) < 3:
+        assert time.monotonic() < deadline, "there are no samples"
+        time.sleep(0.05)
+    assert find_holders(process.stdout) == {process.pid}
+    process.stdin.close()
+    assert process.wait() == 0
+    ended = time.time()
+    while read_samples(tmp_path)[0].last_time < ended - 0.5:
         assert time.monotonic() < deadline, "the end has no sample"
         time.sleep(0.05)
     size = -1
@@ -32,7 +52,6 @@ def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path
         assert time.monotonic() < deadline, "the sampler continues"
         size = path.stat().st_size
         time.sleep(0.6)
-    assert len(read_samples(tmp_path)[0].times) >= 3
 
 
 def test_a_program_that_has_ended_gets_one_sample(tmp_path: Path):
