@@ -18,7 +18,7 @@ model: {layers: 2, hidden: 32, heads: 2, vocab: 256}
 data: {source: stdlib}
 train: {steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 1, seq_len: 32, zero: 0, eval_samples: 4}
 layout: {dp: 2}
-matrix: {scheme: [baseline, naive-int8]}
+matrix: {scheme: [naive-int8, baseline]}
 repeats: 1
 """
 
