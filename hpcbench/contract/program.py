@@ -171,7 +171,7 @@ class Program(Section):
         return self
 
     def fill_command(self, values: Mapping[str, object], arguments: Sequence[str] = ()) -> list[str]:
-        """Return the command as words, with braces filled in.
+        """Return the argument list of the command, with braces filled in.
 
         Parameters
         ----------
@@ -180,10 +180,10 @@ class Program(Section):
         arguments
             Arguments of the scheme. They replace the word {arguments}, or follow the command if it has none.
         """
-        words = shlex.split(self.command)
-        place = words.index(ARGUMENTS) if ARGUMENTS in words else len(words)
-        words[place : place + 1] = arguments
-        return [fill_braces(word, {**self.values, **values}) for word in words if word != ARGUMENTS]
+        command = shlex.split(self.command)
+        place = command.index(ARGUMENTS) if ARGUMENTS in command else len(command)
+        command[place : place + 1] = arguments
+        return [fill_braces(argument, {**self.values, **values}) for argument in command if argument != ARGUMENTS]
 
     def fill_environment(self, values: Mapping[str, object]) -> dict[str, str]:
         """Return the program's environment variables, with braces filled in."""

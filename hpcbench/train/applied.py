@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from hpcbench.contract.event.applied import AppliedScheme
 from hpcbench.contract.scheme import NamedScheme
+from hpcbench.versions import packages
 
 _PACKAGES = r"torch|nvidia-nccl-.*|rccl.*|deepspeed|megatron-core|transformer-engine|torchft.*"
 """Distributions that decide how a program communicates."""
@@ -35,8 +35,8 @@ def describe_applied(scheme: NamedScheme, command: Sequence[str], variables: Map
 
 
 def _find_versions() -> dict[str, str]:
-    names = {distribution.metadata["Name"] or "": distribution.version for distribution in metadata.distributions()}
-    return {name: names[name] for name in sorted(names) if re.fullmatch(_PACKAGES, name.lower().replace("_", "-"))}
+    versions = packages().items()
+    return {name: version for name, version in versions if re.fullmatch(_PACKAGES, name.lower().replace("_", "-"))}
 
 
 def _hash_file(path: str) -> str | None:
