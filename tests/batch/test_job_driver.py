@@ -135,7 +135,7 @@ def test_a_signal_before_python_is_ready_is_not_lost(
     bench = Bench(tmp_path, kind, site={"setup": [f"touch {tmp_path}/set"]})
     use_slow_driver(bench, 1.0)
     process = bench.start()
-    wait_for(lambda: (tmp_path / "starts").exists())
+    wait_for(lambda: (tmp_path / "starts").exists() and len(children(process.pid)) == 1)
     [driver] = children(process.pid)
     os.kill(driver, number)  # LSF sends it to all processes
     process.send_signal(number)
