@@ -13,5 +13,5 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "root")
     monkeypatch.setenv("HOME", str(tmp_path))  # a login shell reads nobody's profile
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 5.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 5.0)
     return Machine(tmp_path / "bin", monkeypatch)

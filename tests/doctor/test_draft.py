@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine import Machine, recorded
 
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts, Said
+from hpcbench.doctor.cluster import Cluster, Said
 from hpcbench.doctor.draft_site import draft, render
 from hpcbench.errors import UserError
 
@@ -514,7 +515,7 @@ def test_one_client_that_hangs_costs_only_what_it_knows(
 ) -> None:
     machine.answers(SLURM)
     machine.script(program, "sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     site = site_of(draft("elsewhere"), tmp_path)
     assert site.scheduler.kind == "slurm" and list(site.queues) == ["debug", "long"]
 

@@ -14,12 +14,13 @@ from machine import Machine, recorded
 
 import hpcbench
 from hpcbench import cli
+from hpcbench.batch.schedulers.attempt import attempt
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.sites.met_ranks import have_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import place, probe, ranks, selftest, shell
-from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
-from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts
+from hpcbench.doctor.cluster import Cluster
 from hpcbench.doctor.examine import examine
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match, marks
@@ -76,7 +77,7 @@ def test_a_client_that_hangs_leaves_it_open(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, client: str, kind: str
 ) -> None:
     machine.script(client, "sleep 1000 & sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
     check = one(check_schedulers(sightings(), kind), f"scheduler {kind}")
     assert check.health is Health.UNKNOWN and check.failed, "unknown is no success"
     assert f"{client} did not answer within 0.3 s" in check.fact
@@ -86,7 +87,7 @@ def test_a_program_that_will_not_end_goes_with_its_children(machine: Machine, tm
     machine.script("stubborn", f"trap '' TERM; sleep 1000 & echo $! > '{tmp_path}/child'; wait")
     number = tmp_path / "child"
     for seconds in (0.5, 2, 8):  # a busy machine may not have begun it in half a second
-        said = ask(["stubborn"], seconds=seconds)
+        said = attempt(["stubborn"], seconds=seconds)
         assert said.present and said.status is None
         if number.exists() and number.read_text().endswith("\n"):
             break
@@ -131,7 +132,7 @@ def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
 ) -> None:
     machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon
     machine.script("bqueues", answer)
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     seen = sightings()
     assert answering(seen) is None
     check = one(check_schedulers(seen, "lsf"), "scheduler lsf")
@@ -202,7 +203,7 @@ def test_a_driver_that_was_updated_under_its_module_is_not_installed_again(machi
 
 def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.script("nvidia-smi", "sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
     assert check_gpus(needed=True).health is Health.UNKNOWN
 
 
@@ -264,7 +265,7 @@ def test_an_interpreter_that_crashes_loses_only_the_rest(tmp_path: Path) -> None
 def test_setup_and_variables_of_the_site_hold_for_its_interpreter(tmp_path: Path) -> None:
     site = local(setup=["cd /", "export A='x y'"], environment={"B": "$(touch pwned) \"'"})
     code = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'])"
-    said = ask(ranks.in_job(site, [sys.executable, "-c", code]))
+    said = attempt(ranks.in_job(site, [sys.executable, "-c", code]))
     assert said.out == "/ x y $(touch pwned) \"'\n"
 
 
