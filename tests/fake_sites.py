@@ -159,7 +159,7 @@ def states(tracked: Tracked) -> list[State]:
     return [status.state for status in tracked.runs.values()]
 
 
-def said(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
+def read_report(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
     """Exit status of `hpcbench report`, and its words in one line."""
     capsys.readouterr()
     status = report([root])
@@ -177,7 +177,9 @@ def on_path(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Any:
 def launch_lines(root: Path) -> list[str]:
     """The launch line of each script."""
     scripts = [path.read_text(encoding="utf-8").splitlines() for path in sorted(root.glob("jobs/*/job.sh"))]
-    return [line.removeprefix("launch=(").removesuffix(")") for one in scripts for line in one if "launch=(" in line]
+    return [
+        line.removeprefix("launch=(").removesuffix(")") for lines in scripts for line in lines if "launch=(" in line
+    ]
 
 
 def repository_on_python_path() -> dict[str, str]:

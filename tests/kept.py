@@ -12,16 +12,16 @@ KEPT = Path(__file__).parents[1] / "build" / "tests"
 @cache
 def digest(*places: Path) -> str:
     """Digest of files and of all files in folders: their names and bytes, in any place."""
-    found = hashlib.sha256()
+    content_hash = hashlib.sha256()
     for place in places:
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
         for file in files:
             content = file.read_bytes()
-            found.update(f"{file.relative_to(place.parent)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+            content_hash.update(f"{file.relative_to(place.parent)} {len(content)}\n".encode() + content)
+    return content_hash.hexdigest()
 
 
-def kept(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
+def cache_file(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
     """The file of a key. The key must name everything that the file depends on.
 
     Parameters
@@ -34,10 +34,10 @@ def kept(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Pa
     target = KEPT / f"{name}{suffix}"
     if not target.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
-        own = KEPT / f"{name}.{os.getpid()}{suffix}"
+        partial = KEPT / f"{name}.{os.getpid()}{suffix}"
         try:
-            make(own)
-            own.replace(target)
+            make(partial)
+            partial.replace(target)
         finally:
-            own.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     return target

@@ -37,8 +37,8 @@ class Machine:
         """Programs that know these command lines, and fail at all others."""
         programs: dict[str, list[str]] = {}
         for line, text in recording.items():
-            program, _, rest = line.partition(" ")
-            here = f"{shlex.quote(rest)}) cat <<'END-OF-ANSWER'\n{text.rstrip(chr(10))}\nEND-OF-ANSWER\n;;"
+            program, _, arguments = line.partition(" ")
+            here = f"{shlex.quote(arguments)}) cat <<'END-OF-ANSWER'\n{text.rstrip(chr(10))}\nEND-OF-ANSWER\n;;"
             programs.setdefault(program, []).append(here)
         for program, cases in programs.items():
             refuse = f'*) echo "{program}: no answer to $*" >&2; exit 3;;'

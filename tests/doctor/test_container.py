@@ -136,14 +136,14 @@ def test_a_program_of_compute_nodes_alone_is_asked_for_there(machine: Machine, t
 
 
 @pytest.mark.parametrize(
-    ("inside", "words", "remedy"),
+    ("inside", "fact", "remedy"),
     [
         ("0.0.1", f"hpcbench 0.0.1, and jobs are submitted with {hpcbench.__version__}", "build the image again"),
         (None, "ModuleNotFoundError: No module named 'hpcbench'", "start the command by hand"),
     ],
 )
 def test_an_image_with_another_hpcbench_or_none(
-    machine: Machine, image: str, tmp_path: Path, inside: str | None, words: str, remedy: str
+    machine: Machine, image: str, tmp_path: Path, inside: str | None, fact: str, remedy: str
 ) -> None:
     machine.script("apptainer", START)
     machine.script("mpiexec", LAUNCH)
@@ -156,7 +156,7 @@ def test_an_image_with_another_hpcbench_or_none(
         update={"container": where.container.model_copy(update={"python": interpreter})}  # type: ignore[union-attr]
     )
     check = named(check_container(where, run=False), "rank in the container")
-    assert check.failed and words in check.fact and check.remedy.startswith(remedy), check
+    assert check.failed and fact in check.fact and check.remedy.startswith(remedy), check
 
 
 def test_the_doctor_reports_it(machine: Machine, tmp_path: Path) -> None:

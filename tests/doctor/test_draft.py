@@ -113,20 +113,20 @@ def test_slices_of_gpus_are_not_counted(
 
 
 @pytest.mark.parametrize(
-    ("gres", "model", "one"),
+    ("gres", "model", "advice"),
     [
         ("gpu:turing:1,gpu:ampere:3", "turing and ampere", "gpus: 3 and --gres=gpu:ampere:3"),
         ("gpu:v100:3(S:0),gpu:a100:1(S:1)", "v100 and a100", "gpus: 3 and --gres=gpu:v100:3"),
         ("gpu:2,gpu:a100:2", "a100", "gpus: 2 and --gres=gpu:a100:2"),
     ],
 )
-def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres: str, model: str, one: str) -> None:
+def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres: str, model: str, advice: str) -> None:
     machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
     text = draft()
     site = site_of(text, tmp_path)
     assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (4, model, "gres")
     assert _MARKED_GPUS.search(text)
-    assert f"for one write {one}" in " ".join(text.replace("#", "").split())
+    assert f"for one write {advice}" in " ".join(text.replace("#", "").split())
 
 
 @pytest.mark.parametrize(
@@ -369,10 +369,10 @@ def test_exclusive_hosts_are_asked_for_only_where_the_queue_allows_it(machine: M
 
 def test_a_relative_of_lsf_is_asked_in_its_own_words(machine: Machine, tmp_path: Path) -> None:
     plain = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
-    told = "\nSystem default:\nMaximum size of a job array:  500\n"
+    parameters = "\nSystem default:\nMaximum size of a job array:  500\n"
     recording = {line: text for line, text in plain.items() if line != "bparams -a"}
     name = "OpenLava 2.2, Nov 2014\n\nMy cluster name is lava\nMy master name is m1\n"
-    machine.answers({**recording, "bparams -l": told, "lsid": name})
+    machine.answers({**recording, "bparams -l": parameters, "lsid": name})
     machine.script("bsub", f"cat >&2 <<'END'\n{OLD_HELP}\nEND\nexit 255")
     site = site_of(draft(), tmp_path)
     assert site.scheduler.max_array == 500  # bparams -a is refused there
@@ -536,7 +536,7 @@ def test_a_name_that_is_none(machine: Machine) -> None:
         draft("a b")
 
 
-_words = st.text(string.printable + "é\u2028\x85\x00#:'\"{}[]$`", max_size=30)
+_texts = st.text(string.printable + "é\u2028\x85\x00#:'\"{}[]$`", max_size=30)
 _small = st.none() | st.integers(0, 9)
 _nodes = st.builds(
     Nodes,
@@ -546,14 +546,14 @@ _nodes = st.builds(
     threads=st.none() | st.integers(1, 4),
     memory_gb=st.none() | st.integers(1, 999),
     gpus=_small,
-    gpu=st.none() | _words.filter(str.strip),
+    gpu=st.none() | _texts.filter(str.strip),
     socket_gpus=st.none() | st.lists(st.integers(0, 4), max_size=3).map(tuple),
 )
 _walltimes = st.none() | st.sampled_from(["30m", "1h", "2d", "45s"])
 _lines = st.builds(
     QueueFacts,
-    name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _words,
-    source=_words,
+    name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _texts,
+    source=_texts,
     nodes=st.lists(_nodes, max_size=3),
     default=st.booleans(),
     open=st.booleans(),
@@ -561,7 +561,7 @@ _lines = st.builds(
     max_nodes=st.none() | st.integers(3, 9),
     max_walltime=_walltimes,
     max_submitted=st.none() | st.integers(1, 99),
-    notes=st.lists(_words, max_size=2),
+    notes=st.lists(_texts, max_size=2),
 )
 _schedulers = {
     "slurm": {"account_option": Said("--account", ""), "directives": Said({"--exclusive": None, "--mem": 0}, "x")},
@@ -572,10 +572,10 @@ _schedulers = {
 
 @given(
     st.sampled_from(sorted(_schedulers)),
-    st.none() | _words,
+    st.none() | _texts,
     st.lists(_lines, max_size=4),
-    st.lists(_words, max_size=2),
-    _words,
+    st.lists(_texts, max_size=2),
+    _texts,
 )
 @settings(
     max_examples=50,

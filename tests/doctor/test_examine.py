@@ -46,7 +46,7 @@ def lsf_site(directory: Path) -> str:
     return str(path)
 
 
-def one(checks: list[Check], name: str) -> Check:
+def find_check(checks: list[Check], name: str) -> Check:
     (check,) = (check for check in checks if check.name == name)
     return check
 
@@ -61,14 +61,14 @@ def test_srun_on_path_is_no_scheduler(machine: Machine) -> None:
     machine.script("srun", "echo a wrapper")
     seen = sightings()
     assert answering(seen) is None
-    slurm = one(check_schedulers(seen, "slurm"), "scheduler slurm")
+    slurm = find_check(check_schedulers(seen, "slurm"), "scheduler slurm")
     assert slurm.failed and "may be a wrapper" in slurm.fact and slurm.remedy
 
 
-@pytest.mark.parametrize("said", ["Slurmctld(primary) at head is DOWN", ""], ids=["down", "silent"])
-def test_a_controller_that_is_down(machine: Machine, said: str) -> None:
-    machine.script("scontrol", f"echo '{said}'; exit 1")
-    slurm = one(check_schedulers(sightings(), "slurm"), "scheduler slurm")
+@pytest.mark.parametrize("printed", ["Slurmctld(primary) at head is DOWN", ""], ids=["down", "silent"])
+def test_a_controller_that_is_down(machine: Machine, printed: str) -> None:
+    machine.script("scontrol", f"echo '{printed}'; exit 1")
+    slurm = find_check(check_schedulers(sightings(), "slurm"), "scheduler slurm")
     assert slurm.health is Health.MISSING and slurm.failed
 
 
@@ -78,7 +78,7 @@ def test_a_client_that_hangs_leaves_it_open(
 ) -> None:
     machine.script(client, "sleep 1000 & sleep 1000")
     monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
-    check = one(check_schedulers(sightings(), kind), f"scheduler {kind}")
+    check = find_check(check_schedulers(sightings(), kind), f"scheduler {kind}")
     assert check.health is Health.UNKNOWN and check.failed, "unknown is no success"
     assert f"{client} did not answer within 0.3 s" in check.fact
 
@@ -87,8 +87,8 @@ def test_a_program_that_will_not_end_goes_with_its_children(machine: Machine, tm
     machine.script("stubborn", f"trap '' TERM; sleep 1000 & echo $! > '{tmp_path}/child'; wait")
     number = tmp_path / "child"
     for seconds in (0.5, 2, 8):  # a busy machine may not have begun it in half a second
-        said = attempt(["stubborn"], seconds=seconds)
-        assert said.present and said.status is None
+        outcome = attempt(["stubborn"], seconds=seconds)
+        assert outcome.present and outcome.status is None
         if number.exists() and number.read_text().endswith("\n"):
             break
     child = Path("/proc", number.read_text().strip(), "stat")
@@ -135,7 +135,7 @@ def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
     monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     seen = sightings()
     assert answering(seen) is None
-    check = one(check_schedulers(seen, "lsf"), "scheduler lsf")
+    check = find_check(check_schedulers(seen, "lsf"), "scheduler lsf")
     assert check.health is health and check.failed
     assert "lsid answers, but not the daemon that takes jobs" in check.fact
 
@@ -145,7 +145,7 @@ def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> 
     del answers["flux jobs -n -c 1"]
     machine.answers(answers)
     assert answering(sightings()) is None
-    assert one(check_schedulers(sightings(), "flux"), "scheduler flux").failed
+    assert find_check(check_schedulers(sightings(), "flux"), "scheduler flux").failed
 
 
 def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
@@ -167,15 +167,15 @@ def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine)
 )
 def test_whose_mpiexec_it_is(machine: Machine, banner: str, kind: str | None) -> None:
     machine.answers({"mpiexec --version": banner})
-    found = mpiexec()
-    assert found is not None and found.kind == kind
+    launcher = mpiexec()
+    assert launcher is not None and launcher.kind == kind
 
 
 def test_mvapich_is_told_by_the_program_beside_it(machine: Machine) -> None:
     machine.answers({"mpiexec --version": "HYDRA build details:\n    Version: 3.1.4", "mpiname -a": "MVAPICH2 2.3.7"})
     machine.script("mpiname", "echo MVAPICH2 2.3.7")
-    found = mpiexec()
-    assert found is not None and found.kind == "mvapich"
+    launcher = mpiexec()
+    assert launcher is not None and launcher.kind == "mvapich"
 
 
 def test_gpus(machine: Machine) -> None:
@@ -230,9 +230,9 @@ def test_the_ranks_interpreter_and_two_ranks() -> None:
     checks = [*ranks.check_interpreter(site), *ranks.check_launchers(site), *ranks.check_world(site, run=False)]
     working = {check.name for check in checks if check.health is Health.OK}
     assert working >= {"hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch"}
-    assert one(checks, "two ranks").health is Health.OK
+    assert find_check(checks, "two ranks").health is Health.OK
     assert not [check.name for check in checks if check.failed]
-    assert one(checks, "GPU-aware MPI").fact
+    assert find_check(checks, "GPU-aware MPI").fact
 
 
 def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
     bare.write_text(f"#!/bin/sh\nunset PYTHONPATH\nexec '{Path(sys.base_prefix)}/bin/python3' -S -I \"$@\"\n")
     bare.chmod(0o755)
     checks = ranks.check_interpreter(local(python=str(bare)))
-    assert one(checks, "python").health is Health.OK
+    assert find_check(checks, "python").health is Health.OK
     for name in ("hpcbench", "numpy", "mpi4py", "torch"):
-        assert one(checks, name).failed and one(checks, name).remedy, name
+        assert find_check(checks, name).failed and find_check(checks, name).remedy, name
 
 
 def test_an_interpreter_that_is_not_there() -> None:
@@ -257,16 +257,16 @@ def test_an_interpreter_that_crashes_loses_only_the_rest(tmp_path: Path) -> None
     python.write_text('#!/bin/sh\necho Welcome\necho \'["python", "ok", "3.12", ""]\'\nkill -SEGV $$\n')
     python.chmod(0o755)
     checks = ranks.check_interpreter(local(python=str(python)))
-    assert one(checks, "python").health is Health.OK
-    torch = one(checks, "torch")
+    assert find_check(checks, "python").health is Health.OK
+    torch = find_check(checks, "torch")
     assert torch.health is Health.UNKNOWN and torch.failed and "signal 11" in torch.fact
 
 
 def test_setup_and_variables_of_the_site_hold_for_its_interpreter(tmp_path: Path) -> None:
     site = local(setup=["cd /", "export A='x y'"], environment={"B": "$(touch pwned) \"'"})
     code = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'])"
-    said = attempt(ranks.in_job(site, [sys.executable, "-c", code]))
-    assert said.out == "/ x y $(touch pwned) \"'\n"
+    outcome = attempt(ranks.in_job(site, [sys.executable, "-c", code]))
+    assert outcome.out == "/ x y $(touch pwned) \"'\n"
 
 
 def test_a_launcher_of_another_library_makes_worlds_of_one(tmp_path: Path) -> None:
@@ -315,15 +315,15 @@ def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: py
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert one(place.check_place(tmp_path), "links").health is Health.OK
+    assert find_check(place.check_place(tmp_path), "links").health is Health.OK
 
     def refuse(*paths: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    assert one(place.check_place(tmp_path), "links").failed
+    assert find_check(place.check_place(tmp_path), "links").failed
     monkeypatch.setattr(os, "link", lambda *paths: None)
-    assert one(place.check_place(tmp_path), "links").failed, "a second link must be refused"
+    assert find_check(place.check_place(tmp_path), "links").failed, "a second link must be refused"
 
 
 def test_a_disk_that_is_full_and_a_quota_that_is_used_up(
@@ -332,14 +332,14 @@ def test_a_disk_that_is_full_and_a_quota_that_is_used_up(
     monkeypatch.setattr(place, "LEAST_GB", 1e9)
     machine.script("quota", "echo 'Disk quotas for user u (uid 1):'; echo '/dev/sda 105M* 100M 100M 6days'; exit 1")
     checks = place.check_place(tmp_path)
-    assert one(checks, "work directory").failed
-    assert one(checks, "quota").health is Health.MISSING and "/dev/sda" in one(checks, "quota").fact
+    assert find_check(checks, "work directory").failed
+    assert find_check(checks, "quota").health is Health.MISSING and "/dev/sda" in find_check(checks, "quota").fact
 
 
 def test_the_clock_of_the_file_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert one(place.check_place(tmp_path), "clock").health is Health.OK
+    assert find_check(place.check_place(tmp_path), "clock").health is Health.OK
     monkeypatch.setattr("time.time", lambda: 0.0)
-    assert one(place.check_place(tmp_path), "clock").health is Health.MISSING
+    assert find_check(place.check_place(tmp_path), "clock").health is Health.MISSING
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
@@ -356,10 +356,10 @@ def test_the_command_says_a_line_a_check_and_writes_json(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(capsys, monkeypatch, "doctor", "--json", "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (code, found["failed"]) == (0, [])
+    findings = json.loads((tmp_path / "found.json").read_text())
+    assert (code, findings["failed"]) == (0, [])
     lines = out.splitlines()
-    assert len(lines) == len(found["checks"]) + 1 and lines[-1] == "everything that is needed works"
+    assert len(lines) == len(findings["checks"]) + 1 and lines[-1] == "everything that is needed works"
     assert {line.split()[0] for line in lines[:-1]} <= {"ok", "missing", "unknown"}
 
 
@@ -477,7 +477,7 @@ def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
     machine.script("mpiexec", f"touch {machine.directory}/started")
     monkeypatch.setattr("hpcbench.doctor.examine.check_interpreter", lambda site, run: [])
     checks = examine(None)
-    assert "name the site" in one(checks, "two ranks").remedy
+    assert "name the site" in find_check(checks, "two ranks").remedy
     assert not (machine.directory / "started").exists()
     assert "scheduler" not in [check.name for check in checks]  # nothing is said of jobs that run here
-    assert one(checks, "scheduler slurm").needed
+    assert find_check(checks, "scheduler slurm").needed

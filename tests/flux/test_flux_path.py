@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fake_sites import Place, launch_lines, read_report, states, wait_for, wait_until_over
 from fakes.hosts import why_not
 
 from hpcbench.batch.after import find_after
@@ -33,9 +33,9 @@ def test_a_study_trains(place: Make, capsys: Capture, need: Callable[[str | None
     assert mark["hosts"] == ["node1", "node2"]
     assert mark["id"].startswith("f")
     assert decimal(mark["id"]) == tracked.ids["j0001-r1"] == str(here.fake.jobs[0].id)
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 0
-    assert "4 ranks" in words
+    assert "4 ranks" in shown
 
 
 def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capture) -> None:
@@ -50,9 +50,9 @@ def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capt
     wait_for(lambda: track(first).over)
     assert states(track(first)) == [State.CANCELLED]
     assert states(track(other)) == [State.RUNNING]
-    status, words = said(capsys, first)
+    status, shown = read_report(capsys, first)
     assert status == 1
-    assert "cancelled" in words
+    assert "cancelled" in shown
     here.go()
     assert states(wait_until_over(here, other)) == [State.COMPLETED]
 
@@ -66,7 +66,7 @@ def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys:
     assert states(tracked) == [State.STOPPED]
     assert "hpcbench retry" in tracked.jobs["j0001-r1"].reason
     assert "Flux puts no job back" in (root / "jobs" / "j0001-r1" / "out.log").read_text(encoding="utf-8")
-    assert "stopped" in said(capsys, root)[1]
+    assert "stopped" in read_report(capsys, root)[1]
     assert retry(root).runs == ["r1-baseline"]
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.COMPLETED]
@@ -81,9 +81,9 @@ def test_a_job_that_does_not_listen_is_timed_out(place: Make, capsys: Capture) -
     tracked = wait_until_over(here, root)
     assert tracked.jobs["j0001-r1"].state is State.TIMED_OUT
     assert states(tracked) == [State.TIMED_OUT]
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "timed out" in words
+    assert "timed out" in shown
     assert "timed out without a checkpoint" in retry(root).left["r1-baseline"]
 
 
@@ -106,9 +106,9 @@ def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_
         return
     assert states(tracked) == [State.CANCELLED]
     assert "dependency" in tracked.jobs["j0001-r1"].reason
-    status, words = said(capsys, second)
+    status, shown = read_report(capsys, second)
     assert status == 1
-    assert "was cancelled (dependency: dependency-afterok failed" in words
+    assert "was cancelled (dependency: dependency-afterok failed" in shown
 
 
 def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
@@ -120,7 +120,7 @@ def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.NODE_FAILED]
     assert "node-failure" in tracked.jobs["j0001-r1"].reason
-    assert "node failure" in said(capsys, root)[1]
+    assert "node failure" in read_report(capsys, root)[1]
     here.acts({})
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]

@@ -21,9 +21,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     with ExitStack() as stack:
 
         def make(name: str = "lassen", **options: Any) -> Place:
-            made = Place(tmp_path, name, **options)
-            stack.enter_context(on_path(made.fake, monkeypatch))
-            return made
+            place = Place(tmp_path, name, **options)
+            stack.enter_context(on_path(place.fake, monkeypatch))
+            return place
 
         yield make
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 from fakes.state import DONE, EXITED, RUNNING, WAITING
 
 from hpcbench.batch.cancel import cancel
@@ -48,9 +48,9 @@ def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     silent = "batch system daemon not responding ... still trying"
     here.fake.order("noise", program="bjobs", lines=[silent])
-    told = r"bsub: .* still trying: it may or may not have taken the job"
+    message = r"bsub: .* still trying: it may or may not have taken the job"
     silent = r"and the queue cannot be searched \(bjobs: .*trying\)"
-    with pytest.raises(UserError, match=rf"{told}, {silent}: handed/0001\.json records that"):
+    with pytest.raises(UserError, match=rf"{message}, {silent}: handed/0001\.json records that"):
         here.submit()
     here.fake.withdraw("noise")
     here.fake.wait()
@@ -75,7 +75,7 @@ def test_of_the_copies_of_a_job_one_runs_and_the_others_leave(place: Make, capsy
     assert [(job.state, job.exit) for job in here.fake.jobs] == [(DONE, 0), *[(EXITED, LEFT)] * 4]
     log = (root / "jobs" / JOB / "out.log").read_text(encoding="utf-8")
     assert log.count(f"job {JOB}: was taken more than once, and another script has it, see jobs/{JOB}/claims") == 4
-    assert said(capsys, root)[0] == 0
+    assert read_report(capsys, root)[0] == 0
 
 
 def test_the_copy_that_runs_is_asked_after_whichever_it_is(place: Make) -> None:

@@ -24,18 +24,18 @@ def documented() -> list[str]:
     assert line is not None
     at, dashes, command = line[0].partition(" -- ")
     assert dashes
-    own = [sys.executable, "-m", "hpcbench"]
+    hpcbench = [sys.executable, "-m", "hpcbench"]
     program, *options = shlex.split(at)[1:]
-    return [sys.executable, str(DOCS.parents[2] / program), *options, "--", *own, *shlex.split(command)[1:]]
+    return [sys.executable, str(DOCS.parents[2] / program), *options, "--", *hpcbench, *shlex.split(command)[1:]]
 
 
 def test_what_the_page_tells_to_change_are_fields_of_a_site(tmp_path: Path) -> None:
     block = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     text = (SITES / "lassen.yaml").read_text(encoding="utf-8")
-    told = dict(line.split(": ") for line in block[1].splitlines())
-    kept = [line for line in text.splitlines() if line.partition(":")[0] not in told]
-    (tmp_path / "mine.yaml").write_text("\n".join([*kept, *block[1].splitlines()]), encoding="utf-8")
+    fields = dict(line.split(": ") for line in block[1].splitlines())
+    lines = [line for line in text.splitlines() if line.partition(":")[0] not in fields]
+    (tmp_path / "mine.yaml").write_text("\n".join([*lines, *block[1].splitlines()]), encoding="utf-8")
     site, _ = load_site(str(tmp_path / "mine.yaml"))
     assert (site.device, site.oversubscribe, site.threads) == ("cpu", True, 1)
 

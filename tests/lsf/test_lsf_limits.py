@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 
 from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.track import track
@@ -39,7 +39,7 @@ def test_a_job_that_is_warned_goes_back_and_its_run_goes_on(
     log = root / "runs" / "r1-baseline"
     assert '"stopped"' in (log / "log.1.txt").read_text(encoding="utf-8")
     assert '"completed"' in (log / "log.txt").read_text(encoding="utf-8")
-    assert said(capsys, root)[0] == 0
+    assert read_report(capsys, root)[0] == 0
 
 
 def test_an_element_of_an_array_goes_back_alone(place: Make) -> None:
@@ -62,13 +62,13 @@ def test_without_leave_to_go_back_it_is_stopped_and_retry_completes_it(place: Ma
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.STOPPED]
     assert "hpcbench retry" in tracked.jobs[JOB].reason
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "r1-baseline: stopped" in words
+    assert "r1-baseline: stopped" in shown
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
     assert [job.name.rpartition(".")[2] for job in here.fake.jobs][1:] == ["2"]  # another name for another try
-    assert said(capsys, root)[0] == 0
+    assert read_report(capsys, root)[0] == 0
 
 
 @pytest.mark.parametrize("act", ["hold", "deaf"])
@@ -81,9 +81,9 @@ def test_the_run_limit(place: Make, capsys: Capture, act: str) -> None:
     assert states(tracked) == [State.TIMED_OUT]
     assert tracked.jobs[JOB].reason.startswith("TERM_RUNLIMIT")
     assert tracked.jobs[JOB].exit == 140
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "timed out (TERM_RUNLIMIT" in words
+    assert "timed out (TERM_RUNLIMIT" in shown
     assert "timed out without a checkpoint" in retry(root).left["r1-baseline"]
 
 
@@ -110,9 +110,9 @@ def test_what_is_done_to_a_job(place: Make, capsys: Capture, fault: str, state: 
     assert tracked.jobs[JOB].reason.startswith(term)
     run = tracked.runs["r1-baseline"].state
     assert run is (State.LOST if state is State.FAILED else state)
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert f"r1-baseline: {run.value}" in words
+    assert f"r1-baseline: {run.value}" in shown
     assert (retry(root).runs == ["r1-baseline"]) is mends
     if mends:
         here.acts({})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fake_sites import Place, launch_lines, read_report, states, wait_for, wait_until_over
 from fakes.state import EXITED, RUNNING
 
 from hpcbench.batch.cancel import cancel
@@ -89,10 +89,10 @@ def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capt
     )
     assert cancel(root) == "1 job: ended"
     assert states(wait_until_over(here, root)) == [done, failed, done, State.CANCELLED, done]
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "r2-baseline: failed: RuntimeError: boom" in words
-    assert "r4-baseline: cancelled" in words
+    assert "r2-baseline: failed: RuntimeError: boom" in shown
+    assert "r4-baseline: cancelled" in shown
 
 
 def test_cancel_ends_ours_and_only_ours_by_force_where_need_be(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     [
         (False, False),
         (True, True),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in ((False, True), (True, False))),
+        *(pytest.param(*options, marks=pytest.mark.long) for options in ((False, True), (True, False))),
     ],
 )
 def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
@@ -232,12 +232,14 @@ def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
     here.site.write_text(json.dumps(site), encoding="utf-8")
     here.acts({"r1-baseline": "stop"})
     here.write_study(walltime="1m", stop_ahead="50s")
-    said = here.submit()
-    assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
+    submission = here.submit()
+    assert states(wait_until_over(here, submission.root)) == [State.STOPPED]  # by the script's own clock
     lost = "-rn is left out because lsf-cluster refuses it: LSF may run a job"
-    assert any(note.startswith(lost) for note in said.notes)
-    assert not any("-wa" in note or "-cwd" in note for note in said.notes)
-    head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]
+    assert any(note.startswith(lost) for note in submission.notes)
+    assert not any("-wa" in note or "-cwd" in note for note in submission.notes)
+    head = [
+        line for line in (submission.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line
+    ]
     assert {line.split()[1] for line in head} == {"-J", "-n", "-R", "-gpu", "-W", "-P", "-q", "-o"}
 
 
@@ -250,7 +252,7 @@ def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, 
     wait_for(lambda: states(track(root)) == [State.COMPLETED, State.FAILED, State.RUNNING])
     cancel(root)
     assert states(wait_until_over(here, root)) == [State.COMPLETED, State.FAILED, State.CANCELLED]
-    assert "RuntimeError: boom" in said(capsys, root)[1]
+    assert "RuntimeError: boom" in read_report(capsys, root)[1]
 
 
 @pytest.mark.parametrize(
@@ -370,10 +372,10 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
 
 def _calls_of(here: Place, program: str) -> list[int]:
     """Processes of a faked program that has not ended."""
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            words = path.read_text(encoding="utf-8", errors="replace").split("\0")
-            if f"{here.fake.config.directory}/fake.py" in words and program in words:
-                found.append(int(path.parent.name))
-    return found
+            arguments = path.read_text(encoding="utf-8", errors="replace").split("\0")
+            if f"{here.fake.config.directory}/fake.py" in arguments and program in arguments:
+                processes.append(int(path.parent.name))
+    return processes

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 from fakes.state import RUNNING
 
 from hpcbench.batch.cancel import cancel
@@ -50,9 +50,9 @@ def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how:
     capsys.readouterr()
     show_status(tracked)
     assert capsys.readouterr().out.count(" suspended  since ") == 2
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 0
-    assert "suspended" in words
+    assert "suspended" in shown
     assert retry(root, all=True).left == {RUN: "its job is suspended"}
     held.go()
     if how == "bstop":
@@ -132,7 +132,7 @@ def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, caps
     tracked = track(root)
     assert states(tracked) == [State.OUT_OF_MEMORY]
     assert asked(held) == ["bjobs", "bhist"]
-    assert "out of memory" in said(capsys, root)[1]
+    assert "out of memory" in read_report(capsys, root)[1]
 
 
 def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
@@ -147,9 +147,9 @@ def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
     monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.LOST, [State.LOST])
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "lost" in words
+    assert "lost" in shown
     held.acts({})
     assert retry(root).runs == [RUN]
 

@@ -55,7 +55,7 @@ def hpcbench(
     )
 
 
-def words(text: str) -> str:
+def unfold(text: str) -> str:
     """What was printed, without the folds of a table."""
     return " ".join(text.split())
 
@@ -67,13 +67,13 @@ def report(root: Path) -> dict[str, Any]:
     return {run["run"]: run for run in runs_in(json.loads(done.stdout))}
 
 
-def runs_in(found: Any) -> list[dict[str, Any]]:
+def runs_in(node: Any) -> list[dict[str, Any]]:
     """All objects that describe a run, at any depth."""
-    if isinstance(found, list):
-        return [run for one in found for run in runs_in(one)]
-    if not isinstance(found, dict):
+    if isinstance(node, list):
+        return [run for item in node for run in runs_in(item)]
+    if not isinstance(node, dict):
         return []
-    return [found] if {"run", "state"} <= set(found) else [run for one in found.values() for run in runs_in(one)]
+    return [node] if {"run", "state"} <= set(node) else [run for item in node.values() for run in runs_in(item)]
 
 
 def job(root: Path, number: int = 0) -> Status:
@@ -97,8 +97,8 @@ def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 
     """Wait until a run is in a state, in its first attempt or another one."""
 
     def there() -> bool:
-        found = track(root).runs[run]
-        return (found.state, found.attempt) == (state, attempt)
+        run_state = track(root).runs[run]
+        return (run_state.state, run_state.attempt) == (state, attempt)
 
     wait_for(there, PATIENCE)
 
@@ -107,4 +107,4 @@ def listed(cluster: Cluster, name: str) -> list[str]:
     """Ids of the jobs in Slurm whose names begin so, in any state."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%j"]
     rows = [line.split("|", 1) for line in cluster.run(argv, check=True).stdout.splitlines()]
-    return sorted(id for id, own in rows if own.startswith(name))
+    return sorted(id for id, job_name in rows if job_name.startswith(name))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from on_slurm import OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+from on_slurm import OnSlurm, hpcbench, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.retry import retry
@@ -65,20 +65,20 @@ def test_a_run_that_fails_says_why(slow: Slow) -> None:
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.FAILED, State.FAILED)
     assert tracked.runs[RUN].reason.startswith("exit status 3: boom: the reason")
     shown = hpcbench("status", root, cwd=root)
-    assert shown.returncode == 1 and "exit status 3: boom: the reason" in words(shown.stdout)
+    assert shown.returncode == 1 and "exit status 3: boom: the reason" in unfold(shown.stdout)
 
 
 def test_a_job_that_does_not_hear_is_ended_at_its_limit(slow: Slow) -> None:
     root = slow.roots["late"]
     pids = slow.places["late"].children
     tracked = wait_over(root)
-    found = tracked.jobs["j0001-r1"]
-    assert (found.state, found.reason) == (State.TIMED_OUT, "TIMEOUT: TimeLimit"), found
-    assert tracked.runs[RUN].state is State.TIMED_OUT and found.reason in tracked.runs[RUN].reason
-    said = report(root)[RUN]
-    assert said["state"] == "timed out" and "TimeLimit" in said["reason"]
+    job = tracked.jobs["j0001-r1"]
+    assert (job.state, job.reason) == (State.TIMED_OUT, "TIMEOUT: TimeLimit"), job
+    assert tracked.runs[RUN].state is State.TIMED_OUT and job.reason in tracked.runs[RUN].reason
+    run = report(root)[RUN]
+    assert run["state"] == "timed out" and "TimeLimit" in run["reason"]
     printed = hpcbench("report", root, cwd=root)
-    assert printed.returncode == 1 and "timed out" in words(printed.stdout)
+    assert printed.returncode == 1 and "timed out" in unfold(printed.stdout)
     left = retry(root)
     assert left.jobs == [] and "timed out without a checkpoint" in left.left[RUN]
     assert pids  # that they are gone, the namespace of the node keeps us from seeing

@@ -41,8 +41,8 @@ class Forgotten:
             wait_for(lambda name=name: not cluster.job(self.id(name)), PATIENCE)
 
     def id(self, name: str) -> str:
-        (found,) = track(self.roots[name], ask=False).ids.values()
-        return found
+        (status,) = track(self.roots[name], ask=False).ids.values()
+        return status
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.ledger import Ledger
@@ -91,8 +91,8 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     assert len(listed(cluster, tracked.submission.name)) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
     assert "not submitted" in tracked.jobs["j0004-r4"].reason
-    said = again(place)
-    assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in said
+    output = again(place)
+    assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in output
     check_once(place, cluster)
 
 
@@ -110,9 +110,9 @@ def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> N
     cluster.run(["scontrol", "update", "partitionname=batch", "state=down"], check=True)
     argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
     both = [subprocess.Popen(argv, cwd=place.directory, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=PATIENCE)[0] for process in both]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum("already submitted and not over: nothing was submitted" in words for words in said) == 1
+    assert sum("already submitted and not over: nothing was submitted" in output for output in outputs) == 1
     cluster.run(["scontrol", "update", "partitionname=batch", "state=up"], check=True)
     check_once(place, cluster)
 
@@ -143,17 +143,19 @@ def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSl
     shown = hpcbench("status", root, cwd=root)
     assert shown.returncode == 1
     for last in ("running", "pending"):
-        said = f"Slurm cannot be asked at the moment; last seen {last}"
-        assert words(shown.stdout).count(said) == 2, shown.stdout  # of the job and of its run
-    assert {said["state"] for said in report(root).values()} == {"unknown"}
+        message = f"Slurm cannot be asked at the moment; last seen {last}"
+        assert unfold(shown.stdout).count(message) == 2, shown.stdout  # of the job and of its run
+    assert {run["state"] for run in report(root).values()} == {"unknown"}
     (place.directory / "go").touch()
     wait_for(lambda: track(root, ask=False).jobs["j0001-r1"].state is State.COMPLETED, PATIENCE)
     tracked = track(root)
-    assert [status.state for status in tracked.jobs.values()] == [State.COMPLETED, State.UNKNOWN], "its mark tells"
+    assert [status.state for status in tracked.jobs.values()] == [State.COMPLETED, State.UNKNOWN], (
+        "the status file of the first job reports its end"
+    )
     assert submit.poll() is None and watch.poll() is None
     controlled.start_controller()
     for process in (submit, watch):
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-        assert "2 runs: 2 completed" in said and "lost" not in said, said
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, output
+        assert "2 runs: 2 completed" in output and "lost" not in output, output
     assert {status.state for status in track(root).runs.values()} == {State.COMPLETED}

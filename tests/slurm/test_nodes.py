@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.track import Tracked, track
@@ -70,16 +70,16 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
     fragile.node_down(down, "disk")
     for place, root, node in zip(places, roots, nodes, strict=True):
         tracked = ended(root)
-        found = tracked.jobs["j0001-r1"]
-        assert (found.state, found.reason) == (State.NODE_FAILED, "NODE_FAIL: NodeDown"), (node, found)
+        job = tracked.jobs["j0001-r1"]
+        assert (job.state, job.reason) == (State.NODE_FAILED, "NODE_FAIL: NodeDown"), (node, job)
         assert tracked.runs[FIRST].state is State.COMPLETED
-        assert tracked.runs[SECOND].state is State.NODE_FAILED and found.reason in tracked.runs[SECOND].reason
-        assert {run: said["state"] for run, said in report(root).items()} == {
+        assert tracked.runs[SECOND].state is State.NODE_FAILED and job.reason in tracked.runs[SECOND].reason
+        assert {name: run["state"] for name, run in report(root).items()} == {
             FIRST: "completed",
             SECOND: "node failure",
         }
         shown = hpcbench("status", root, cwd=root)
-        assert shown.returncode == 1 and "node failure" in words(shown.stdout) and "NODE_FAIL" in words(shown.stdout)
+        assert shown.returncode == 1 and "node failure" in unfold(shown.stdout) and "NODE_FAIL" in unfold(shown.stdout)
         place.acts({})
     before = [track(root).ids for root in roots]
     for root in roots:
@@ -91,9 +91,9 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
         assert [tracked.runs[run].attempt for run in (FIRST, SECOND)] == [1, 2], "what completed is kept"
         assert tracked.ids != ids and host(root) not in nodes
         assert launched(place) == [FIRST, SECOND, SECOND]
-        assert {said["state"] for said in report(root).values()} == {"completed"}
+        assert {run["state"] for run in report(root).values()} == {"completed"}
         pairings = [run.pairing for run in tracked.submission.runs]
-        assert pairings[0] == pairings[1] and {said["pairing"] for said in report(root).values()} == {pairings[0]}
+        assert pairings[0] == pairings[1] and {run["pairing"] for run in report(root).values()} == {pairings[0]}
 
 
 def test_who_gives_way_goes_on_if_it_may_and_is_preempted_if_not(cluster: Cluster, jobs: Jobs) -> None:

@@ -19,11 +19,11 @@ def place(cluster: Cluster, tmp_path: Path) -> OnSlurm:
 def test_slurm_tells_when_it_would_start_and_the_job_says_its_interpreter(place: OnSlurm, cluster: Cluster) -> None:
     place.write_site(python=sys.executable)
     place.write_study(study="asked", matrix={"scheme": ["baseline"]}, repeats=1)
-    said = place.submission()
-    found = [note for note in said.notes if note.startswith("Slurm would start")]
-    assert len(found) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", found[0])
-    wait_over(said.root)
-    logs = [path.read_text() for path in said.root.glob("jobs/*/out.log")]
+    submission = place.submission()
+    notes = [note for note in submission.notes if note.startswith("Slurm would start")]
+    assert len(notes) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", notes[0])
+    wait_over(submission.root)
+    logs = [path.read_text() for path in submission.root.glob("jobs/*/out.log")]
     assert len(logs) == 1 and re.search(r"^/\S+: Python 3\.\d+\.\d+; hpcbench \S+; ", logs[0], re.MULTILINE)
 
 
