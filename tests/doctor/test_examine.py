@@ -1,4 +1,4 @@
-"""What the doctor says of machines that work, of such that do not, and of such that do not answer."""
+"""The doctor's checks of machines that work, fail, or do not answer."""
 
 import json
 import os
@@ -31,13 +31,13 @@ CHECKOUT = Path(hpcbench.__file__).resolve().parent.parent
 
 
 def local(**changes: object) -> Site:
-    """A site like this machine, with some changes."""
+    """Return a local site with some changes."""
     data = {"site": "here", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "python": "auto"}
     return Site.model_validate({**data, "oversubscribe": True, "checked": "never", **changes})
 
 
 def lsf_site(directory: Path) -> str:
-    """A file of a site whose ranks run in this interpreter."""
+    """Write the file of a site whose ranks run in this interpreter; return its path."""
     path = directory / "mine.yaml"
     path.write_text(
         "site: mine\nscheduler: {kind: lsf, account_option: -P}\nlauncher: {kind: jsrun}\nnode: {cores: 4}\n"
@@ -57,7 +57,7 @@ def test_slurm_answers(machine: Machine) -> None:
     assert seen is not None and (seen.kind, seen.name, seen.version) == ("slurm", "hbtest", "22.05.8")
 
 
-def test_srun_on_path_is_no_scheduler(machine: Machine) -> None:
+def test_srun_on_path_does_not_prove_a_scheduler(machine: Machine) -> None:
     machine.script("srun", "echo a wrapper")
     seen = sightings()
     assert answering(seen) is None
@@ -73,30 +73,30 @@ def test_a_controller_that_is_down(machine: Machine, printed: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "kind"), [("scontrol", "slurm"), ("lsid", "lsf"), ("flux", "flux")])
-def test_a_client_that_hangs_leaves_it_open(
+def test_a_scheduler_whose_client_hangs_is_unknown(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, client: str, kind: str
 ) -> None:
     machine.script(client, "sleep 1000 & sleep 1000")
     monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
     check = find_check(check_schedulers(sightings(), kind), f"scheduler {kind}")
-    assert check.health is Health.UNKNOWN and check.failed, "unknown is no success"
+    assert check.health is Health.UNKNOWN and check.failed, "an unknown health counts as a failure"
     assert f"{client} did not answer within 0.3 s" in check.fact
 
 
-def test_a_program_that_will_not_end_goes_with_its_children(machine: Machine, tmp_path: Path) -> None:
+def test_a_program_that_does_not_end_is_killed_with_its_children(machine: Machine, tmp_path: Path) -> None:
     machine.script("stubborn", f"trap '' TERM; sleep 1000 & echo $! > '{tmp_path}/child'; wait")
     number = tmp_path / "child"
-    for seconds in (0.5, 2, 8):  # a busy machine may not have begun it in half a second
+    for seconds in (0.5, 2, 8):  # a busy machine may need more than half a second to start it
         outcome = attempt(["stubborn"], seconds=seconds)
         assert outcome.present and outcome.status is None
         if number.exists() and number.read_text().endswith("\n"):
             break
     child = Path("/proc", number.read_text().strip(), "stat")
-    assert eventually(lambda: ended(child)), "it outlives the one that started it"
+    assert eventually(lambda: ended(child)), "a child process outlives its parent"
 
 
 def ended(stat: Path) -> bool:
-    """Whether the process of this `/proc/.../stat` is gone, or waits only to be reaped."""
+    """Return whether the process of this `/proc/.../stat` is gone or a zombie."""
     try:
         return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -104,7 +104,7 @@ def ended(stat: Path) -> bool:
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
-    """Whether it holds in time: a busy machine may end a killed process a moment later."""
+    """Return whether a condition becomes true in time: on a busy machine a killed process may end late."""
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:
@@ -130,7 +130,7 @@ def test_lsid_without_bsub(machine: Machine) -> None:
 def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, health: Health
 ) -> None:
-    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon
+    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon, which runs
     machine.script("bqueues", answer)
     monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     seen = sightings()
@@ -148,7 +148,7 @@ def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> 
     assert find_check(check_schedulers(sightings(), "flux"), "scheduler flux").failed
 
 
-def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
+def test_a_flux_instance_comes_before_the_slurm_that_started_it(machine: Machine) -> None:
     machine.answers({**recorded("slurm-22.05"), **recorded("flux")})
     seen = answering(sightings())
     assert seen is not None and seen.kind == "flux"
@@ -165,13 +165,13 @@ def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine)
         ("something else", None),
     ],
 )
-def test_whose_mpiexec_it_is(machine: Machine, banner: str, kind: str | None) -> None:
+def test_the_library_of_an_mpiexec_is_detected(machine: Machine, banner: str, kind: str | None) -> None:
     machine.answers({"mpiexec --version": banner})
     launcher = mpiexec()
     assert launcher is not None and launcher.kind == kind
 
 
-def test_mvapich_is_told_by_the_program_beside_it(machine: Machine) -> None:
+def test_mvapich_is_detected_by_the_program_next_to_mpiexec(machine: Machine) -> None:
     machine.answers({"mpiexec --version": "HYDRA build details:\n    Version: 3.1.4", "mpiname -a": "MVAPICH2 2.3.7"})
     machine.script("mpiname", "echo MVAPICH2 2.3.7")
     launcher = mpiexec()
@@ -207,7 +207,7 @@ def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pyte
     assert check_gpus(needed=True).health is Health.UNKNOWN
 
 
-def test_which_site_it_is() -> None:
+def test_the_site_of_a_machine_is_detected() -> None:
     lassen = Cluster("lsf", "LSF", "lassen", [QueueFacts("pbatch", "", [Nodes(9, gpus=4)]), QueueFacts("pdebug", "")])
     (check,) = check_match(lassen, None)
     assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 marks fit")
@@ -218,7 +218,7 @@ def test_which_site_it_is() -> None:
     assert not marks(slurm, lassen)["scheduler"]
     assert check_match(lassen, slurm)[0].failed
     lsf = {"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}, "node": {"cores": 4}, "python": "python3"}
-    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "little is known that could fit"
+    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "too few properties to compare"
     mine = local(**lsf, queues={"pbatch": {}})
     assert check_match(other, mine)[0].health is Health.UNKNOWN, "nodes have another number of GPUs"
     named_by_its_owner = local(**{**lsf, "node": {"cores": 4, "gpus": 4}}, queues={"pbatch": {}})
@@ -245,7 +245,7 @@ def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
         assert find_check(checks, name).failed and find_check(checks, name).remedy, name
 
 
-def test_an_interpreter_that_is_not_there() -> None:
+def test_an_interpreter_that_does_not_exist() -> None:
     (check,) = ranks.check_interpreter(local(python="/nowhere/python"))
     assert check.failed and check.health is Health.MISSING
     (check,) = ranks.check_interpreter(local(python="/nowhere/python", scheduler={"kind": "slurm"}, node={"cores": 2}))
@@ -351,7 +351,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
     return caught.value.code, out, err
 
 
-def test_the_command_says_a_line_a_check_and_writes_json(
+def test_the_command_prints_one_line_per_check_and_writes_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -363,7 +363,7 @@ def test_the_command_says_a_line_a_check_and_writes_json(
     assert {line.split()[0] for line in lines[:-1]} <= {"ok", "missing", "unknown"}
 
 
-def test_the_command_fails_where_the_sites_scheduler_does_not_answer(
+def test_the_command_fails_if_the_sites_scheduler_does_not_answer(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -396,7 +396,7 @@ def test_a_login_node_needs_none_of_the_heavy_modules(machine: Machine, tmp_path
     assert done.stderr == "" and done.returncode == (0 if draft else 1)
 
 
-def test_a_node_with_fewer_cores_than_the_file_says_is_told(machine: Machine) -> None:
+def test_a_node_with_fewer_cores_than_the_site_file_states_is_reported(machine: Machine) -> None:
     machine.script("mpiexec", "echo world=2; echo cores=2; echo aware=no none")
     site = local(
         node={"cores": 8},
@@ -427,9 +427,7 @@ exit 1"""
         ("mpi4py.MPI.Exception: MPI_ERR_OTHER: known error", "start the command by hand"),
     ],
 )
-def test_the_ranks_own_error_is_shown_and_not_what_their_launcher_says(
-    machine: Machine, error: str, remedy: str
-) -> None:
+def test_the_error_of_a_rank_is_shown_and_not_that_of_its_launcher(machine: Machine, error: str, remedy: str) -> None:
     machine.script("mpiexec", SRUN.format(error=error))
     site = local(launcher={"kind": "mpich", "program": str(machine.directory / "mpiexec")}, threads=1)
     check, _ = ranks.check_world(site, run=True)
@@ -470,7 +468,7 @@ def test_that_ranks_have_met_is_remembered_until_their_launch_changes(
     assert not have_met(site.model_copy(update={"modules": ["other-mpi"]}), tmp_path)
 
 
-def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
+def test_if_a_scheduler_answers_ranks_are_started_only_on_request(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.answers(recorded("slurm-22.05"))
@@ -479,5 +477,5 @@ def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
     checks = examine(None)
     assert "name the site" in find_check(checks, "two ranks").remedy
     assert not (machine.directory / "started").exists()
-    assert "scheduler" not in [check.name for check in checks]  # nothing is said of jobs that run here
+    assert "scheduler" not in [check.name for check in checks]  # the site is not local
     assert find_check(checks, "scheduler slurm").needed

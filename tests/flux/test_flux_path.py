@@ -1,4 +1,4 @@
-"""The whole path on the fake of Flux, by the script of a shipped site: from submission to report."""
+"""The script of a shipped site on the fake of Flux, from submission to report."""
 
 from collections.abc import Callable
 
@@ -57,7 +57,7 @@ def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capt
     assert states(wait_until_over(here, other)) == [State.COMPLETED]
 
 
-def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys: Capture) -> None:
+def test_a_job_near_its_limit_stops_and_retry_continues_it(place: Make, capsys: Capture) -> None:
     here = place()
     here.acts({"r1-baseline": "stop"})
     here.write_study(walltime="60s", stop_ahead="45s", requeue=1)
@@ -73,7 +73,7 @@ def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys:
     assert (tracked.jobs["j0001-r1"].attempt, len(here.fake.jobs)) == (2, 2)
 
 
-def test_a_job_that_does_not_listen_is_timed_out(place: Make, capsys: Capture) -> None:
+def test_a_job_that_ignores_its_signal_is_timed_out(place: Make, capsys: Capture) -> None:
     here = place(minute=1.0)
     here.acts({"r1-baseline": "deaf"})
     here.write_study(walltime="2m", stop_ahead="1m")
@@ -111,7 +111,7 @@ def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_
     assert "was cancelled (dependency: dependency-afterok failed" in shown
 
 
-def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
+def test_a_job_whose_node_fails(place: Make, capsys: Capture) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root
@@ -128,7 +128,7 @@ def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
 
 @pytest.fixture
 def killed(place: Make, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A submission that was killed after Flux had taken its job, which waits: no queue runs it."""
+    """A submission that was killed after Flux had accepted its job. The job waits, because no queue runs it."""
     here = place()
     here.acts({"r1-baseline": "hold"})
     with monkeypatch.context() as patch:
@@ -159,7 +159,7 @@ def test_every_copy_of_a_job_is_cancelled(place: Make) -> None:
     root = here.submit().root
     [call] = [call for call in here.fake.calls if call.argv[:1] == ["batch"]]
     here.began()
-    here.fake.run("flux", *call.argv)  # as a wrapper that sends each call twice, and answers once
+    here.fake.run("flux", *call.argv)  # like a wrapper that sends each call twice, and prints one answer
     assert cancel(root) == "2 jobs: ended"
     here.fake.wait()
     assert [job.why for job in here.fake.jobs] == ["owner", "owner"]

@@ -1,4 +1,4 @@
-"""Job arrays, chains, and cancelling: many jobs in a real queue, and others beside them."""
+"""Job arrays, dependent studies and cancelling, with other jobs in the queue of a real Slurm."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_unpaired_runs_are_arrays_whose_elements_are_told_apart(place: OnSlurm, 
         name = runs[run].job
         assert (status.state, tracked.jobs[name].state) == (ends, ends), "each has an end of its own"
         mark = read_json(root / "jobs" / name / "status.json")
-        assert mark is not None and mark["id"] == tracked.ids[name], "the script knows itself by the ledger's id"
+        assert mark is not None and mark["id"] == tracked.ids[name], "the script has the same id as the ledger"
     place.acts({})
     done = hpcbench("retry", "--all", root, cwd=root)
     assert done.returncode == 0 and "4 jobs again, for 4 runs" in done.stdout

@@ -1,4 +1,4 @@
-"""Commands and daemons that die or hang at a bad moment: no job is lost, handed in twice, or called what it is not."""
+"""Commands and daemons that die or hang at a bad moment: no job is lost, submitted twice, or shown in a wrong state."""
 
 import os
 import shutil
@@ -29,12 +29,12 @@ case $(wc -l < "$here/calls") in
   *) exec {sbatch} "$@" ;;
 esac
 """
-"""An sbatch that ends the command that called it, or never comes back; so it does at the call that it is told."""
+"""An sbatch that kills its caller or hangs, at the call whose number the environment gives."""
 
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> OnSlurm:
-    """Four jobs of one run; nobody else has a study of this name."""
+    """Four jobs of one run. No other test has a study of this name."""
     place = OnSlurm(tmp_path / "place", cluster)
     name = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]").replace("_", "-")[:60]
     place.write_study(study=name, matrix={"scheme": ["baseline"]}, repeats=4)
@@ -43,7 +43,7 @@ def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> O
 
 @pytest.fixture
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory at the head of PATH with an sbatch of our own."""
+    """A directory at the front of PATH that contains the faulty sbatch."""
     sbatch = shutil.which("sbatch")
     directory = tmp_path / "shim"
     directory.mkdir()
@@ -54,14 +54,14 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def again(place: OnSlurm) -> str:
-    """What the same command says when it is given once more."""
+    """Run the same command again; return its output."""
     done = hpcbench("submit", "study.yaml", "--site", "site.yaml", "--out", "out", cwd=place.directory)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def check_once(place: OnSlurm, cluster: Cluster) -> None:
-    """Each job was handed in once, is known by the id that Slurm has for it, and completes."""
+    """Check that each job was submitted once, has Slurm's id in the ledger, and completes."""
     root = place.directory / "out" / "001"
     assert [path.name for path in (place.directory / "out").iterdir() if path.name.isdigit()] == ["001"]
     tracked = wait_over(root)
@@ -75,7 +75,7 @@ def check_once(place: OnSlurm, cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("when", "taken"), [("KILL_BEFORE", 2), ("KILL_AFTER", 3), ("HANG_AFTER", 3)], ids=["before", "after", "hangs"]
 )
-def test_a_submit_that_is_killed_is_gone_on_with(
+def test_a_killed_submit_is_continued(
     place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch, when: str, taken: int
 ) -> None:
     argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
@@ -96,7 +96,7 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     check_once(place, cluster)
 
 
-def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
+def test_the_job_of_an_sbatch_that_hangs_is_looked_up(
     place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 5.0)
@@ -106,7 +106,7 @@ def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
     check_once(place, cluster)
 
 
-def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> None:
+def test_two_submits_at_the_same_time_submit_once(place: OnSlurm, cluster: Cluster) -> None:
     cluster.run(["scontrol", "update", "partitionname=batch", "state=down"], check=True)
     argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
     both = [subprocess.Popen(argv, cwd=place.directory, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -119,13 +119,13 @@ def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> N
 
 @pytest.fixture
 def controlled(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; its controller may be stopped."""
+    """The cluster; its controller is started again after the test."""
     yield cluster
     if cluster.run(["scontrol", "ping"]).returncode:
         cluster.start_controller()
 
 
-def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSlurm, controlled: Cluster) -> None:
+def test_without_a_controller_no_job_is_shown_as_lost_or_completed(place: OnSlurm, controlled: Cluster) -> None:
     place.acts({"baseline": "wait"})
     place.write_study(study="away", matrix={"scheme": ["baseline"]}, repeats=2)
     place.write_site(scheduler={"directives": {"--exclusive": None, "--nodelist": "n1"}})
@@ -144,7 +144,7 @@ def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSl
     assert shown.returncode == 1
     for last in ("running", "pending"):
         message = f"Slurm cannot be asked at the moment; last seen {last}"
-        assert unfold(shown.stdout).count(message) == 2, shown.stdout  # of the job and of its run
+        assert unfold(shown.stdout).count(message) == 2, shown.stdout  # once for the job, once for its run
     assert {run["state"] for run in report(root).values()} == {"unknown"}
     (place.directory / "go").touch()
     wait_for(lambda: track(root, ask=False).jobs["j0001-r1"].state is State.COMPLETED, PATIENCE)

@@ -1,4 +1,4 @@
-"""Nodes that crash or are taken down under a job, and jobs that must give way to others."""
+"""Nodes that crash or are taken down while a job runs, and jobs that are preempted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ ALONE = {"scheduler": {"directives": {"--exclusive": None}}}
 
 
 class Jobs:
-    """Studies of one job with two runs, which has its node to itself."""
+    """Studies of one job with two runs and an exclusive node."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
 
 @pytest.fixture
 def fragile(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; what is done to its nodes is mended at the end."""
+    """The cluster; its nodes are restored after the test."""
     yield cluster
     for node in cluster.nodes:
         if cluster.node_state(node).startswith("DOWN"):
@@ -61,7 +61,7 @@ def ended(root: Path) -> Tracked:
     return track(root)
 
 
-def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: Jobs) -> None:
+def test_a_node_failure_is_reported_and_fixed_by_retry(fragile: Cluster, jobs: Jobs) -> None:
     places = [jobs.of(name, "sleep") for name in ("crash", "down")]
     roots = [place.submit() for place in places]
     assert all(place.children for place in places)
@@ -88,7 +88,7 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
     for place, root, ids in zip(places, roots, before, strict=True):
         tracked = wait_over(root)
         assert [tracked.runs[run].state for run in (FIRST, SECOND)] == [State.COMPLETED] * 2
-        assert [tracked.runs[run].attempt for run in (FIRST, SECOND)] == [1, 2], "what completed is kept"
+        assert [tracked.runs[run].attempt for run in (FIRST, SECOND)] == [1, 2], "a completed run is not repeated"
         assert tracked.ids != ids and host(root) not in nodes
         assert launched(place) == [FIRST, SECOND, SECOND]
         assert {run["state"] for run in report(root).values()} == {"completed"}
@@ -96,7 +96,7 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
         assert pairings[0] == pairings[1] and {run["pairing"] for run in report(root).values()} == {pairings[0]}
 
 
-def test_who_gives_way_goes_on_if_it_may_and_is_preempted_if_not(cluster: Cluster, jobs: Jobs) -> None:
+def test_a_preempted_job_continues_only_if_it_may_be_requeued(cluster: Cluster, jobs: Jobs) -> None:
     goes, stays = jobs.of("goes-back", "sleep", requeue=1), jobs.of("stays-out", "sleep")
     hears = jobs.of("hears", "stop", requeue=1, queue="gentle")
     back, out, heard = goes.submit(), stays.submit(), hears.submit()

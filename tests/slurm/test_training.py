@@ -1,4 +1,4 @@
-"""The whole way on a real Slurm: real MPI training over nodes, from `hpcbench submit` to what the report says."""
+"""Real MPI training over nodes on a real Slurm, from `hpcbench submit` to `hpcbench report`."""
 
 import json
 import re
@@ -41,7 +41,7 @@ if os.environ.get("HPCBENCH_ATTEMPT") == "1":
 
     StopRequest.__call__ = slowly
 """
-"""Makes the steps of a first attempt slow, that a signal may come before they are done."""
+"""Code that slows the steps of a first attempt, so that a signal arrives before they are done."""
 
 
 def events(root: Path, run: str, log: str = "log.txt") -> dict[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ def places(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Places
 
 @pytest.fixture(scope="module")
 def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
-    """All three, submitted by the command line; the first one waits while somebody else has all nodes."""
+    """All three, submitted by the command line. The first one waits while another job has all nodes."""
     other = ["sbatch", "--parsable", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000"]
     somebody = cluster.run(other, check=True).stdout.strip()
     cluster.wait_job(somebody, "RUNNING")
@@ -124,7 +124,7 @@ def test_a_paired_study_waits_runs_completes_and_is_compared(places: Places, roo
     assert {run["state"] for run in report(root).values()} == {"completed"}
 
 
-def test_ranks_lie_on_two_hosts_as_was_asked(places: Places, roots: dict[str, Path]) -> None:
+def test_ranks_are_placed_on_two_hosts_as_requested(places: Places, roots: dict[str, Path]) -> None:
     wait_over(roots["srun"])
     assert track(roots["srun"]).runs["r1-baseline"].state is State.COMPLETED
     for name, per_node in (("paired", 1), ("srun", 2)):
@@ -160,7 +160,7 @@ def test_ids_attempts_provenance_and_accounting_are_kept(
     assert submitted is not None and submitted["environment"]["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
 
 
-def test_a_signal_ahead_of_the_limit_puts_the_job_back_and_its_run_goes_on(
+def test_a_signal_before_the_limit_requeues_the_job_and_its_run_continues(
     places: Places, roots: dict[str, Path], cluster: Cluster
 ) -> None:
     root = roots["resumed"]

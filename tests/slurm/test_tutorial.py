@@ -1,4 +1,4 @@
-"""What docs/tutorial/slurm.md tells a newcomer to type works on a real Slurm, and prints what the page shows."""
+"""The commands of docs/tutorial/slurm.md work on a real Slurm, and print what the page shows."""
 
 import os
 import subprocess
