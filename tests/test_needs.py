@@ -40,9 +40,9 @@ def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.
     path = os.pathsep.join(map(str, (TESTS, place)))
     changes = {
         "PYTHONPATH": path,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # plugins take a second to load
         **environment,
-    }  # they load slowly
+    }
     return subprocess.run(command, cwd=place, env={**inherited, **changes}, capture_output=True, text=True)
 
 

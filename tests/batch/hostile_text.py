@@ -54,8 +54,8 @@ def texts(data: Any, keys: Keys = ()) -> Iterator[Keys]:
 
 
 def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
-    found = copy.deepcopy(data)
-    place: Any = found
+    changed = copy.deepcopy(data)
+    place: Any = changed
     *path, last = keys[:-1] if keys[-1] == "+" else keys
     for key in path:
         place = place[key]
@@ -63,7 +63,7 @@ def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
         place[text] = place.pop(last)
     else:
         place[last] = text
-    return found
+    return changed
 
 
 def yaml(data: Any) -> str:

@@ -87,10 +87,10 @@ def test_two_at_once_submit_once(fake: Fake) -> None:
         subprocess.Popen(command, cwd=fake.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0, 0], said
+    outputs = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0], outputs
     assert numbers(fake) == ["001"]
-    assert sum("already submitted" in out for out, _ in said) == 2
+    assert sum("already submitted" in out for out, _ in outputs) == 2
     wait_for(lambda: fake.children)
     assert len([call for call in fake.calls if "run" in call]) == 1
     cancel(fake.directory / "results" / "fake" / "001")
@@ -120,13 +120,13 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake", after_any=any_end)
     tracked = wait_until_over(second.root)
-    found = tracked.runs["r1-mzhybrid"]
+    run = tracked.runs["r1-mzhybrid"]
     if any_end:
-        assert found.state is State.COMPLETED
+        assert run.state is State.COMPLETED
         return
-    assert found.state is State.CANCELLED
+    assert run.state is State.CANCELLED
     forerunner = f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
-    assert found.reason == f"job j0001-r1 was cancelled ({forerunner})"
+    assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
         start(fake, after="fake")
 

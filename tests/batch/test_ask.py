@@ -45,9 +45,9 @@ class Slow(Scheduler):
 
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    found = Slow()
-    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", lambda root: found)
-    return found
+    scheduler = Slow()
+    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", lambda root: scheduler)
+    return scheduler
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, schedu
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert scheduler.questions == [["11", "12"]]
-    kept = json.loads((root / "scheduler.json").read_text(encoding="utf-8"))
-    assert kept["j1"]["word"]["accounting"] == {"Elapsed": "60"}
+    stored = json.loads((root / "scheduler.json").read_text(encoding="utf-8"))
+    assert stored["j1"]["word"]["accounting"] == {"Elapsed": "60"}
 
 
 def test_silence_matters_only_where_an_end_is_missing(root: Path, scheduler: Slow) -> None:

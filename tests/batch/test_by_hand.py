@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "launcher", "argv", "kept", "dropped"),
+    ("kind", "launcher", "argv", "retained", "dropped"),
     [
         (
             "slurm",
@@ -48,7 +48,7 @@ def environment() -> dict[str, str]:
     ],
 )
 def test_a_script_that_is_handed_in_runs_and_is_tracked(
-    fake: Fake, tmp_path: Path, kind: str, launcher: str, argv: list[str], kept: list[str], dropped: list[str]
+    fake: Fake, tmp_path: Path, kind: str, launcher: str, argv: list[str], retained: list[str], dropped: list[str]
 ) -> None:
     root = prepared(fake, tmp_path, kind, launcher)
     done = subprocess.run(
@@ -65,7 +65,7 @@ def test_a_script_that_is_handed_in_runs_and_is_tracked(
     calls = [call for call in fake.calls if "argv" in call]
     assert [call["argv"][: len(argv)] for call in calls] == [argv] * 3
     for call in calls:
-        assert set(kept) <= set(call["env"]) and not set(dropped) & set(call["env"])
+        assert set(retained) <= set(call["env"]) and not set(dropped) & set(call["env"])
 
 
 def test_the_run_limit_of_lsf_leaves_marks(fake: Fake, tmp_path: Path) -> None:

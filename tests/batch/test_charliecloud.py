@@ -105,8 +105,8 @@ def submit(folder: Path, image: Path, *args: str) -> tuple[subprocess.CompletedP
 def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: Callable[[str | None], None]) -> None:
     need(why_not())
     done, run = submit(tmp_path, image)
-    words = (run / "err.txt").read_text() if run.is_dir() else ""
-    assert done.returncode == 0, done.stderr + done.stdout + words
+    errors = (run / "err.txt").read_text() if run.is_dir() else ""
+    assert done.returncode == 0, done.stderr + done.stdout + errors
     assert "(charliecloud), with its own hpcbench and MPI library" in " ".join(done.stdout.split())
     events = {}
     for line in (run / "log.txt").read_text().splitlines():
@@ -115,7 +115,7 @@ def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: 
             events[event["event"]] = event
     assert events["environment"]["container"] == f"charliecloud {image}"
     assert len(events["environment"]["world"]) == 2 and events["end"]["state"] == "completed"
-    (dp,) = [one for one in events["traffic"]["channels"] if one["dimension"] == "DP"]
+    (dp,) = [channel for channel in events["traffic"]["channels"] if channel["dimension"] == "DP"]
     assert 0 < dp["wire_bytes"] < dp["message_bytes"] / 3, "encoded, and sent between the two"
     assert not Path("/inside/python").exists(), "the interpreter is one of the image"
 
@@ -127,9 +127,9 @@ def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
     need(why_not())
     done, run = submit(tmp_path, image, "'--unset-env=PMI*'")
     assert done.returncode == 1, done.stdout
-    words = (run / "err.txt").read_text()
-    assert "the launcher started a world of 1 ranks, the run needs 2" in words
-    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in words
+    errors = (run / "err.txt").read_text()
+    assert "the launcher started a world of 1 ranks, the run needs 2" in errors
+    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in errors
 
 
 def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[str | None], None]) -> None:

@@ -57,8 +57,8 @@ def test_a_duration_is_whole_seconds_above_zero(seconds: float) -> None:
     ],
 )
 def test_limits_are_read_as_slurm_means_them(text: str, seconds: int | None) -> None:
-    found = Duration.of_slurm(text)
-    assert (found and found.seconds) == seconds
+    duration = Duration.of_slurm(text)
+    assert (duration and duration.seconds) == seconds
 
 
 @pytest.mark.parametrize(

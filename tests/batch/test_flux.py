@@ -78,14 +78,14 @@ def test_ends_of_all_kinds(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     never = flux.submit(batch_job(tmp_path, "never", "true", after=[bad])).id
     after = flux.submit(batch_job(tmp_path, "after", "true", after=[bad], after_any=True)).id
     fake.wait()
-    words = flux.poll([bad, late, gone, never, after])
-    assert (words[bad].state, words[bad].exit) == (State.FAILED, 3)
-    assert words[late].state is State.TIMED_OUT
-    assert words[late].reason == "timeout: resource allocation expired"
-    assert words[gone].state is State.NODE_FAILED
-    assert (words[never].state, words[never].exit, words[never].start) == (State.CANCELLED, None, None)
-    assert words[never].reason.startswith("dependency: ")
-    assert words[after].state is State.COMPLETED
+    statuses = flux.poll([bad, late, gone, never, after])
+    assert (statuses[bad].state, statuses[bad].exit) == (State.FAILED, 3)
+    assert statuses[late].state is State.TIMED_OUT
+    assert statuses[late].reason == "timeout: resource allocation expired"
+    assert statuses[gone].state is State.NODE_FAILED
+    assert (statuses[never].state, statuses[never].exit, statuses[never].start) == (State.CANCELLED, None, None)
+    assert statuses[never].reason.startswith("dependency: ")
+    assert statuses[after].state is State.COMPLETED
 
 
 def test_poll_is_one_call_and_unknown_ids_are_no_news(flux: Flux, fake: Fake, tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_found_by_its_whole_name(flux: Flux, fake: Fake, tmp_path: Path) -> None
     receipt = flux.submit(batch_job(tmp_path, "one", "true"))
     flux.submit(batch_job(tmp_path, "one-more", "true"))
     fake.wait()
-    found = flux.find("one", 1)
-    assert found is not None
-    assert (found.id, found.elements) == (receipt.id, receipt.elements)
+    listed = flux.find("one", 1)
+    assert listed is not None
+    assert (listed.id, listed.elements) == (receipt.id, receipt.elements)
     second = flux.submit(batch_job(tmp_path, "one", "sleep 60"))
     fake.wait_for(second.id, RUNNING)
-    found = flux.find("one", 1)
-    assert found is not None and found.id == second.id  # what runs counts before what is over
+    listed = flux.find("one", 1)
+    assert listed is not None and listed.id == second.id  # what runs counts before what is over
 
 
 def test_cancel(flux: Flux, fake: Fake, tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_exit_status(code: str, exit: int | None) -> None:
 
 def test_lines_that_are_no_jobs_are_passed_over() -> None:
     text = "Welcome | to | the | machine\n\nf1|x\n77|FAILED|1|1700000000.5|1700000060|n[1-2]|exec|a | b\n"
-    words = flux_answers.read_statuses(text)
-    assert list(words) == ["77"]
-    word = words["77"]
+    statuses = flux_answers.read_statuses(text)
+    assert list(statuses) == ["77"]
+    word = statuses["77"]
     assert (word.start, word.end) == ("2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")
     assert (word.hosts, word.reason) == ("n[1-2]", "exec: a | b")
 

@@ -77,16 +77,16 @@ def test_full_before_the_first_mark(small: Path) -> None:
     assert (done.returncode, bench.lines("calls")) == (74, [])
     assert (bench.job_mark["exit"], bench.job_mark["why"]) == (74, f"{small}: {FULL}")
     handed = SubmissionRecord("2026-01-01T00:00:00Z")
-    found = resolve_job_state(
+    state = resolve_job_state(
         read_mark(bench.root / "jobs" / "j1"), handed, None, requeue=False, silent=None, clock=0.0
     )
-    assert (found.state, found.reason) == (State.FAILED, f"{small}: {FULL}")
+    assert (state.state, state.reason) == (State.FAILED, f"{small}: {FULL}")
     filler.unlink()
     assert bench.go(SLURM_JOB_ID="7").returncode == 0
 
 
-@pytest.mark.parametrize(("harm", "words"), [("full", FULL), ("read-only", "Read-only file system")])
-def test_where_nothing_can_be_written_the_script_says_why(small: Path, tmp_path: Path, harm: str, words: str) -> None:
+@pytest.mark.parametrize(("harm", "message"), [("full", FULL), ("read-only", "Read-only file system")])
+def test_where_nothing_can_be_written_the_script_says_why(small: Path, tmp_path: Path, harm: str, message: str) -> None:
     bench = Bench(small / "b", "slurm", runs="a")
     (bench.root / "jobs" / "j1" / FILE).unlink(missing_ok=True)
     if harm == "full":
@@ -94,7 +94,7 @@ def test_where_nothing_can_be_written_the_script_says_why(small: Path, tmp_path:
     else:
         subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     done = bench.go(SLURM_JOB_ID="7")
-    assert done.returncode == 74 and f"{small}: {words}" in done.stderr
+    assert done.returncode == 74 and f"{small}: {message}" in done.stderr
 
 
 def test_a_directory_that_is_gone(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     assert done.returncode != 0 and "No such file or directory" in done.stderr
     again = bench.go(SLURM_JOB_ID="7")
     assert again.returncode == 74
-    told = SchedulerAnswer(State.FAILED, exit=74)
-    found = resolve_job_state(
-        None, SubmissionRecord("2026-01-01T00:00:00Z"), told, requeue=False, silent=None, clock=0.0
+    answer = SchedulerAnswer(State.FAILED, exit=74)
+    state = resolve_job_state(
+        None, SubmissionRecord("2026-01-01T00:00:00Z"), answer, requeue=False, silent=None, clock=0.0
     )
-    assert found.reason == "exit 74 (nothing could be written: the disk is full, over its quota, read-only or gone)"
+    assert state.reason == "exit 74 (nothing could be written: the disk is full, over its quota, read-only or gone)"
 
 
 def test_both_commands_name_the_disk(fake: Fake, small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,8 +209,8 @@ def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
     try:
         root = place.submit(study, site)
     except UserError as error:
-        said = str(error)
-        assert said.isprintable() and len(said) < 1000, said
+        message = str(error)
+        assert message.isprintable() and len(message) < 1000, message
         return False
     for script in root.glob("jobs/*/job.sh"):
         lines = script.read_text(encoding="utf-8").split("\n")
@@ -272,14 +272,14 @@ def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str
     for call, scheme in zip(calls, ("baseline", "own", "mine"), strict=True):
         assert call[-1].endswith(f"-{scheme}/run.json")
         tail = [*site["launcher"]["args"], site["python"], "-u", "-m", "hpcbench.train", call[-1]]
-        own = site["container"]
-        if own["image"]:  # it is run with one
-            tail = [*own["args"], os.path.expanduser(own["image"]), own["python"], *tail[-4:]]  # noqa: PTH111 (any text)
+        container = site["container"]
+        if container["image"]:  # it is run with one
+            tail = [*container["args"], os.path.expanduser(container["image"]), container["python"], *tail[-4:]]  # noqa: PTH111 (any text)
             first = call.index("apptainer")
             assert call[first - len(site["launcher"]["args"]) : first] == site["launcher"]["args"]
         assert call[-len(tail) :] == tail
-        words = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
-        environment = dict(word.split("=", 1) for word in words if word)
+        arguments = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
+        environment = dict(word.split("=", 1) for word in arguments if word)
         assert environment["SITE_VARIABLE"] == site["environment"]["SITE_VARIABLE"]
         value = site["schemes"]["own"]["environment"]["SCHEME_VARIABLE"]
         assert environment.get("SCHEME_VARIABLE") == (value if scheme == "own" else None)

@@ -75,12 +75,12 @@ def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None
     bench.act("a", "until [ -e $here/go ]; do sleep 0.05; done")
     first = bench.start()
     find_driver(bench, first)
-    whole = bench.script.read_text(encoding="utf-8")
+    script = bench.script.read_text(encoding="utf-8")
     bench.program("python", "exit 1")
     use_driver(bench, "/none/python")
     assert bench.go().returncode == 127
     assert bench.job_mark["state"] == "running"
-    bench.script.write_text(whole, encoding="utf-8")
+    bench.script.write_text(script, encoding="utf-8")
     assert bench.go().returncode == 73  # and a script that was refused writes nothing
     assert bench.job_mark["state"] == "running"
     (tmp_path / "go").touch()

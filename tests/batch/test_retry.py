@@ -95,14 +95,14 @@ def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "words"), [("fail", "failed (exit status 3: boom"), ("mute", "unknown (exit status 0, but its log")]
+    ("act", "reason"), [("fail", "failed (exit status 3: boom"), ("mute", "unknown (exit status 0, but its log")]
 )
-def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str, words: str) -> None:
+def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str, reason: str) -> None:
     fake.acts({"naive-zfp8": act})
     root = start(fake).root
     wait_until_over(root)
     left = retry(root)
-    assert left.jobs == [] and words in left.left["r1-naive-zfp8"] and "--all" in left.left["r1-naive-zfp8"]
+    assert left.jobs == [] and reason in left.left["r1-naive-zfp8"] and "--all" in left.left["r1-naive-zfp8"]
     fake.acts({})
     again = retry(root, all=True)
     assert again.runs == ["r1-naive-zfp8"]
@@ -145,8 +145,8 @@ def test_what_runs_is_not_tried_twice(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     root = start(fake).root
     wait_for(lambda: fake.children)
-    found = retry(root, all=True)
-    assert found.jobs == [] and set(found.left.values()) == {"its job is running"}
+    retried = retry(root, all=True)
+    assert retried.jobs == [] and set(retried.left.values()) == {"its job is running"}
     cancel(root)
     tracked = wait_until_over(root)
     assert states(tracked) == [State.CANCELLED] * 3

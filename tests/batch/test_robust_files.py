@@ -235,8 +235,8 @@ def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: 
     text = path.read_text()
     assert "hunter2" not in text and json.loads(text)["environment"]["PLAIN"] == "said=as it is"
     assert path.parent.stat().st_mode & 0o077 == 0
-    [own] = (root / "jobs").glob("*/provenance/environment.txt")
-    assert own.stat().st_mode & 0o077 == 0 and "hunter2" not in own.read_text()
+    [environment] = (root / "jobs").glob("*/provenance/environment.txt")
+    assert environment.stat().st_mode & 0o077 == 0 and "hunter2" not in environment.read_text()
 
 
 @pytest.mark.parametrize("answer", ["refused", "denied", "ended"])
@@ -272,7 +272,7 @@ def test_a_dry_run_is_not_watched(fake: Fake) -> None:
 
 def test_accounting_is_asked_from_when_it_was_written_whatever_its_files_say(tmp_path: Path) -> None:
     assert since(tmp_path) is None
-    for time, found in [("2026-11-21T06:30:00Z", "2026-11-20T06:30:00"), (7, None), ("x", None)]:
+    for time, expected in [("2026-11-21T06:30:00Z", "2026-11-20T06:30:00"), (7, None), ("x", None)]:
         write_json(tmp_path / "submission.json", {"time": time})
         asked = since(tmp_path)
-        assert (asked.strftime("%Y-%m-%dT%H:%M:%S") if asked else None) == found
+        assert (asked.strftime("%Y-%m-%dT%H:%M:%S") if asked else None) == expected

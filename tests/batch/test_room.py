@@ -31,9 +31,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def room(root: Path) -> str:
-    said = check_room(root, runs=100, steps=1000)
+    notes = check_room(root, runs=100, steps=1000)
     assert list(root.iterdir()) == [], "what was tried is gone again"
-    return said
+    return notes
 
 
 def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) -> None:
@@ -44,7 +44,7 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
 
 
 @pytest.mark.parametrize(
-    ("planted", "words"),
+    ("planted", "message"),
     [
         ({"free": 50 << 20}, "50.0 MiB are free, and logs need 138.1 MiB"),
         ({"files": 10}, "10 more files can be made, and runs need 2000"),
@@ -53,10 +53,10 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
     ],
 )
 def test_no_room_is_one_line_with_the_remedy(
-    tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], words: str
+    tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], message: str
 ) -> None:
     disk(**planted)
-    with pytest.raises(UserError, match=rf"{words}.*: free some, or give another --out$"):
+    with pytest.raises(UserError, match=rf"{message}.*: free some, or give another --out$"):
         room(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -49,8 +49,8 @@ OF_BASH = {"_", "PWD", "OLDPWD", "SHLVL"}
 
 
 def seen(path: Path) -> dict[str, str]:
-    words = path.read_bytes().decode("utf-8").split("\0")
-    return dict(word.split("=", 1) for word in words if word)
+    variables = path.read_bytes().decode("utf-8").split("\0")
+    return dict(word.split("=", 1) for word in variables if word)
 
 
 @settings(max_examples=25, deadline=None)
@@ -76,11 +76,11 @@ def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
     outer = {**dict.fromkeys(environment, "of the submitter's shell"), "PATH": os.environ["PATH"]}
     done = subprocess.run(["bash", str(script)], env=outer, cwd="/", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
-    found = {run: seen(tmp_path / "runs" / run / "run.json.seen") for run in job.runs}
-    assert {name: found["own"].get(name) for name in environment} == environment
+    environments = {run: seen(tmp_path / "runs" / run / "run.json.seen") for run in job.runs}
+    assert {name: environments["own"].get(name) for name in environment} == environment
     for other in ("before", "after"):
-        assert not set(environment) - OF_BASH - {"UID"} & set(found[other])
-        assert "of the submitter's shell" not in {found[other].get(name) for name in set(environment) - {"UID"}}
+        assert not set(environment) - OF_BASH - {"UID"} & set(environments[other])
+        assert "of the submitter's shell" not in {environments[other].get(name) for name in set(environment) - {"UID"}}
 
 
 def test_open_mpi_and_jsrun_must_be_told_to_export() -> None:
@@ -103,8 +103,8 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     done = subprocess.run(["bash", str(script)], env=outer, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     calls = {call["run"]: call["env"] for call in fake.calls if "env" in call}
-    own = {run: {name: env[name] for name in LIBRARY["environment"] if name in env} for run, env in calls.items()}
-    assert own == {"r1-baseline": {}, "r1-mzhybrid": {}, "r1-library": LIBRARY["environment"]}
+    settings = {run: {name: env[name] for name in LIBRARY["environment"] if name in env} for run, env in calls.items()}
+    assert settings == {"r1-baseline": {}, "r1-mzhybrid": {}, "r1-library": LIBRARY["environment"]}
     data = read_json(submission.root / "runs" / "r1-library" / "run.json")
     assert data is not None and data["scheme"] == {
         "name": "library",
@@ -136,10 +136,10 @@ def test_what_the_site_itself_says_of_a_variable_holds_for_the_other_runs(fake: 
 def test_a_site_shows_the_schemes_that_it_adds(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake.write_site(schemes={"library": LIBRARY, "naive-zfp8": {"algorithm": "native"}})
     show_site(str(fake.site))
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    first = next(number for number, line in enumerate(said) if line.startswith("schemes"))
-    assert said[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
-    assert said[first + 1] == "naive-zfp8: native, in place of the preset"
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("schemes"))
+    assert lines[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
+    assert lines[first + 1] == "naive-zfp8: native, in place of the preset"
 
 
 def test_the_example_in_longhorn_is_right(tmp_path: Path) -> None:

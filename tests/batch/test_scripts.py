@@ -158,9 +158,9 @@ n2"
 
     @property
     def job_mark(self) -> dict[str, Any]:
-        found = read_json(self.root / "jobs" / "j1" / "status.json")
-        assert found is not None
-        return found
+        mark = read_json(self.root / "jobs" / "j1" / "status.json")
+        assert mark is not None
+        return mark
 
     def lines(self, name: str) -> list[str]:
         path = self.here / name
@@ -205,9 +205,9 @@ def test_marks_say_what_was_run_when_and_where(tmp_path: Path) -> None:
     assert TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
     assert mark == {"state": "ended", "exit": 1, "attempt": 1, "id": "7", "hosts": ["n1", "n2"], "host": host}
     for run, status in {"a": 0, "b": 3, "c": 0}.items():
-        found = bench.mark(run)
-        assert found is not None and TIME.fullmatch(found.pop("start")) and TIME.fullmatch(found.pop("end"))
-        assert found == {"state": "ended", "exit": status, "attempt": 1, "host": host, "job": "j1", "id": "7"}
+        mark = bench.mark(run)
+        assert mark is not None and TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
+        assert mark == {"state": "ended", "exit": status, "attempt": 1, "host": host, "job": "j1", "id": "7"}
     assert bench.lines("calls") == ["a 1", "b 1", "c 1"] and not list(bench.root.rglob("*.tmp"))
 
 
@@ -586,12 +586,12 @@ def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
     hidden = {"DB_PASSWORD": "s3cret", "AWS_SECRET_ACCESS": "s3cret", "http_proxy": "http://me:s3cret@proxy:1"}
     done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
     assert (done.returncode, done.stderr) == (0, "")
-    found = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
-    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "python", "job"}
-    assert found["modules"] == "Currently Loaded: list\n" and found["nvidia-smi"] == "a GPU\n"
-    assert found["job"] == "JobId=9\n"
-    assert "s3cret" not in "".join(found.values())
-    lines = found["environment"].splitlines()
+    contents = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
+    assert set(contents) == {"environment", "modules", "limits", "system", "nvidia-smi", "python", "job"}
+    assert contents["modules"] == "Currently Loaded: list\n" and contents["nvidia-smi"] == "a GPU\n"
+    assert contents["job"] == "JobId=9\n"
+    assert "s3cret" not in "".join(contents.values())
+    lines = contents["environment"].splitlines()
     assert "NCCL_NET=a\\ b" in lines and "PLAIN=$'it\\'s\\nme'" in lines and "# http_proxy is left out" in lines
     names = [line.removeprefix("# ").removesuffix(" is left out").partition("=")[0] for line in lines]
     assert names == sorted(names) and {"HPCBENCH_ATTEMPT", "OMP_NUM_THREADS", *hidden} <= set(names)
@@ -640,7 +640,7 @@ def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     at_once = [bench.start() for _ in range(6)]
     ends = [(process.communicate(timeout=60)[1], process.returncode) for process in at_once]
     assert sorted(status for _, status in ends) == [0, *[73] * 5]
-    assert sum("runs it, see jobs/j1/claims/1" in words for words, _ in ends) == 5
+    assert sum("runs it, see jobs/j1/claims/1" in output for output, _ in ends) == 5
     assert bench.lines("calls") == ["a 1"] and claims(bench) == ["1", "1.end"]
     assert bench.job_mark["attempt"] == 1
 
@@ -667,10 +667,10 @@ def test_a_job_is_left_to_who_holds_it_and_taken_from_who_is_over(
     program = {"slurm": "squeue", "lsf": "bjobs", "flux": "flux"}[kind]
     names = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "flux": "FLUX_ENCLOSING_ID"}
 
-    def said(words: str) -> None:
-        bench.program(program, f"[[ $* != *hostlist* ]] || exit 1\n{words}\n")
+    def set_answer(text: str) -> None:
+        bench.program(program, f"[[ $* != *hostlist* ]] || exit 1\n{text}\n")
 
-    said(lives)
+    set_answer(lives)
     bench.act("a", "sleep 300")
     first = bench.start(**{names[kind]: "7"})
     wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
@@ -679,11 +679,11 @@ def test_a_job_is_left_to_who_holds_it_and_taken_from_who_is_over(
     assert bench.job_mark["id"] == "7"
     first.kill()  # no word of its end
     first.communicate(timeout=60)
-    said(silent)
+    set_answer(silent)
     third = bench.go(**{names[kind]: "8"})
     assert third.returncode == 73
     assert "job 7 may still run it, and its state is unknown: remove jobs/j1/claims/1 if it is over" in third.stderr
-    said(over)
+    set_answer(over)
     (tmp_path / "act.a").unlink()
     assert bench.go(**{names[kind]: "8"}).returncode == 0
     assert (bench.job_mark["id"], bench.job_mark["attempt"], claims(bench)) == ("8", 2, ["1", "2", "2.end"])

@@ -56,15 +56,15 @@ def test_a_node_that_does_not_answer_for_a_while_changes_nothing() -> None:
     ],
 )
 def test_what_may_follow_what(before: State, word: JobStatus, after: State) -> None:
-    found = advance(Seen("7", JobStatus(before), 100.0), "7", word, 200.0)
-    assert found is not None and found.word.state is after
+    advanced = advance(Seen("7", JobStatus(before), 100.0), "7", word, 200.0)
+    assert advanced is not None and advanced.word.state is after
 
 
 def test_a_state_is_as_old_as_its_first_word() -> None:
-    found = advance(RUNNING, "7", JobStatus(State.RUNNING, "again"), 200.0)
-    assert found is not None and found.since == 100.0
-    found = advance(RUNNING, "7", JobStatus(State.FAILED), 200.0)
-    assert found is not None and found.since == 200.0
+    advanced = advance(RUNNING, "7", JobStatus(State.RUNNING, "again"), 200.0)
+    assert advanced is not None and advanced.since == 100.0
+    advanced = advance(RUNNING, "7", JobStatus(State.FAILED), 200.0)
+    assert advanced is not None and advanced.since == 200.0
 
 
 def test_which_end_was_on_record_when_it_was_asked_for() -> None:
@@ -96,5 +96,5 @@ def test_it_is_kept_on_disk_and_a_damaged_file_is_none(tmp_path: Path) -> None:
 )
 def test_an_end_is_not_left_for_an_answer_that_is_a_moment_older(word: JobStatus, after: State) -> None:
     before = Seen("7", JobStatus(State.FAILED, end="2026-01-01T01:00:00Z"), 100.0)
-    found = advance(before, "7", word, 130.0)
-    assert found is not None and found.word.state is after
+    advanced = advance(before, "7", word, 130.0)
+    assert advanced is not None and advanced.word.state is after

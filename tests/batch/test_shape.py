@@ -28,10 +28,10 @@ from hpcbench.batch.sites.site import Site
     ],
 )
 def test_parts_of_a_node(where: Site, per_node: int, gpus: int | None, sets: Sets, cores: int) -> None:
-    found = shape(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=None if gpus is None else Fraction(gpus))
-    assert resource_sets(found, where) == sets
-    assert (found.cores_per_rank, found.ranks) == (cores, 2 * per_node)
-    check(found, where)
+    ranks = shape(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=None if gpus is None else Fraction(gpus))
+    assert resource_sets(ranks, where) == sets
+    assert (ranks.cores_per_rank, ranks.ranks) == (cores, 2 * per_node)
+    check(ranks, where)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixtur
     shape, argv = solve(site, nodes=2, ranks_per_node=usual)
     assert counts(argv).get("ranks", shape.ranks) == 2 * usual
     show_site(name)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in (site.description, site.checked, *site.queues, *site.modules):
-        assert str(text) in said
-    assert not [line for line in said.splitlines() if line != line.rstrip()], "filled up with blanks"
-    assert " 1 jobs" not in said
+        assert str(text) in output
+    assert not [line for line in output.splitlines() if line != line.rstrip()], "filled up with blanks"
+    assert " 1 jobs" not in output
 
 
 @pytest.mark.parametrize("name", sorted(set(site_names()) - {"local", "virtual-hosts"}))
@@ -118,8 +118,8 @@ def test_every_planted_fault_is_found_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "planted.yaml"
     path.write_text(FAULTS, encoding="utf-8")
     marked = {number for number, line in enumerate(FAULTS.splitlines(), 1) if re.search(r"  # \d+ ", line)}
-    said = check_file(path)
-    lines = [int(re.match(rf"{re.escape(str(path))}:(\d+): \S+: .", fault)[1]) for fault in said]  # type: ignore[index]
+    messages = check_file(path)
+    lines = [int(re.match(rf"{re.escape(str(path))}:(\d+): \S+: .", fault)[1]) for fault in messages]  # type: ignore[index]
     assert set(lines) == marked and len(marked) == 21
     assert lines == sorted(lines) and len(lines) == len(marked)
 
@@ -187,11 +187,11 @@ def test_what_is_wrong_although_each_value_is_right(
     fake_site: Callable[..., Path], change: dict[str, Any], says: str
 ) -> None:
     path = fake_site(**change)
-    said = check_file(path)
-    assert len(said) == 1 and says in said[0], said
+    messages = check_file(path)
+    assert len(messages) == 1 and says in messages[0], messages
     with pytest.raises(UserError) as caught:
         load_site(str(path))
-    assert str(caught.value) == said[0]
+    assert str(caught.value) == messages[0]
 
 
 @pytest.fixture
@@ -248,10 +248,10 @@ def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
     ],
 )  # fmt: skip
 def test_a_fault_makes_no_others(fake_site: Callable[..., Path], change: dict[str, Any], faults: list[str]) -> None:
-    said = check_file(fake_site(**change))
-    assert len(said) == len(faults), said
+    messages = check_file(fake_site(**change))
+    assert len(messages) == len(faults), messages
     for fault in faults:
-        assert any(fault in line for line in said), (fault, said)
+        assert any(fault in line for line in messages), (fault, messages)
 
 
 def test_files_that_are_no_yaml_are_faults_too(tmp_path: Path) -> None:
@@ -265,9 +265,9 @@ def test_files_are_checked_one_after_another(
 ) -> None:
     bad = str(fake_site(device="gpu", threads=-1))
     assert check_sites([bad, "lassen", "local"]) == 2
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 4 and said[0].startswith(f"{bad}:") and said[1].startswith(f"{bad}:")
-    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["valid", "valid"]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[0].startswith(f"{bad}:") and lines[1].startswith(f"{bad}:")
+    assert [line.rsplit(": ", 1)[1] for line in lines[2:]] == ["valid", "valid"]
     assert check_sites(["lassen"]) == 0
     with pytest.raises(UserError, match="name the site files to check"):
         check_sites([])
@@ -284,10 +284,10 @@ def test_loading_tells_all_faults(fake_site: Callable[..., Path]) -> None:
 def test_what_a_site_says_is_shown_as_it_is(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     path = fake_site(description="[bold]x[/bold] :smile:", setup=["echo [red]$(id)[/]"], gpu_aware_mpi=None)
     show_site(str(path))
-    said = capsys.readouterr().out
-    assert "[bold]x[/bold] :smile:" in said and "echo [red]$(id)[/]" in said
-    assert re.search(r"^GPU-aware MPI +unknown", said, re.MULTILINE) and "\x1b" not in said
-    assert "srun --nodes=2 --ntasks=8" in said
+    output = capsys.readouterr().out
+    assert "[bold]x[/bold] :smile:" in output and "echo [red]$(id)[/]" in output
+    assert re.search(r"^GPU-aware MPI +unknown", output, re.MULTILINE) and "\x1b" not in output
+    assert "srun --nodes=2 --ntasks=8" in output
 
 
 def test_a_python_that_is_not_here_is_told(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -275,9 +275,9 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
     with pytest.raises(UserError, match=r"no my-launcher next to .* or on PATH: correct launcher.program"):
         submit(fake.study, Options(site=str(fake.site)))
-    own = fake.directory / "my-launcher"
-    own.write_text("#!/bin/sh\n", encoding="utf-8")
-    assert submit(fake.study, Options(site=str(fake.site), dry_run=True)).jobs[0].launch[0] == str(own)
+    launcher = fake.directory / "my-launcher"
+    launcher.write_text("#!/bin/sh\n", encoding="utf-8")
+    assert submit(fake.study, Options(site=str(fake.site), dry_run=True)).jobs[0].launch[0] == str(launcher)
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
     beside = fake.directory / "mpiexec"
     beside.write_text("#!/bin/sh\n", encoding="utf-8")

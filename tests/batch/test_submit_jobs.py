@@ -79,9 +79,9 @@ def left(root: Path) -> list[BatchJob]:
 
 
 def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     after = After(tmp_path, ["55"], any_end=False)
-    assert hand(tmp_path, Queue(), after=after, progress=lambda *counts: told.append(counts)) == "begun"
+    assert hand(tmp_path, Queue(), after=after, progress=lambda *counts: progress.append(counts)) == "begun"
     ledger = Ledger(tmp_path)
     assert [(p.name, p.id, p.elements) for p in ledger.submitted] == [
         ("study-abc123-j1", "1000", ["1000"]),
@@ -91,7 +91,7 @@ def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
     assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
     assert ledger.submitted[0].argv == ["sbatch", "jobs/j1/job.sh"]
     assert ledger.submitted[0].output == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("act", ["refuse", "lose", "swallow", "die before", "die after"])

@@ -120,18 +120,18 @@ def test_exit_and_log_together_tell_how_a_run_ended(
     run_mark(root, code)
     job_mark(root, 1)
     log(root, *lines)
-    found = track(root).runs["r1"]
-    assert (found.state, found.reason) == (state, reason)
+    run = track(root).runs["r1"]
+    assert (run.state, run.reason) == (state, reason)
 
 
 def test_a_run_that_never_began_has_its_jobs_last_words(tmp_path: Path) -> None:
     root = submission(tmp_path)
     job_mark(root, 1)
     (root / "jobs" / "j1" / "out.log").write_text("job.sh: line 9: module: command not found\n\n", encoding="utf-8")
-    found = track(root).runs["r1"]
-    assert found.state is State.LOST
+    run = track(root).runs["r1"]
+    assert run.state is State.LOST
     why = "job.sh: line 9: module: command not found"
-    assert found.reason == f"job j1 ended (exit status 1) before this run began: {why}"
+    assert run.reason == f"job j1 ended (exit status 1) before this run began: {why}"
 
 
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:

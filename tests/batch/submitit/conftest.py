@@ -11,10 +11,10 @@ from programs import Programs, end_jobs, small_lsf
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """An empty directory of programs, first on PATH; time between two tries does not pass."""
-    found = Programs(tmp_path / "programs")
-    monkeypatch.setenv("PATH", f"{found.directory}{os.pathsep}{os.environ['PATH']}")
+    programs = Programs(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("hpcbench.batch.schedulers.submit_command.WAITS", (0.0, 0.0, 0.0))
-    return found
+    return programs
 
 
 @pytest.fixture

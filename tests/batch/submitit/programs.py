@@ -55,9 +55,9 @@ class Programs:
         path.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
         path.chmod(0o755)
         answers = self.directory / f"{name}.answers"
-        told = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else []
-        told.append({"out": out, "err": err, "status": status, "when": when, "times": times, "sleep": sleep})
-        answers.write_text(json.dumps(told), encoding="utf-8")
+        recorded = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else []
+        recorded.append({"out": out, "err": err, "status": status, "when": when, "times": times, "sleep": sleep})
+        answers.write_text(json.dumps(recorded), encoding="utf-8")
 
     def forget(self, name: str) -> None:
         """Forget a program's answers and its calls."""

@@ -35,9 +35,9 @@ def test_more_is_kept_on_request() -> None:
 
 def test_the_process_s_own_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    found = plain_environment()
-    assert "SLURM_JOB_ID" not in found
-    assert (found["LC_ALL"], found["TZ"]) == ("C", "UTC")
+    environment = plain_environment()
+    assert "SLURM_JOB_ID" not in environment
+    assert (environment["LC_ALL"], environment["TZ"]) == ("C", "UTC")
     monkeypatch.delenv("SLURM_JOB_ID")  # fails if it had been taken from the process
 
 

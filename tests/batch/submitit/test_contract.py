@@ -121,7 +121,7 @@ def test_a_job_outlives_its_process(
     assert ast.literal_eval(done.stdout) == ["1", "RUNNING", False]
 
 
-def said(*words: tuple[str, str]) -> str:
+def format_statuses(*words: tuple[str, str]) -> str:
     return HEADER + "".join(f"{job}^0^{stat}" + ROW for job, stat in words)
 
 
@@ -130,7 +130,7 @@ def test_what_is_not_over(programs: Programs, tmp_path: Path, kind: type[core.Jo
     over = {"DONE", "EXIT"}
     for stat in ("PEND", "RUN", "PSUSP", "USUSP", "SSUSP", "UNKWN", "ZOMBI", "WAIT", "PROV", "NEW", *sorted(over)):
         programs.forget("bjobs")
-        programs.answer("bjobs", said(("1", stat)))
+        programs.answer("bjobs", format_statuses(("1", stat)))
         kind.watcher.clear()
         job = kind(folder=tmp_path, job_id="1")
         kind.watcher._finished.clear()
@@ -147,7 +147,7 @@ def test_what_is_missing_is_not_completed(programs: Programs, tmp_path: Path) ->
 
 
 def test_two_jobs_one_call(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("bjobs", said(("1", "RUN"), ("2", "DONE")))
+    programs.answer("bjobs", format_statuses(("1", "RUN"), ("2", "DONE")))
     jobs = [LSFScriptJob(folder=tmp_path, job_id=job) for job in ("1", "2")]
     assert [job.state for job in jobs] == ["RUNNING", "COMPLETED"]
     assert [job.done() for job in jobs] == [False, True]
@@ -163,13 +163,13 @@ def test_a_state_outlives_what_says_nothing() -> None:
         {"1": JobStatus(State.TIMED_OUT, "TERM_RUNLIMIT", exit=140)},
     ]
 
-    def words(ids: object) -> dict[str, JobStatus]:
+    def find_statuses(ids: object) -> dict[str, JobStatus]:
         answer = answers.pop(0)
         if isinstance(answer, UserError):
             raise answer
         return answer
 
-    watcher = StatusWatcher(words)
+    watcher = StatusWatcher(find_statuses)
     watcher.register_job("1")
     seen = []
     while answers:
@@ -182,7 +182,7 @@ def test_a_state_outlives_what_says_nothing() -> None:
 
 
 def test_results_of_scripts(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("bjobs", said(("1", "DONE"), ("2", "EXIT")))
+    programs.answer("bjobs", format_statuses(("1", "DONE"), ("2", "EXIT")))
     assert LSFScriptJob(folder=tmp_path, job_id="1").result() is None
     with pytest.raises(Exception, match="FAILED"):
         LSFScriptJob(folder=tmp_path, job_id="2").result()

@@ -138,11 +138,11 @@ def test_cancel(lsf: Programs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
-@pytest.mark.parametrize("said", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
+@pytest.mark.parametrize("message", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
 def test_a_job_that_is_over_is_cancelled_without_an_error(
-    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob], said: str
+    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob], message: str
 ) -> None:
-    programs.answer("bkill", "", f"{said}\n", 255)
+    programs.answer("bkill", "", f"{message}\n", 255)
     kind(folder=tmp_path, job_id="1").cancel()
     assert programs.calls("bkill")[0]["argv"] == ["1"]
 
@@ -186,10 +186,10 @@ def test_directives() -> None:
     ]
     for spared in ({"refuses": ["-wa"]}, {"refuses": ["-wa", "-wt"]}, {"signal_delay_min": 0}):
         assert not {"-wa USR2", "-wt 2"} & set(directives(time=90, **spared))
-    whole = directives(nodes=3, tasks_per_node=4, whole_nodes=True, group="bank", additional_parameters={"-x": None})
-    assert "-nnodes 3" in whole
-    assert whole[-1] == "-x"
-    assert not [line for line in whole if line.startswith(("-n ", "-R", "-gpu"))]
+    lines = directives(nodes=3, tasks_per_node=4, whole_nodes=True, group="bank", additional_parameters={"-x": None})
+    assert "-nnodes 3" in lines
+    assert lines[-1] == "-x"
+    assert not [line for line in lines if line.startswith(("-n ", "-R", "-gpu"))]
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_ranks_of_several_tasks(tmp_path: Path) -> None:
     environment = {**os.environ, "LSB_JOBID": "5", "LSB_JOBINDEX": "0"}
     subprocess.run(["bash"], input=text, text=True, check=True, env=environment)
     for rank, (node, local) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-        said = (tmp_path / "logs" / f"5_{rank}_log.out").read_text(encoding="utf-8")
-        assert dict(re.findall(r"^SUBMITIT_LSF_(RANK|NODEID|LOCAL_RANK|NTASKS)=(.*)$", said, re.MULTILINE)) == {
+        output = (tmp_path / "logs" / f"5_{rank}_log.out").read_text(encoding="utf-8")
+        assert dict(re.findall(r"^SUBMITIT_LSF_(RANK|NODEID|LOCAL_RANK|NTASKS)=(.*)$", output, re.MULTILINE)) == {
             "RANK": str(rank),
             "NODEID": str(node),
             "LOCAL_RANK": str(local),

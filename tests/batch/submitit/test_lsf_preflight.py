@@ -39,17 +39,17 @@ def test_an_inactive_queue_is_told_of(root: Path, programs: Programs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "err", "status", "words"),
+    ("out", "err", "status", "message"),
     [
         (TABLE.format("Closed:Active"), "", 0, r"queue pbatch takes no jobs \(Closed:Active\): set queue"),
         ("", "pbatch: No such queue\n", 255, "LSF has no queue pbatch: set queue: in the study"),
     ],
 )
 def test_a_queue_that_takes_no_job_is_refused_before_any_is_handed_in(
-    root: Path, programs: Programs, out: str, err: str, status: int, words: str
+    root: Path, programs: Programs, out: str, err: str, status: int, message: str
 ) -> None:
     programs.answer("bqueues", out, err, status=status)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         list(preflight(root, JOBS))
 
 

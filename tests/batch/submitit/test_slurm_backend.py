@@ -165,7 +165,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 
 def test_a_refused_account_is_answered_with_those_of_the_user(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Invalid account or account/partition combination specified\n", status=1)
-    programs.answer("sacctmgr", "chem||\nphys||\n")
+    programs.answer("sacctmgr", "chem|||\nphys|||\n")
     with pytest.raises(UserError, match=r"yours are chem, phys \(sacctmgr show assoc\)$"):
         slurm(tmp_path).submit(batch_job(tmp_path))
 
@@ -178,8 +178,8 @@ def test_only_a_busy_slurm_is_asked_again(programs: Programs, tmp_path: Path) ->
 
 
 def test_a_slurm_that_stays_busy(programs: Programs, tmp_path: Path) -> None:
-    said = "sbatch: Slurm temporarily unable to accept job, sleeping and retrying"
-    programs.answer("sbatch", "", said, status=1)
+    message = "sbatch: Slurm temporarily unable to accept job, sleeping and retrying"
+    programs.answer("sbatch", "", message, status=1)
     with pytest.raises(UserError, match="unable to accept job"):
         slurm(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("sbatch")) == 4
@@ -192,14 +192,14 @@ def test_poll_asks_the_queue_once_and_accounting_for_the_rest(programs: Programs
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|2026-11-21T15:53:16|20|n2"
     late = f"3|TIMEOUT|0:15|{times}||1M|None\n3.batch|CANCELLED|0:15|{times}||9K|\n"
     programs.answer("sacct", late + f"1|FAILED|1:0|{times}|||\n")
-    words = slurm(tmp_path).poll(["1", "2_3", "2_4", "3", "4", "5"])
-    assert {job: word.state for job, word in words.items()} == {
+    statuses = slurm(tmp_path).poll(["1", "2_3", "2_4", "3", "4", "5"])
+    assert {job: word.state for job, word in statuses.items()} == {
         "1": State.RUNNING,
         "2_3": State.PENDING,
         "3": State.TIMED_OUT,
         "4": State.FAILED,
     }
-    assert words["3"].accounting["MaxRSS"] == "1M"
+    assert statuses["3"].accounting["MaxRSS"] == "1M"
     [queue], [past] = programs.calls("squeue"), programs.calls("sacct")
     assert queue["argv"][queue["argv"].index("--jobs") + 1] == "1,2,3,4,5"
     assert past["argv"][past["argv"].index("--jobs") + 1] == "2,3,4,5"
@@ -281,12 +281,12 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sacct", "6|CANCELLED by 1\n7|PENDING\n8|RUNNING\n9|RUNNING\n", when=("--name=twice",))
     programs.answer("sacct", "")
     back_end = slurm(tmp_path)
-    found = back_end.find("arr", 3)
-    assert found is not None
-    assert (found.id, list(found.elements)) == ("4", ["4_1", "4_2", "4_3"])
-    one = back_end.find("one", 1)
-    assert one is not None
-    assert (one.id, list(one.elements)) == ("7", ["7"])
+    array = back_end.find("arr", 3)
+    assert array is not None
+    assert (array.id, list(array.elements)) == ("4", ["4_1", "4_2", "4_3"])
+    single = back_end.find("one", 1)
+    assert single is not None
+    assert (single.id, list(single.elements)) == ("7", ["7"])
     assert back_end.find("none", 1) is None
     twice = back_end.find("twice", 1)
     assert twice is not None and twice.id == "8"
@@ -297,9 +297,9 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
 def test_an_array_of_one_is_found_as_one(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "4_1|RUNNING\n")
     programs.answer("sacct", "")
-    found = slurm(tmp_path).find("arr", 1)
-    assert found is not None
-    assert list(found.elements) == ["4_1"]
+    receipt = slurm(tmp_path).find("arr", 1)
+    assert receipt is not None
+    assert list(receipt.elements) == ["4_1"]
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
