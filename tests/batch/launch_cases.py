@@ -1,4 +1,4 @@
-"""Sites and readers of launch lines, for the tests of launchers and shapes."""
+"""Sites, and a parser of launch commands, for the tests of launchers and shapes."""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
 OTHERS: dict[str, dict[str, Any]] = {
     "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
 }
-"""Nodes of machines that have no site file."""
+"""Nodes of machines without a site file."""
 
 
 def site(name: str, **changes: Any) -> Site:
-    """A site that comes with hpcbench, with other values for some fields, or a made-up one of `OTHERS`.
+    """Return a shipped site, or one of `OTHERS`, with other values for some fields.
 
     Parameters
     ----------
     changes
-        Dotted names with ``__`` for the dots; the launcher's kind brings its scheduler with it.
+        Dotted names with ``__`` for the dots. A kind of launcher also sets its scheduler.
     """
     if name in OTHERS:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
@@ -56,10 +56,10 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
-    """The numbers in a launch line: nodes, ranks, ranks per node, cores and GPUs per rank, if they are there.
+    """Return the nodes, ranks, ranks per node, cores and GPUs per rank that a launch command contains.
 
-    Written after the manuals and not after what writes the lines: short options with and without a blank, long ones
-    with a blank or an equals sign.
+    The parser follows the manuals, not the code under test: short options with or without a blank, long ones with
+    a blank or an equals sign.
     """
     program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
 

@@ -1,4 +1,4 @@
-"""The same command again: what was cut off goes on, what waits or runs is not handed in twice, what is over is new."""
+"""Repeated `submit`: an interrupted submission continues, live runs are not submitted twice, ended runs are."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def numbers(fake: Fake) -> list[str]:
     return sorted(path.name for path in (fake.directory / "results" / "fake").iterdir() if path.name.isdigit())
 
 
-def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> None:
+def test_live_runs_are_submitted_again_only_on_request(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     first = start(fake)
     wait_for(lambda: fake.children)
@@ -42,7 +42,7 @@ def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> N
         cancel(first.root.parent / name)
 
 
-def test_what_is_over_is_submitted_anew(fake: Fake) -> None:
+def test_ended_runs_are_submitted_again(fake: Fake) -> None:
     first = start(fake)
     wait_until_over(first.root)
     second = start(fake)
@@ -50,7 +50,7 @@ def test_what_is_over_is_submitted_anew(fake: Fake) -> None:
     wait_until_over(second.root)
 
 
-def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_submit_is_continued(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.write_study(repeats=3)
     real, calls = Local.submit, 0
 
@@ -75,12 +75,12 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert again.root == root and "2 more jobs submitted" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
-    over = wait_until_over(root)  # the first one too, which no queue had been started for
+    over = wait_until_over(root)  # the first one too, whose queue had not been started
     assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
     assert len([call for call in fake.calls if "argv" in call]) == 9
 
 
-def test_two_at_once_submit_once(fake: Fake) -> None:
+def test_two_submits_at_the_same_time_submit_once(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     command = [sys.executable, "-m", "hpcbench", "submit", str(fake.study), "--site", str(fake.site)]
     both = [
@@ -113,7 +113,7 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize("any_end", [False, True])
-def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
+def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
     fake.acts({"baseline": "stop"})
     fake.write_study(walltime="6s", stop_ahead="3s")
     first = start(fake, only="scheme=baseline")
@@ -131,7 +131,7 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
         start(fake, after="fake")
 
 
-def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
+def test_dependencies_that_are_refused(fake: Fake, tmp_path: Path) -> None:
     dry = start(fake, dry_run=True).root
     with pytest.raises(UserError, match="was not submitted: submit that study first"):
         start(fake, after=str(dry))
@@ -141,7 +141,7 @@ def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
         find_after(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
 
 
-def test_a_dry_run_in_the_same_place_is_not_gone_on_with(fake: Fake) -> None:
+def test_a_dry_run_in_the_same_directory_is_not_continued(fake: Fake) -> None:
     place = fake.directory / "place"
     dry = start(fake, out=place, dry_run=True)
     real = start(fake, out=place)

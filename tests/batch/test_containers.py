@@ -1,6 +1,6 @@
-"""Containers: each kind's words after each launcher's, what cannot be said, and what a site and a study say together.
+"""Containers: the command of each kind with each launcher, refused settings, and the merge of site and study.
 
-The lines are kept in golden/containers.txt: HPCBENCH_REGOLD=1 writes them anew.
+The commands are stored in golden/containers.txt; HPCBENCH_REGOLD=1 writes them again.
 """
 
 import os
@@ -46,7 +46,7 @@ def make_container(kind: str, **changes: Any) -> Container:
 
 
 def line(container: Container, where: Site, ranks: int | None = None, **changes: Any) -> str:
-    """All words that start a rank."""
+    """Return the command that starts a rank."""
     per_node = ranks or where.node.gpus
     _, launch = solve(where, nodes=2, ranks_per_node=per_node)
     more = {"root": ROOT, "reads": ["/data/text/book.txt"], "names": ["OMP_NUM_THREADS"], **changes}
@@ -55,7 +55,7 @@ def line(container: Container, where: Site, ranks: int | None = None, **changes:
 
 
 def lines() -> list[str]:
-    """Each kind by each launcher that it goes with; then each with the host's MPI library, and with more said."""
+    """Return each kind's command with each compatible launcher, with the host's MPI library, and with all settings."""
     lines_of_kinds = []
     for kind in IMAGES:
         for launcher, where in LAUNCHERS.items():
@@ -73,7 +73,7 @@ def lines() -> list[str]:
     return lines_of_kinds
 
 
-def test_each_kind_follows_each_launcher_as_the_golden_says() -> None:
+def test_commands_of_each_kind_with_each_launcher_are_the_golden_ones() -> None:
     text = "".join(f"{line}\n" for line in lines())
     if os.environ.get("HPCBENCH_REGOLD"):
         GOLDEN.write_text(text, encoding="utf-8")
@@ -82,7 +82,7 @@ def test_each_kind_follows_each_launcher_as_the_golden_says() -> None:
 
 @pytest.mark.parametrize("golden_line", lines(), ids=lambda golden_line: golden_line.partition(":")[0])
 def test_the_order_is_launcher_container_interpreter(golden_line: str) -> None:
-    """Nothing of the container stands before the launcher, and nothing of the launcher after the image."""
+    """Words of the container follow those of the launcher; after the image there is no option of the launcher."""
     what, _, command = golden_line.partition(": ")
     kind = what.partition(",")[0]
     first, *arguments = command.split()
@@ -93,7 +93,7 @@ def test_the_order_is_launcher_container_interpreter(golden_line: str) -> None:
     assert arguments[-1] in ("python3", "/opt/py")
     assert not [word for word in arguments[image + 1 :] if re.match(r"--?(n|np|nodes|ntasks|bind-to)\b", word)]
     for path in (ROOT, "/data"):
-        assert any(path in word for word in arguments), "ranks read there"
+        assert any(path in word for word in arguments), "ranks read this path"
 
 
 def test_ranks_of_a_node_share_a_charliecloud_container() -> None:
@@ -103,13 +103,13 @@ def test_ranks_of_a_node_share_a_charliecloud_container() -> None:
 
 def test_charliecloud_has_the_hosts_tmp_anyway() -> None:
     command = line(make_container("charliecloud"), LAUNCHERS["srun"], root="/tmp/x", reads=["/tmp/text"])
-    assert "-b" not in command.split() and " env -u TMPDIR ch-run " in command, "or another directory would be /tmp"
+    assert "-b" not in command.split() and " env -u TMPDIR ch-run " in command, "otherwise TMPDIR would replace /tmp"
     container = make_container("charliecloud", args=["--private-tmp"], binds=["/tmp/a:/b"])
     binds = re.findall(r"-b (\S+)", line(container, LAUNCHERS["srun"], root="/tmp/x", reads=[]))
     assert binds == ["/tmp/x:/tmp/x", "/tmp/a:/b"]
 
 
-def test_what_lies_within_a_bind_is_bound_once() -> None:
+def test_a_path_below_a_bind_is_not_bound_again() -> None:
     container = make_container("apptainer", binds=["/scratch", "/data/text:/text", "/scratch/x:ro"])
     binds = re.findall(r"--bind (\S+)", line(container, LAUNCHERS["srun"]))
     assert binds == ["/data/text:/data/text", "/scratch:/scratch", "/data/text:/text"]
@@ -128,7 +128,7 @@ def test_what_lies_within_a_bind_is_bound_once() -> None:
         ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "has no read-only binds: remove :ro"),
     ],
 )
-def test_what_a_kind_cannot_say_is_refused(fields: dict[str, Any], where: str, message: str) -> None:
+def test_settings_that_a_kind_lacks_are_refused(fields: dict[str, Any], where: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         check(Container.model_validate(fields), LAUNCHERS[where])
 
@@ -146,9 +146,9 @@ def test_binds_are_whole_paths(bind: str) -> None:
         Container.model_validate({"binds": [bind]})
 
 
-def test_a_study_fills_in_what_its_site_says() -> None:
+def test_a_study_completes_the_container_of_its_site() -> None:
     of_site = Container.model_validate({"kind": "apptainer", "binds": ["/sw"], "gpu": "rocm", "python": "/opt/py"})
-    assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "how, but not what"
+    assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "no image is set"
     of_study = Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"})
     merged = merge_containers(of_site, of_study)
     assert merged is not None and merged.model_dump() == {
@@ -188,7 +188,7 @@ def test_another_version_in_the_image_is_refused() -> None:
         ("/host/mpi/lib/libfabric.so.1", "ranks use no MPI library"),
     ],
 )
-def test_ranks_that_use_the_images_library_where_the_hosts_was_bound_are_told(
+def test_ranks_that_load_the_images_library_instead_of_the_hosts_are_refused(
     tmp_path: Path, loaded: str, message: str | None
 ) -> None:
     maps = tmp_path / "maps"
@@ -202,7 +202,7 @@ def test_ranks_that_use_the_images_library_where_the_hosts_was_bound_are_told(
             inside.check_library(environment, maps)
 
 
-def test_this_process_has_the_library_that_it_says() -> None:
+def test_the_library_of_this_process_is_detected() -> None:
     from mpi4py import MPI  # noqa: F401
 
-    assert inside.libraries(Path("/proc/self/maps").read_text()), "of the MPI that tests use"
+    assert inside.libraries(Path("/proc/self/maps").read_text()), "the MPI library of the tests"

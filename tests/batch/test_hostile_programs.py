@@ -1,4 +1,4 @@
-"""Hostile text in a study's program: it is refused in one line, or reaches command and environment as it is."""
+"""Hostile text in a study's program: it is refused in one line, or reaches command and environment unchanged."""
 
 import json
 import os
@@ -77,12 +77,12 @@ def loaded(directory: Path, study: dict[str, Any]) -> Loaded:
 
 
 def filled(text: str) -> str:
-    """What a text with braces becomes where only a seed and a word are known."""
+    """Return a text after the braces of seed and word are filled in."""
     return re.sub(r"\{(seed|word)\}", lambda found: {"seed": SEED, "word": "w"}[found[1]], text)
 
 
 def may_stand(text: str) -> bool:
-    """Whether a text may stand in a command: on one line, without braces that nobody fills."""
+    """Return whether a command may contain a text: it is one line without unknown braces."""
     return text.isprintable() and set(re.findall(r"\{([A-Za-z_]\w*)\}", text)) <= {"seed", "word"}
 
 
@@ -97,7 +97,7 @@ def written(run: Run, directory: Path) -> Path:
 
 
 def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[str], dict[str, str]]:
-    """The run, the words and the environment of its first rank."""
+    """Return the run, and the command and environment of its first rank."""
     (run,) = expand(loaded(directory, study), Capacity("here", None, 8))
     path = written(run, directory)
     read = load(path)
@@ -105,7 +105,7 @@ def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[st
 
 
 def check(directory: Path, keys: Keys, text: str) -> bool:
-    """Whether a text may stand in a field; where not, that is said in one line, with the line of the study."""
+    """Return whether a field accepts a text; if not, check that each message is one line and names the study."""
     value = f"python play.py {shlex.quote(text)}" if keys == ("program", "command") else text
     study = changed(STUDY, keys, value)
     if keys[:2] == ("program", "values") or keys == MATRIX:
@@ -126,7 +126,7 @@ def check(directory: Path, keys: Keys, text: str) -> bool:
     elif keys == ("program", "env", "MINE", "+"):
         assert variables[text] == "v"
     elif keys in (WORD, MATRIX) and (keys == MATRIX or "varied" not in text):
-        assert arguments[-1] == text, "a value has no braces of its own"
+        assert arguments[-1] == text, "braces in a value are not filled in"
     elif keys[-1] == "match":
         assert settings.groups.groups[0].match == text
     elif keys[-1] in ("line", "evaluation"):
@@ -158,7 +158,7 @@ def test_the_study_has_every_text_of_a_program() -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text)[:40])
 def test_hostile_text_of_a_program_is_refused_in_one_line_or_arrives(tmp_path: Path, text: str) -> None:
     taken = {keys for keys in FIELDS if check(tmp_path, keys, text)}
-    if may_stand(text):  # the two that a program gets
+    if may_stand(text):  # the program gets these two
         assert {("program", "command"), ("program", "env", "MINE")} <= taken
     if "\0" not in text and "\ud800" not in text:
         assert {WORD, MATRIX} <= taken

@@ -1,4 +1,4 @@
-"""Launch lines: worked examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
+"""Launch commands: examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
 
 import os
 import re
@@ -169,13 +169,13 @@ def test_four_parts_of_eight_cores_fit_two_sockets_of_21() -> None:
         ("flux run -N 16 -n 64 -c 21 -g 1", line(site("tuolumne", device="cuda"), 16, 4, 1)),
     ],
 )
-def test_lines_of_manuals_ask_for_what_ours_ask_for(theirs: str, ours: str) -> None:
+def test_commands_of_manuals_request_the_same_resources_as_ours(theirs: str, ours: str) -> None:
     documented, written = counts(theirs.split()), counts(ours.split())
     assert documented == {name: written[name] for name in documented}
 
 
 def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, cores: int) -> bool:
-    """Whether so many parts fit sockets: one after another, each where there is room."""
+    """Return whether `parts` parts fit the sockets, placed one after another on the first socket with space."""
     left = [[have, socket_cores] for have in socket_gpus]
     for _ in range(parts):
         room = next((socket for socket in left if socket[0] >= gpus and socket[1] >= cores), None)
@@ -244,7 +244,7 @@ def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
         assert cores is None or solution.cores_per_rank == cores
         if cores is None and not all_ and not alone:
             more = (solution.cores_per_rank + 1) * sharing
-            assert not place(socket_gpus, socket_cores, per_node // sharing, whole_gpus, more)  # nothing is left idle
+            assert not place(socket_gpus, socket_cores, per_node // sharing, whole_gpus, more)  # no core is left idle
 
 
 @settings(deadline=None)
@@ -304,21 +304,21 @@ def here(cores: int, sockets: int = 1, *, oversubscribe: bool = False) -> Site:
 
 def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
     _, argv = solve(where, nodes=1, ranks_per_node=ranks, program=MPIEXEC)
-    # One write a rank: Hydra mixes the pieces of several.
+    # One write per rank, because Hydra mixes the pieces of several writes.
     code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
     probe = [sys.executable, "-c", code]
     return [set(map(int, line.split())) for line in launched([*argv, *probe]).stdout.splitlines()]
 
 
 def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What Hydra printed, whose ranks may end before it would have told them of the end of its input."""
+    """Run a command of Hydra; its ranks may end before they get the end of its input."""
     with endless_input() as waiting:
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting
         )
 
 
-def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
+def test_hydra_binds_ranks_to_separate_cores() -> None:
     have = os.sched_getaffinity(0)
     ranks = min(2, len(have))
     bound = cores_of_ranks(here(ranks), ranks)
@@ -328,8 +328,8 @@ def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "each"), [(2, 7), (3, 3), (4, 3), (6, 2)])
-def test_hydra_lays_no_rank_on_two_sockets(ranks: int, each: int) -> None:
-    """On a made-up node of 2 x 7 cores: Hydra says what it would bind to."""
+def test_hydra_puts_no_rank_on_two_sockets(ranks: int, each: int) -> None:
+    """Hydra prints its bindings for a simulated node of 2 x 7 cores."""
     _, argv = solve(here(14, 2), nodes=1, ranks_per_node=ranks, program=MPIEXEC)
     environment = {**os.environ, "HWLOC_SYNTHETIC": "package:2 core:7 pu:1", "HYDRA_TOPO_DEBUG": "1"}
     done = launched([*argv, "true"], environment)
