@@ -102,8 +102,8 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake")
     assert f"starts after {first.root}" in second.notes
-    parcel = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
-    assert parcel["after"] == [str(first.root / "jobs" / "j0001-r1")]
+    submission = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
+    assert submission["after"] == [str(first.root / "jobs" / "j0001-r1")]
     assert {s.state for s in wait_until_over(second.root).runs.values()} == {State.COMPLETED}
     order = [call.get("run") or f"end {call['ended']}" for call in fake.calls]
     assert order == ["r1-baseline", "end r1-baseline", "r1-mzhybrid", "end r1-mzhybrid"]

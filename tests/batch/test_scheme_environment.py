@@ -1,4 +1,4 @@
-"""Variables of a scheme: they reach the ranks of its runs to the byte, and nothing else."""
+"""Variables of a scheme: they reach the ranks of its runs byte for byte, and no other process."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def allowed(name: str) -> bool:
     return True
 
 
-# Among them names that the script itself uses, and names that bash sets or would not have set.
+# Some of these names are used by the script itself, or set by bash.
 NAMES = (
     st.sampled_from(["RUN", "JOB", "ROOT", "LAUNCH", "HOST", "IFS", "UID", "HOME", "MPIR_CVAR_X"])
 ) | st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,8}\Z").filter(allowed)
@@ -45,7 +45,7 @@ VALUES = st.text(
 )
 DUMP = "import sys; open(sys.argv[-1] + '.seen', 'wb').write(open('/proc/self/environ', 'rb').read())"
 OF_BASH = {"_", "PWD", "OLDPWD", "SHLVL"}
-"""Variables that bash exports to what it starts."""
+"""Variables that bash exports to its child processes."""
 
 
 def seen(path: Path) -> dict[str, str]:
@@ -58,7 +58,7 @@ def seen(path: Path) -> dict[str, str]:
 def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
     tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("submission")  # one each: completed runs are not run again
+    tmp_path = tmp_path_factory.mktemp("submission")  # one submission each, because completed runs do not run again
     local = Site.model_validate({**OFFER, "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}})
     job = replace(
         jobs_of("local", local)[0],
@@ -83,7 +83,7 @@ def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
         assert "of the submitter's shell" not in {environments[other].get(name) for name in set(environment) - {"UID"}}
 
 
-def test_open_mpi_and_jsrun_must_be_told_to_export() -> None:
+def test_open_mpi_and_jsrun_export_variables_by_an_option() -> None:
     site = Site.model_validate(OFFER)
     assert export_words(["A", "B"], site) == ["-x", "A", "-x", "B"]
     jsrun = Site.model_validate({**OFFER, "launcher": {"kind": "jsrun"}})
@@ -118,13 +118,13 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     }
 
 
-def test_a_clash_of_names_is_said(fake: Fake) -> None:
+def test_a_clash_of_names_is_noted(fake: Fake) -> None:
     fake.write_site(schemes={"mzhybrid": LIBRARY})
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
     assert "scheme mzhybrid is that of site fake, not a preset" in submission.notes
 
 
-def test_what_the_site_itself_says_of_a_variable_holds_for_the_other_runs(fake: Fake) -> None:
+def test_a_variable_of_the_site_keeps_its_value_in_other_runs(fake: Fake) -> None:
     fake.write_site(schemes={"library": LIBRARY}, environment={"MPIR_CVAR_X": "the site's"})
     fake.write_study(matrix={"scheme": ["baseline", "library"]})
     root = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out")).root

@@ -1,4 +1,4 @@
-"""What this package takes for granted of submitit, and what submitit may take for granted of its plugin."""
+"""Assumptions about submitit, and those of submitit about its plugin."""
 
 import ast
 import json
@@ -38,7 +38,7 @@ ROW = "^-^-^-^-^-^-^n1^x^-^-\n"
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watchers belong to classes: each test has its own."""
+    """New watchers for each test, because they belong to classes."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
     monkeypatch.setattr(LSFScriptJob, "watcher", LSFInfoWatcher())
 
@@ -55,7 +55,7 @@ def test_lsf_is_ours() -> None:
     assert plugins.get_executors()["lsf"] is LSFExecutor
     assert isinstance(plugins.get_job_environments()["lsf"], LSFJobEnvironment)
     assert owner() == "hpcbench.batch.schedulers.submitit_lsf.LSFExecutor"
-    assert "_" not in LSFExecutor.name()  # what precedes the first one is taken for the executor's name
+    assert "_" not in LSFExecutor.name()  # submitit takes the part before the first underscore for the name
 
 
 def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_no_cluster_no_executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def scripts(
     request: pytest.FixtureRequest, programs: Programs, tmp_path: Path
 ) -> SlurmScriptExecutor | LSFScriptExecutor:
-    """An executor of scripts, and programs that take two."""
+    """An executor of scripts, and programs that accept two scripts."""
     folder = tmp_path / "not" / "there"
     if request.param == "slurm":
         programs.answer("sbatch", "Submitted batch job 1\n", times=1)
@@ -178,7 +178,7 @@ def test_a_state_outlives_what_says_nothing() -> None:
     assert seen == ["RUNNING"] * 4 + ["TIMEOUT"]
     assert watcher.get_info("1", mode="cache")["Exit"] == "140"
     assert watcher.is_done("1", mode="cache")
-    watcher.update()  # asks no more: there would be no answer
+    watcher.update()  # no further call, which would have no answer
 
 
 def test_results_of_scripts(programs: Programs, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_results_of_scripts(programs: Programs, tmp_path: Path) -> None:
 
 
 def test_jobs_derive_from_submitit_s_alone() -> None:
-    """A plain class among the bases would break `batch`, which changes the class of a job."""
+    """Another base class would break `batch`, which changes the class of a job."""
     for kind in (ScriptJob, LSFJob, LSFScriptJob, SlurmScriptJob):
         assert all(issubclass(base, core.Job) for base in kind.__bases__)
 

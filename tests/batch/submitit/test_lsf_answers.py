@@ -1,4 +1,4 @@
-"""LSF's words, each with its meaning, in every form in which bjobs and bhist print them."""
+"""LSF's states and reasons, in all forms in which bjobs and bhist print them."""
 
 import datetime
 
@@ -63,7 +63,7 @@ def test_no_state_is_without_a_row() -> None:
         ("TERM_MEMLIMIT", State.OUT_OF_MEMORY),
         ("TERM_SWAP", State.OUT_OF_MEMORY),
         ("TERM_ZOMBIE", State.NODE_FAILED),
-        ("TERM_CSM_ALLOC", State.NODE_FAILED),  # which retry takes
+        ("TERM_CSM_ALLOC", State.NODE_FAILED),  # retry submits these again
         ("TERM_PREEMPT", State.PREEMPTED),
         ("TERM_REQUEUE_OWNER", State.PREEMPTED),
         ("TERM_REQUEUE_ADMIN", State.PREEMPTED),

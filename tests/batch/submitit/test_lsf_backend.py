@@ -1,4 +1,4 @@
-"""The LSF back end, before programs that say what LSF says."""
+"""The LSF back end with programs that print recorded output of LSF."""
 
 import getpass
 import re
@@ -89,7 +89,7 @@ def test_hostile_folders(
 
 
 @pytest.mark.parametrize(("out", "status"), [("", 0), ("Job <7> looks fine\n", 0), ("Communication time out\n", 255)])
-def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
+def test_unclear_answers(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
     programs.answer("bsub", out, status=status)
     with pytest.raises(UnclearError, match="may or may not"):
         lsf(tmp_path).submit(batch_job(tmp_path))
@@ -137,7 +137,7 @@ def test_a_refused_account_is_answered_with_the_groups_of_the_user(
         lsf(tmp_path).submit(batch_job(tmp_path))
 
 
-def test_only_an_lsf_that_says_later_is_asked_again(programs: Programs, tmp_path: Path) -> None:
+def test_only_a_busy_lsf_is_asked_again(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bsub", "", "mbatchd is down. Please try later. Job not submitted.\n", 255, times=2)
     programs.answer("bsub", TAKEN)
     assert lsf(tmp_path).submit(batch_job(tmp_path)).id == "12345678"
@@ -187,7 +187,7 @@ JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME
 """
 
 
-def test_a_field_that_is_not_known_is_dropped(programs: Programs, tmp_path: Path) -> None:
+def test_an_unknown_field_is_dropped(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", "", "exit_reason: unknown field name\n", 99, when=("-o", "exit_reason"))
     programs.answer("bjobs", HEADER.replace("^EXIT_REASON", "") + "1^0^EXIT^1^-^-^-^-^-^n1^x^-\n", when=("-o",))
     killed = "Fri Nov 21 06:30:00: Submitted from host <a>;\nFri Nov 21 06:30:05: Completed <exit>; TERM_MEMLIMIT: x;\n"

@@ -1,4 +1,4 @@
-"""Python functions through submitit on LSF, run for real by programs that stand in for it."""
+"""Python functions that submitit submits to LSF. Fake programs run them for real."""
 
 import os
 import re
@@ -18,12 +18,12 @@ from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJo
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher belongs to a class: each test has its own."""
+    """New watchers for each test, because they belong to classes."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
 
 
 def describe(value: int) -> dict[str, Any]:
-    """What a job sees."""
+    """Return the environment of a job."""
     environment = submitit.JobEnvironment()
     print("printed", value)
     return {
@@ -44,7 +44,7 @@ def fail() -> None:
 
 
 class Counter:
-    """Counts up; what it has reached outlives a requeue."""
+    """A counter whose value survives a requeue."""
 
     def __init__(self, reached: int = 0) -> None:
         self.reached = reached
@@ -162,7 +162,7 @@ def test_unknown_parameters(lsf: Programs, tmp_path: Path) -> None:
     executor = submitit.AutoExecutor(tmp_path, cluster="lsf")
     with pytest.raises(NameError, match="lsf_colour"):
         executor.update_parameters(lsf_colour="red")
-    executor.update_parameters(slurm_partition="x")  # another cluster's: passed over
+    executor.update_parameters(slurm_partition="x")  # a parameter of another cluster is skipped
     with pytest.raises(ValueError, match="job name"):
         executor.update_parameters(name="x[1-5]")
 
@@ -219,7 +219,7 @@ def test_folders_make_no_directives(hostile: Path) -> None:
 
 
 def test_ranks_of_several_tasks(tmp_path: Path) -> None:
-    """The launcher here starts two processes, as any would: each with its rank in the environment."""
+    """The launcher starts two processes, each with its rank in the environment."""
     launcher = "for PMI_RANK in 0 1 2 3; do export PMI_RANK; "
     shape = Parameters(nodes=2, tasks_per_node=2, launcher="start")
     text = script_text("env", tmp_path / "logs", shape)

@@ -1,4 +1,4 @@
-"""Slurm's words, each with its meaning; the texts are what Slurm 22.05 printed."""
+"""Slurm's states and reasons, from output of Slurm 22.05."""
 
 import pytest
 
@@ -122,9 +122,9 @@ a banner | with bars|in|it|||||
 def test_squeue() -> None:
     statuses = read_squeue(SQUEUE)
     assert set(statuses) == {"4_1", "4_3", "4_4", "4_5", "5", "20", "21_0", "22", "23", "24", "24+0", "24+1"}
-    assert statuses["4_4"] == JobStatus(State.PENDING, "Resources", restarts=0)  # its start and end are estimates
+    assert statuses["4_4"] == JobStatus(State.PENDING, "Resources", restarts=0)  # start and end are estimates
     assert statuses["5"].reason == "CANCELLED: JobHeldUser"
-    assert statuses["5"].exit is statuses["5"].start is None  # it never began
+    assert statuses["5"].exit is statuses["5"].start is None  # it never started
     assert (statuses["20"].exit, statuses["21_0"].exit) == (137, 3)
     assert statuses["21_0"].hosts == "n[1-2]"
     assert statuses["22"] == JobStatus(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
@@ -159,7 +159,7 @@ def test_elements(printed: str, meant: list[str]) -> None:
 
 
 def sacct(*rows: str) -> str:
-    """Rows of what is asked: id|state|exit|submit|start|end|elapsed|nodes|energy|memory|reason."""
+    """Return rows of sacct: id|state|exit|submit|start|end|elapsed|nodes|energy|memory|reason."""
     assert all(row.count("|") == len(SACCT_FIELDS) - 1 for row in rows)
     return "\n".join(rows) + "\n"
 
