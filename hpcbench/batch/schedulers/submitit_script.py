@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 from submitit.core import core, utils
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.client import Answer
+from hpcbench.batch.schedulers.client import ProgramResult
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
+from hpcbench.batch.schedulers.submit_command import SubmitDialect, hand_in
 from hpcbench.contract.state import State
 
 
@@ -36,7 +36,7 @@ class Script:
 class ScriptJob(core.Job[None]):
     """A submitted script. It is over when its scheduler reports that: a script has no pickled result."""
 
-    answer: Answer | None = None
+    answer: ProgramResult | None = None
 
     def done(self, force_check: bool = False) -> bool:
         """Whether it is over, well or not; what is suspended is not."""
@@ -51,7 +51,7 @@ class ScriptExecutor(core.PicklingExecutor):
     """An executor of scripts. A subclass per scheduler gives the command."""
 
     program: str
-    dialect: Dialect
+    dialect: SubmitDialect
 
     @abstractmethod
     def command(self, script: Script) -> list[str]:
