@@ -6,12 +6,12 @@ from pathlib import Path
 
 from hpcbench.batch.schedulers.accounts import lsf_remedy
 from hpcbench.batch.schedulers.lsf_query import HANGS
-from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 OVER = re.compile("already finished|No matching job|is being terminated|is not found")
 """What bkill answers where there is nothing left to end."""
 
-DIALECT = Dialect(
+DIALECT = SubmitDialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),

@@ -3,7 +3,7 @@
 import re
 
 from hpcbench.batch.schedulers.accounts import slurm_remedy
-from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 _WANTS_GPUS = re.compile(
     r"GPU spec|CPU job|GPU jobs? only|--gres|--gpus"
@@ -13,7 +13,7 @@ _WANTS_GPUS = re.compile(
 )
 """How a site's own plugin says that a job must ask for GPUs, in whatever words."""
 
-DIALECT = Dialect(
+DIALECT = SubmitDialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),
     busy=re.compile("Resource temporarily unavailable|Slurm temporarily unable to accept job"),
     unclear=re.compile("Socket timed out|Zero Bytes were transmitted|Message receive failure|Unexpected message"),
