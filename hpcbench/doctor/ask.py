@@ -13,7 +13,7 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutcome:
     """Outcome of a program call."""
 
     program: str
@@ -45,7 +45,7 @@ class Answer:
         return ""
 
 
-def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None) -> Answer:
+def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None) -> CommandOutcome:
     """Run a program until its deadline; then kill it with its child processes.
 
     Parameters
@@ -61,11 +61,11 @@ def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, 
     environment = dict(env) if env is not None else {**os.environ, "LC_ALL": "C"}
     program = shutil.which(argv[0], path=environment.get("PATH"))
     if program is None:
-        return Answer(name, False, None)
+        return CommandOutcome(name, False, None)
     try:
         answer = client.ask([program, *argv[1:]], environment, patience=limit)
     except client.SilenceError as silence:
-        return Answer(name, True, None, silence.out, seconds=limit)
+        return CommandOutcome(name, True, None, silence.out, seconds=limit)
     except UserError as error:
-        return Answer(name, True, None, err=str(error))
-    return Answer(name, True, answer.status, answer.out, answer.err)
+        return CommandOutcome(name, True, None, err=str(error))
+    return CommandOutcome(name, True, answer.status, answer.out, answer.err)

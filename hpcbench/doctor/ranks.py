@@ -19,7 +19,7 @@ from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
 from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
-from hpcbench.doctor.ask import Answer, ask
+from hpcbench.doctor.ask import CommandOutcome, ask
 from hpcbench.doctor.check import Check, Health, report_missing, report_ok, report_unknown
 from hpcbench.doctor.mpi import mpiexec
 
@@ -206,7 +206,7 @@ def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
         yield [file.name if word == HOST_FILE else word for word in launch]
 
 
-def _meet(command: str, world_answer: Answer, wanted: int | None, *, shares: bool) -> Check:
+def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, shares: bool) -> Check:
     """Check that the ranks are one world, on a node with the wanted cores unless ranks share them."""
     name = "two ranks"
     sizes = re.findall(r"world=(\d+)", world_answer.out)

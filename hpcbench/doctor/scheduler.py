@@ -4,7 +4,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from hpcbench.doctor.ask import Answer, ask
+from hpcbench.doctor.ask import CommandOutcome, ask
 from hpcbench.doctor.check import Check, Health
 
 
@@ -98,7 +98,7 @@ def _flux() -> Sighting:
     return Sighting("flux", Health.OK, fact, None, version[1] if version else None)
 
 
-def _silent(kind: str, answer: Answer, otherwise: str) -> Sighting:
+def _silent(kind: str, answer: CommandOutcome, otherwise: str) -> Sighting:
     """Return a scheduler that did not answer: missing, or unknown if its client hangs."""
     health = Health.UNKNOWN if answer.present and answer.status is None else Health.MISSING
     printed = " ".join(answer.out.split())[:120]

@@ -9,7 +9,7 @@ import pytest
 from hpcbench.contract.process_changes import format_assignments
 from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.find_scheme import Offer
 from hpcbench.study.load import load_study
 from hpcbench.study.size import Capacity
@@ -17,7 +17,7 @@ from hpcbench.study.size import Capacity
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}
 
 
-def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> Run:
+def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> ExpandedRun:
     """The run of `scheme`; a scheme of the study says so in its variable, one of the site too."""
 
     def schemes(names: list[str], whose: str) -> dict[str, Any]:

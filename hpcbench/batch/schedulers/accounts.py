@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcbench.batch.schedulers.clean_environment import plain_environment
-from hpcbench.batch.schedulers.client import Answer, ask
+from hpcbench.batch.schedulers.client import ProgramResult, ask
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
@@ -28,7 +28,7 @@ class Association:
     """Qualities of service that the account may use; empty if they were not asked for."""
 
 
-def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> Answer | None:
+def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> ProgramResult | None:
     """Return the answer of a scheduler's program; None if there is no such program, or it fails.
 
     Parameters
