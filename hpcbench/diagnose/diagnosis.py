@@ -124,6 +124,8 @@ class Diagnosis:
     """The last step of the first rank; empty if there are no traces."""
     from_traces: bool = True
     """Whether the figures come from traces; else from the log of one of hpcbench's own runs."""
+    link_gbit: float | None = None
+    """Gbit/s of a rank's link, if the user gave it."""
 
     def by_dimension(self) -> dict[str, float]:
         """Return the exposed part of the step of each dimension, the largest first."""

@@ -44,7 +44,7 @@ class SubmitDialect:
         return f": {text}" if text else ""
 
 
-def hand_in(
+def submit_script(
     argv: Sequence[str],
     environment: Mapping[str, str],
     dialect: SubmitDialect,
