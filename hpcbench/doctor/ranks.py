@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpcbench.batch.schedulers.attempt import Attempt, attempt
+from hpcbench.batch.schedulers.attempt import CommandOutcome, attempt
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
 from hpcbench.batch.scripts.containers import contained
@@ -206,7 +206,7 @@ def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
         yield [file.name if word == HOST_FILE else word for word in launch]
 
 
-def _meet(command: str, world_answer: Attempt, wanted: int | None, *, shares: bool) -> Check:
+def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, shares: bool) -> Check:
     """Check that the ranks are one world, on a node with the wanted cores unless ranks share them."""
     name = "two ranks"
     sizes = re.findall(r"world=(\d+)", world_answer.out)

@@ -20,7 +20,7 @@ from hpcbench.contract.program import Program, ProgramRun, load
 from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.programs.rank import prepared
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.run import program_file
 from hpcbench.study.size import Capacity
@@ -86,7 +86,7 @@ def may_stand(text: str) -> bool:
     return text.isprintable() and set(re.findall(r"\{([A-Za-z_]\w*)\}", text)) <= {"seed", "word"}
 
 
-def written(run: Run, directory: Path) -> Path:
+def written(run: ExpandedRun, directory: Path) -> Path:
     shape = RankShape(nodes=1, ranks_per_node=2, cores_per_rank=1, gpus_per_rank="0", visibility="one")
     content = program_file(
         run, site="x", threads=1, oversubscribe=False, device="cpu", base=directory, shape=shape, peak_tflops={}

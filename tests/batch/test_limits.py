@@ -11,7 +11,7 @@ from hpcbench.batch.sites.limits import Limits, check_number, limits
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 
 STUDY = """\
@@ -23,7 +23,7 @@ repeats: 3
 """
 
 
-def runs(directory: Path, where: Site, text: str) -> tuple[list[Run], Loaded]:
+def runs(directory: Path, where: Site, text: str) -> tuple[list[ExpandedRun], Loaded]:
     (directory / "s.yaml").write_text(STUDY + text, encoding="utf-8")
     loaded = load_study(directory / "s.yaml", [])
     data = loaded.study.model_dump(exclude_unset=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hpcbench.contract.run import RankShape, load
 from hpcbench.contract.training import CONTENTS
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
 from hpcbench.study.size import Capacity
@@ -28,7 +28,7 @@ LOCAL = Capacity("local", None, 2)
 GPUS = Capacity("lassen", 4, 4)
 
 
-def runs_of(directory: Path, capacity: Capacity = LOCAL, **changes: Any) -> list[Run]:
+def runs_of(directory: Path, capacity: Capacity = LOCAL, **changes: Any) -> list[ExpandedRun]:
     path = directory / "s.yaml"
     path.write_text(json.dumps({**BASE, **changes}), encoding="utf-8")  # JSON is YAML 1.2, and keeps the keys' order
     return expand(load_study(path), capacity)
@@ -115,7 +115,7 @@ def test_repeats_rotate_the_schemes_and_move_the_seed(tmp_path: Path) -> None:
     assert {run.pairing for run in runs} == {"r1", "r2", "r3", "r4"}
 
 
-def file(run: Run) -> dict[str, Any]:
+def file(run: ExpandedRun) -> dict[str, Any]:
     return run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=Path("/base"))
 
 

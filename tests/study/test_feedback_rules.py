@@ -19,7 +19,7 @@ from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import MessageFormat
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.size import Capacity
 from hpcbench.train.precision import message_dtypes
@@ -33,7 +33,7 @@ MOMENTA = Dimension.DP, Phase.STEP, MessageKind.OPTIM
 N = 512
 
 
-def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> Run:
+def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> ExpandedRun:
     """Return the run of a study's only scheme."""
     study = {
         "study": "s",
@@ -49,7 +49,7 @@ def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> Run:
     return expand(load_study(path), Capacity("local", None, 8))[0]
 
 
-def channels_of(run: Run) -> Iterator[Channel]:
+def channels_of(run: ExpandedRun) -> Iterator[Channel]:
     """Yield the run's channels that may have feedback: gradients and, with 1-bit Adam, momenta."""
     policy = Policy(run.scheme, message_dtypes(run.study.train))  # type: ignore[union-attr]
     yield policy.channel(*GRADIENTS)

@@ -9,7 +9,7 @@ import pytest
 from hpcbench.contract.process_changes import format_assignments
 from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.find_scheme import Offer
 from hpcbench.study.load import load_study
 from hpcbench.study.size import Capacity
@@ -17,7 +17,7 @@ from hpcbench.study.size import Capacity
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}
 
 
-def run_of(directory: Path, scheme: str, *, study_schemes: list[str], site: list[str]) -> Run:
+def run_of(directory: Path, scheme: str, *, study_schemes: list[str], site: list[str]) -> ExpandedRun:
     """Return the run of `scheme`. The variable WHOSE of a scheme contains its owner, study or site."""
 
     def schemes(names: list[str], whose: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from hpcbench.errors import UserError
 from hpcbench.predict.machine import make_gpu_machine
 from hpcbench.predict.prediction import predict
 from hpcbench.predict.workload import make_workload
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
 from hpcbench.study.schema import Study
@@ -249,7 +249,7 @@ def written(directory: Path, settings: dict[str, Any]) -> Path:
     return path
 
 
-def runs_of(directory: Path, settings: dict[str, Any], sets: list[str] | None = None) -> list[Run]:
+def runs_of(directory: Path, settings: dict[str, Any], sets: list[str] | None = None) -> list[ExpandedRun]:
     return expand(load_study(written(directory, settings), sets), ROOM)
 
 
@@ -280,7 +280,7 @@ def corpus() -> Any:
     return text.load(contract.Data(), 16)
 
 
-def resolved(run: Run, directory: Path) -> contract.Run:
+def resolved(run: ExpandedRun, directory: Path) -> contract.Run:
     content = run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=directory)
     return contract.Run.model_validate(content)
 

@@ -12,7 +12,7 @@ from hpcbench.codecs import spec
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study import presets
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.size import Capacity
 
@@ -29,7 +29,7 @@ def runs_of(
     capacity: Capacity = ROOM,
     layout: dict[str, int] = LAYOUT,
     **train: Any,
-) -> list[Run]:
+) -> list[ExpandedRun]:
     """Return the runs of a preset, or of the scheme `mine` that the study defines."""
     schemes = {} if isinstance(scheme, str) else {"mine": scheme}
     name = scheme if isinstance(scheme, str) else "mine"

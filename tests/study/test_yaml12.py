@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 from hpcbench.study import yaml12
 
 
-def read(tmp_path: Path, content: str | bytes) -> yaml12.Document:
+def read(tmp_path: Path, content: str | bytes) -> yaml12.YamlDocument:
     path = tmp_path / "file.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return yaml12.read(path)

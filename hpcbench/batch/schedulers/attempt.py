@@ -14,7 +14,7 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CommandOutcome:
     """Outcome of a program call."""
 
     program: str
@@ -51,7 +51,9 @@ class Attempt:
         return ""
 
 
-def attempt(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None) -> Attempt:
+def attempt(
+    argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None
+) -> CommandOutcome:
     """Run a program until its deadline; then kill it with its child processes.
 
     Parameters
@@ -67,17 +69,17 @@ def attempt(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[s
     environment = dict(env) if env is not None else {**os.environ, "LC_ALL": "C"}
     program = shutil.which(argv[0], path=environment.get("PATH"))
     if program is None:
-        return Attempt(name, False, None)
+        return CommandOutcome(name, False, None)
     try:
         answer = client.ask([program, *argv[1:]], environment, patience=limit)
     except client.SilenceError as silence:
-        return Attempt(name, True, None, silence.out, seconds=limit)
+        return CommandOutcome(name, True, None, silence.out, seconds=limit)
     except UserError as error:
-        return Attempt(name, True, None, err=str(error))
-    return Attempt(name, True, answer.status, answer.out, answer.err)
+        return CommandOutcome(name, True, None, err=str(error))
+    return CommandOutcome(name, True, answer.status, answer.out, answer.err)
 
 
-def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> Attempt:
+def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> CommandOutcome:
     """Run a scheduler's program without the variables of an outer job; ``FLUX_URI``, which names the instance, stays.
 
     Parameters

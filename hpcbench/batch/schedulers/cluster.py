@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hpcbench.batch.schedulers.attempt import Attempt
+from hpcbench.batch.schedulers.attempt import CommandOutcome
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Sighting:
     version: str | None = None
 
 
-def report_failure(kind: str, client: str, attempt: Attempt, otherwise: str) -> Sighting:
+def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: str) -> Sighting:
     """Return the sighting of a scheduler that did not answer a call.
 
     Parameters

@@ -9,8 +9,8 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.accounts import list_associations
 from hpcbench.batch.schedulers.attempt import ask_scheduler
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.client import Answer, ask
-from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.batch.schedulers.client import ProgramResult, ask
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
@@ -21,7 +21,7 @@ _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? 
 _OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
 
 
-def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: Dialect) -> Iterator[str]:
+def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: SubmitDialect) -> Iterator[str]:
     """Ask Slurm about the jobs of a submission that lies on disk; yields a line for the user each.
 
     Parameters
@@ -54,7 +54,7 @@ def _head(script: Path) -> tuple[str, ...]:
     return tuple(line for line in lines if line.startswith("#SBATCH ") and not _OWN.match(line))
 
 
-def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
+def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[str]:
     argv = ["sbatch", "--test-only", str(root / job.script)]
     try:
         answer = ask(argv, clean_environment(), patience=PATIENCE, cwd=root)
@@ -71,7 +71,7 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
         )
 
 
-def _unsure(answer: Answer, dialect: Dialect) -> bool:
+def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
     """Return whether Slurm gave no answer: it is busy, silent, or too old for the question."""
     return bool(
         dialect.busy.search(answer.output)

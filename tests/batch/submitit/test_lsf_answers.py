@@ -8,7 +8,7 @@ from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_answers import (
     STATES,
     TERMINATIONS,
-    Clock,
+    LsfTimeReader,
     lookup,
     read_delimited,
     read_history,
@@ -17,7 +17,7 @@ from hpcbench.batch.schedulers.lsf_answers import (
 )
 from hpcbench.contract.state import State
 
-CLOCK = Clock(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
+CLOCK = LsfTimeReader(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
 
 ROWS = [
     ("PEND", State.PENDING, True),

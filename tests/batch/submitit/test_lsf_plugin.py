@@ -13,7 +13,7 @@ import submitit
 from programs import Programs
 
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment, LSFScriptJob
+from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
 
 
 @pytest.fixture(autouse=True)
@@ -137,22 +137,16 @@ def test_cancel(lsf: Programs, tmp_path: Path) -> None:
     assert jobs[0].done(force_check=True) is False
 
 
-@pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
 @pytest.mark.parametrize("message", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
-def test_a_job_that_is_over_is_cancelled_without_an_error(
-    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob], message: str
-) -> None:
+def test_a_job_that_is_over_is_cancelled_without_an_error(programs: Programs, tmp_path: Path, message: str) -> None:
     programs.answer("bkill", "", f"{message}\n", 255)
-    kind(folder=tmp_path, job_id="1").cancel()
+    LSFJob(folder=tmp_path, job_id="1").cancel()
     assert programs.calls("bkill")[0]["argv"] == ["1"]
 
 
-@pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
-def test_a_cancel_that_lsf_refuses_is_an_error_where_it_is_checked(
-    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob]
-) -> None:
+def test_a_cancel_that_lsf_refuses_is_an_error_where_it_is_checked(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bkill", "", "Job <1>: Operation not permitted\n", 255)
-    job = kind(folder=tmp_path, job_id="1")
+    job: LSFJob[None] = LSFJob(folder=tmp_path, job_id="1")
     with pytest.raises(subprocess.CalledProcessError):
         job.cancel()
     job.cancel(check=False)

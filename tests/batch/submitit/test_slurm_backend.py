@@ -12,8 +12,8 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.schedulers.slurm import Slurm
-from hpcbench.batch.schedulers.submit_command import hand_in
-from hpcbench.batch.schedulers.submitit_slurm import DIALECT
+from hpcbench.batch.schedulers.slurm_dialect import DIALECT
+from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -353,4 +353,4 @@ def test_a_killed_client_may_have_submitted_the_job(programs: Programs, tmp_path
     program.chmod(0o755)
     for argv in ([str(program)], ["bash", "-c", '"$1"', "x", str(program)]):
         with pytest.raises(UnclearError, match="may or may not"):
-            hand_in(argv, {"PATH": os.environ["PATH"]}, DIALECT)
+            submit_script(argv, {"PATH": os.environ["PATH"]}, DIALECT)

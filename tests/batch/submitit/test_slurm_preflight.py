@@ -8,8 +8,8 @@ import pytest
 from programs import Programs
 
 from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.schedulers.slurm_dialect import DIALECT
 from hpcbench.batch.schedulers.slurm_preflight import preflight
-from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 from hpcbench.errors import UserError
 
 START = "sbatch: Job 77 to start at 2026-11-23T17:05:00 using 8 processors on nodes n[1-2] in partition batch\n"
