@@ -240,7 +240,7 @@ class EncodedGroup:
 
     def _drive(
         self,
-        slices: Sequence[Sequence[steps.Step]],
+        slices: Sequence[Sequence[steps.PlanStep]],
         channel: Channel,
         dtype: np.dtype[Any],
         vector: Vector,
