@@ -39,8 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files with long tests for `make test-long`. Each process of it would import all 340 otherwise."""
+    is_other = config.option.markexpr == "long" and collection_path.suffix == ".py"
+    return True if is_other and not crowds.may_be_long(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    crowds.refuse_hidden(items)
     crowds.assign(items)
 
 

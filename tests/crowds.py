@@ -6,6 +6,7 @@ ones. Each file without a named crowd is a separate crowd. Crowds are also marke
 with ranks form two crowds, because a single one would take longer than all other tests.
 """
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,7 @@ BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cup
 """Files whose tests need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
 """Files whose tests compute for more than half a minute."""
+_NAMES_LONG = re.compile(r"mark\.long\b|\bTiers\b")
 TURNS = [*NAMED, "compiler", "long", None]
 
 
@@ -79,6 +81,18 @@ def assign(items: list[pytest.Item]) -> None:
             item.add_marker(group.kind)
         turns[item] = group.turn
     items.sort(key=turns.__getitem__)  # stable: tests of a file stay together
+
+
+def may_be_long(file: Path) -> bool:
+    """Return whether a file of tests mentions tests of `make test-long`, or the `Tiers` that mark them."""
+    return _NAMES_LONG.search(file.read_text(encoding="utf-8")) is not None
+
+
+def refuse_hidden(items: Iterable[pytest.Item]) -> None:
+    """Refuse long tests in files that `make test-long` does not import."""
+    files = {item.path for item in items if item.get_closest_marker("long")}
+    if hidden := [str(file.relative_to(HERE)) for file in files if not may_be_long(file)]:
+        raise pytest.UsageError(f"{', '.join(hidden)}: has long tests, but neither names mark.long nor Tiers")
 
 
 def markers() -> Iterable[str]:
