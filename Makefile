@@ -34,6 +34,7 @@ quick: lint
 
 test-long: tools $(VENV)/.test
 	@$(INSTALL) --editable '.[frameworks]'
+	@$(INSTALL) --no-deps 'HolisticTraceAnalysis==0.5.0'
 	@$(PYTEST) 3 -m long
 
 lint: $(VENV)/.test

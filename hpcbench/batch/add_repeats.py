@@ -20,7 +20,7 @@ from hpcbench.batch.write_submission import extend, list_submissions
 from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded
 
 
@@ -43,7 +43,9 @@ def find_submitted(base: Path, digest: str) -> Path:
     )
 
 
-def further_runs(loaded: Loaded, site: Site, submission: SubmissionFile, more: int, only: str | None) -> list[Run]:
+def further_runs(
+    loaded: Loaded, site: Site, submission: SubmissionFile, more: int, only: str | None
+) -> list[ExpandedRun]:
     """Return the runs of the next repeats, whose seeds follow those of the submission."""
     last = max(run.repeat for run in submission.runs)
     study = loaded.study.model_copy(update={"repeats": last + more})
@@ -63,9 +65,9 @@ def add_repeats(
     study: Path,
     only: str | None,
     again: bool,
-    check: Callable[[list[Run], Site, Path], None],
+    check: Callable[[list[ExpandedRun], Site, Path], None],
     progress: Progress,
-) -> tuple[list[Run], list[Job], list[str]]:
+) -> tuple[list[ExpandedRun], list[Job], list[str]]:
     """Add repeats to a submission and submit their jobs.
 
     Jobs that an interrupted command added are submitted first, and nothing is added then. Nor are repeats added while

@@ -18,14 +18,14 @@ from hpcbench.contract.grid_fit import describe_placement
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.study.container import Container, merge_containers
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.load import Loaded
 from hpcbench.study.schema import ProgramStudy, SchemeEntry, Study
 from hpcbench.study.settle import idle_rules
 from hpcbench.study.systems import read_systems
 
 
-def choose(runs: list[Run], only: str) -> list[Run]:
+def choose(runs: list[ExpandedRun], only: str) -> list[ExpandedRun]:
     """Return the runs that match an expression of `matching`.
 
     Raises
@@ -38,7 +38,9 @@ def choose(runs: list[Run], only: str) -> list[Run]:
     return [run for run in runs if run.id in ids]
 
 
-def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1) -> tuple[list[Job], list[str]]:
+def plan(
+    runs: list[ExpandedRun], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1
+) -> tuple[list[Job], list[str]]:
     """Return the jobs of the runs, checked against nodes and queues, and notes for the user.
 
     Parameters
@@ -58,7 +60,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
     python, program = _programs(site, dry_run=dry_run)
     container = _container(loaded, site, dry_run=dry_run)
     clear = sorted({name for run in runs for name in run.scheme.environment})
-    groups: dict[tuple[Any, ...], list[Run]] = {}
+    groups: dict[tuple[Any, ...], list[ExpandedRun]] = {}
     for run in runs:
         shared = loaded.study.pairing == "allocation"
         key = (run.repeat, *((k, str(v)) for k, v in run.cell.items())) if shared else (run.id,)
@@ -128,7 +130,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
 
 
-def _system_notes(runs: list[Run]) -> list[str]:
+def _system_notes(runs: list[ExpandedRun]) -> list[str]:
     """List what other compression systems need, and libraries that are missing on this machine."""
     notes = []
     for name, scheme in {run.scheme_name: run.scheme for run in runs}.items():
@@ -194,7 +196,7 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     return container
 
 
-def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
+def _reads(runs: list[ExpandedRun], loaded: Loaded) -> list[str]:
     """Return the files that the ranks of some runs read in addition to those of the submission."""
     base = Path(loaded.document.name).absolute().parent
     programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
@@ -205,7 +207,7 @@ def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
     return list(dict.fromkeys(str(base / name) for name in named))
 
 
-def grid_notes(runs: list[Run]) -> list[str]:
+def grid_notes(runs: list[ExpandedRun]) -> list[str]:
     """Describe how tensor grids and groups of experts are placed on nodes, one line each."""
     notes = []
     for size in (run.size for run in runs):
@@ -218,7 +220,7 @@ def grid_notes(runs: list[Run]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def idle_notes(runs: list[Run]) -> list[str]:
+def idle_notes(runs: list[ExpandedRun]) -> list[str]:
     """List the rules without traffic. A scheme of such rules alone is the same as its default."""
     of_scheme = Counter(run.scheme_name for run in runs)
     idle = Counter((run.scheme_name, rule) for run in runs for rule in idle_rules(run.study, run.scheme, run.size))

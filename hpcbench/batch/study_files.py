@@ -7,14 +7,14 @@ from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.text_split import count_half_bytes, split_pieces
 from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
 """Maximum bytes of a text whose halves are counted. No half of a larger text is too short."""
 
 
-def check_files(runs: list[Run], base: Path) -> None:
+def check_files(runs: list[ExpandedRun], base: Path) -> None:
     """Check the files of all runs.
 
     Parameters
@@ -66,7 +66,7 @@ def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
         yield ("links",), study.links
 
 
-def _check_length(run: Run, study: Study, base: Path) -> None:
+def _check_length(run: ExpandedRun, study: Study, base: Path) -> None:
     """Refuse a text with a half shorter than one sample. With a tokenizer, only the run can check that."""
     data, seq_len = study.data, study.train.seq_len
     if data.source != "file" or data.tokenizer is not None or data.path is None:

@@ -23,7 +23,7 @@ from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write_submission import number_directory, write_submission
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SubmitResult:
     """Result of `submit`: the directory of the submission, its runs and jobs."""
 
     root: Path
-    runs: list[Run]
+    runs: list[ExpandedRun]
     jobs: list[Job]
     site: Site
     notes: list[str]
@@ -73,7 +73,7 @@ def submit(
     study: Path,
     options: Options,
     progress: "Progress" = lambda done, all: None,
-    check: Callable[[list[Run], Site, Path], None] = lambda runs, site, base: None,
+    check: Callable[[list[ExpandedRun], Site, Path], None] = lambda runs, site, base: None,
 ) -> SubmitResult:
     """Write a submission and submit its jobs.
 
@@ -178,7 +178,7 @@ def _add(
     loaded: Loaded,
     site: Site,
     digest: str,
-    check: Callable[[list[Run], Site, Path], None],
+    check: Callable[[list[ExpandedRun], Site, Path], None],
     progress: "Progress",
 ) -> SubmitResult:
     """Add repeats to the newest submission of the study."""
@@ -191,7 +191,7 @@ def _add(
     if not base.is_dir():
         raise UserError(f"--more: {shown_path(base)} does not exist: submit the study without --more first")
 
-    def check_all(runs: list[Run], site: Site, directory: Path) -> None:
+    def check_all(runs: list[ExpandedRun], site: Site, directory: Path) -> None:
         if refusal := _refusal(runs, directory):
             raise refusal
         check(runs, site, directory)
@@ -213,7 +213,7 @@ def _add(
     return SubmitResult(root, runs, jobs, site, notes)
 
 
-def _refusal(runs: list[Run], base: Path) -> UserError | None:
+def _refusal(runs: list[ExpandedRun], base: Path) -> UserError | None:
     """Return what is wrong with the files that the ranks will read."""
     try:
         check_files(runs, base)

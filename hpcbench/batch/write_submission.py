@@ -18,7 +18,7 @@ from hpcbench.contract.run import RankShape
 from hpcbench.contract.submission import FILE
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.load import Loaded
 from hpcbench.study.run import program_file, run_file
 from hpcbench.study.schema import ProgramStudy
@@ -45,7 +45,7 @@ def number_directory(base: Path) -> Iterator[Path]:
 
 def write_submission(
     root: Path,
-    runs: Sequence[Run],
+    runs: Sequence[ExpandedRun],
     jobs: Sequence[Job],
     batch_jobs: Sequence[BatchJob],
     loaded: Loaded,
@@ -117,7 +117,7 @@ def write_submission(
 @contextlib.contextmanager
 def extend(
     root: Path,
-    runs: Sequence[Run],
+    runs: Sequence[ExpandedRun],
     jobs: Sequence[Job],
     batch_jobs: Sequence[BatchJob],
     loaded: Loaded,
@@ -161,7 +161,7 @@ def extend(
         raise
 
 
-def _write_runs(directory: Path, runs: Sequence[Run], jobs: Sequence[Job], site: Site, base: Path) -> None:
+def _write_runs(directory: Path, runs: Sequence[ExpandedRun], jobs: Sequence[Job], site: Site, base: Path) -> None:
     job_of = {run: job for job in jobs for run in job.runs}
     for run in runs:
         (directory / "runs" / run.id).mkdir(parents=True)
@@ -169,7 +169,7 @@ def _write_runs(directory: Path, runs: Sequence[Run], jobs: Sequence[Job], site:
 
 
 def _entries(
-    runs: Sequence[Run], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
+    runs: Sequence[ExpandedRun], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return jobs, bundles and runs in the form of ``submission.json``."""
     job_of = {run: job.id for job in jobs for run in job.runs}
@@ -239,7 +239,7 @@ def _write_scripts(
         raise UserError(f"{site.site}: {error}") from None
 
 
-def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
+def _run_file(run: ExpandedRun, job: Job, site: Site, base: Path) -> dict[str, Any]:
     """Return the content of ``run.json``."""
     shape = RankShape(
         nodes=job.shape.nodes,

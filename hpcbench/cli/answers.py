@@ -167,14 +167,18 @@ def diagnose(
         float | None,
         typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 50 on a core."),
     ] = None,
+    link: Annotated[
+        float | None,
+        typer.Option(metavar="GBIT/S", help="Bandwidth of a rank's link, for the share of it that each call reaches."),
+    ] = None,
 ) -> int:
     """Find out from traces whether the network is the bottleneck."""
     from hpcbench.diagnose.command import check_options, diagnose_files
 
-    check_options(group or (), output, codec_speed)
+    check_options(group or (), output, codec_speed, link)
     if not run:
-        return diagnose_files([Path(trace) for trace in traces], group or (), output, codec_speed)
+        return diagnose_files([Path(trace) for trace in traces], group or (), output, codec_speed, link)
     from hpcbench.programs.command import record
 
     status = record(traces, directory)
-    return diagnose_files([directory], group or (), output, codec_speed) or status
+    return diagnose_files([directory], group or (), output, codec_speed, link) or status

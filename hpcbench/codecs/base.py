@@ -164,8 +164,8 @@ def check_residual(name: str, residual: Array, x: Array) -> None:
     check_values(name, residual, writeable=True)
 
 
-class Vector(Protocol):
-    """An array, or a view of one in the memory of a device."""
+class SizedArray(Protocol):
+    """An array with a size and a type, in the memory of the host or of a device."""
 
     @property
     def size(self) -> int:
@@ -176,7 +176,7 @@ class Vector(Protocol):
         """Type of the values."""
 
 
-def match_wire(name: str, wire: Vector, at_least: int) -> None:
+def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
     """Refuse an array that is not at least `at_least` bytes.
 
     Raises
@@ -190,7 +190,7 @@ def match_wire(name: str, wire: Vector, at_least: int) -> None:
         raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
 
 
-def match_residual(name: str, residual: Vector, x: Vector) -> None:
+def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
     """Refuse an array without the type and size of a residual of `x`.
 
     Raises

@@ -14,7 +14,7 @@ from hpcbench.codecs.sequence import CONVERSIONS, SUMS
 from hpcbench.codecs.types import SHORT, Type, type_of
 
 
-class Vector(Protocol):
+class DeviceVector(Protocol):
     """A contiguous array in the memory of a device."""
 
     @property
@@ -46,12 +46,12 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
 
 def convert(
     device: Device,
-    target: Vector,
-    source: Vector,
+    target: DeviceVector,
+    source: DeviceVector,
     stream: int,
     *,
     accumulate: bool = False,
-    residual: Vector | None = None,
+    residual: DeviceVector | None = None,
 ) -> None:
     """Convert values to the type on the wire or back. The types of source and target give the direction.
 
@@ -84,7 +84,9 @@ def convert(
         _launch(device, "widen and add" if accumulate else "widen", build, source, target, None, stream)
 
 
-def add_residual(device: Device, target: Vector, source: Vector, residual: Vector, stream: int) -> None:
+def add_residual(
+    device: Device, target: DeviceVector, source: DeviceVector, residual: DeviceVector, stream: int
+) -> None:
     """Add values and a residual in float32, and round to the values' type. The residual becomes the rounding error.
 
     Parameters
@@ -119,7 +121,7 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
     return Build(SUMS.source, 0, 0, kind, kind)
 
 
-def add(device: Device, total: Vector, values: Vector, stream: int) -> None:
+def add(device: Device, total: DeviceVector, values: DeviceVector, stream: int) -> None:
     """Add values to a total, each sum rounded once to their type. A NaN loses its payload.
 
     Parameters
@@ -142,7 +144,13 @@ def add(device: Device, total: Vector, values: Vector, stream: int) -> None:
 
 
 def _launch(
-    device: Device, operation: str, build: Build, source: Vector, target: Vector, residual: Vector | None, stream: int
+    device: Device,
+    operation: str,
+    build: Build,
+    source: DeviceVector,
+    target: DeviceVector,
+    residual: DeviceVector | None,
+    stream: int,
 ) -> None:
     n, sequence = source.size, SUMS if build.source == SUMS.source else CONVERSIONS
     if target.size != n or (residual is not None and residual.size != n):

@@ -28,7 +28,7 @@ def container_bytes(n: int, dtype: np.dtype[Any]) -> int:
     return 4 * word_count + -(-2 * -(-word_count // 1024) // 4) * 4
 
 
-class Mpc(Compiled):
+class MpcCodec(Compiled):
     """MPC with a stride.
 
     Parameters

@@ -8,13 +8,13 @@ from hpcbench.codecs.base import Codec
 from hpcbench.codecs.cast import Cast
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.library import Kernels, kernels
-from hpcbench.codecs.mpc import Mpc
+from hpcbench.codecs.mpc import MpcCodec
 from hpcbench.codecs.quant import Quant
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.sparse import Pick, RowSparse, Threshold, TopK
 from hpcbench.codecs.spec import parse, plugin
-from hpcbench.codecs.xpk import Xpk
-from hpcbench.codecs.zfp import Zfp
+from hpcbench.codecs.xpk import XpkCodec
+from hpcbench.codecs.zfp import ZfpCodec
 
 
 def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
@@ -27,9 +27,9 @@ def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
 
 _MAKERS: dict[str, Callable[[str, Kernels | None], Codec]] = {
     "none": lambda parameter, build: Identity(),
-    "zfp": lambda parameter, build: Zfp(int(parameter), build),
-    "mpc": lambda parameter, build: Mpc(int(parameter), build),
-    "xpk": lambda parameter, build: Xpk(build),
+    "zfp": lambda parameter, build: ZfpCodec(int(parameter), build),
+    "mpc": lambda parameter, build: MpcCodec(int(parameter), build),
+    "xpk": lambda parameter, build: XpkCodec(build),
     "int8": _quant(8),
     "int4": _quant(4),
     "sign": lambda parameter, build: Sign(int(parameter), build),

@@ -16,7 +16,7 @@ from hpcbench.codecs.mpc import container_bytes
 from hpcbench.codecs.types import Array
 
 
-class Xpk(Compiled):
+class XpkCodec(Compiled):
     """The exponent packer.
 
     Parameters

@@ -18,7 +18,7 @@ from hpcbench.codecs.spec import ZFP_RATES
 from hpcbench.codecs.types import Array, largest_of, rounding
 
 
-class Zfp(Compiled):
+class ZfpCodec(Compiled):
     """ZFP at a fixed rate.
 
     Parameters

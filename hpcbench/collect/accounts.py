@@ -7,7 +7,7 @@ from hpcbench.batch.tracking.seen import load
 
 
 @dataclass(frozen=True)
-class Account:
+class JobEnergy:
     """Energy and duration of one job."""
 
     joules: float
@@ -16,13 +16,13 @@ class Account:
     """Duration of the job in seconds; None if accounting does not report it."""
 
 
-def accounts(root: Path) -> dict[str, Account]:
+def accounts(root: Path) -> dict[str, JobEnergy]:
     """Return the account of each job whose energy the scheduler measures (Slurm's ``ConsumedEnergyRaw``)."""
     accounts_by_job = {}
     for job, seen in load(root).items():
         joules = _number(seen.word.accounting.get("ConsumedEnergyRaw"))
         if joules:
-            accounts_by_job[job] = Account(joules, _number(seen.word.accounting.get("ElapsedRaw")))
+            accounts_by_job[job] = JobEnergy(joules, _number(seen.word.accounting.get("ElapsedRaw")))
     return accounts_by_job
 
 

@@ -56,7 +56,7 @@ class DeviceArray:
         return self
 
 
-class Event(ABC):
+class StreamEvent(ABC):
     """A point in the order of a stream's work."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Event(ABC):
         """Wait until the stream has reached the point."""
 
     @abstractmethod
-    def since(self, earlier: "Event") -> float:
+    def since(self, earlier: "StreamEvent") -> float:
         """Return the seconds between two points that the stream has reached."""
 
 
@@ -98,11 +98,11 @@ class Accelerator(ABC):
         """Copy bytes between device and host, or within one of them."""
 
     @abstractmethod
-    def mark(self, stream: int) -> Event:
+    def mark(self, stream: int) -> StreamEvent:
         """Record an event behind the work that the stream has now."""
 
     @abstractmethod
-    def follow(self, stream: int, event: Event) -> None:
+    def follow(self, stream: int, event: StreamEvent) -> None:
         """Let the later work of a stream wait for an event. The host does not wait."""
 
     def convert(
@@ -150,7 +150,7 @@ class Accelerator(ABC):
         return DeviceArray(x, view.pointer, view.size, view.dtype)
 
 
-class CupyEvent(Event):
+class CupyEvent(StreamEvent):
     """An event of CuPy."""
 
     def __init__(self, cupy: Any, stream: int) -> None:
@@ -166,7 +166,7 @@ class CupyEvent(Event):
         """Wait until the stream has reached the point."""
         self.event.synchronize()
 
-    def since(self, earlier: Event) -> float:
+    def since(self, earlier: StreamEvent) -> float:
         """Return the seconds since an earlier event, by the device's clock."""
         assert isinstance(earlier, CupyEvent)
         return float(self._cupy.cuda.get_elapsed_time(earlier.event, self.event)) * 1e-3
@@ -224,7 +224,7 @@ class CupyAccelerator(Accelerator):
         self.use()
         return CupyEvent(self._cupy, stream)
 
-    def follow(self, stream: int, event: Event) -> None:
+    def follow(self, stream: int, event: StreamEvent) -> None:
         """Let the later work of a stream wait for an event."""
         assert isinstance(event, CupyEvent)
         self.use()

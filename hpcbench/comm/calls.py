@@ -13,8 +13,8 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.progress import Operation, Progress
-from hpcbench.comm.steps import Step
+from hpcbench.comm.progress import Progress, SliceQueue
+from hpcbench.comm.steps import PlanStep
 from hpcbench.comm.work import Work
 
 DEPTH = 4
@@ -35,10 +35,12 @@ class Calls:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._planned = 0
-        self._latest: deque[Operation] = deque()
-        self._in_order: Operation | None = None
+        self._latest: deque[SliceQueue] = deque()
+        self._in_order: SliceQueue | None = None
 
-    def planned(self, call: Call, slices: Iterable[Sequence[Step]], channel: Channel, *, how: str, plain: bool) -> Work:
+    def planned(
+        self, call: Call, slices: Iterable[Sequence[PlanStep]], channel: Channel, *, how: str, plain: bool
+    ) -> Work:
         """Carry out this rank's steps of a plan, slice by slice.
 
         Parameters
@@ -57,7 +59,7 @@ class Calls:
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
             for k, todo in enumerate(slices)
         )
-        operation = Operation(running, DEPTH)
+        operation = SliceQueue(running, DEPTH)
         self._latest.append(operation)
         return self._start(operation, channel, call.place, call.tally, how=how, plain=plain)
 
@@ -82,13 +84,13 @@ class Calls:
         """
         if in_order and self._in_order is not None and not self._in_order.done:
             self._progress.finish(self._in_order)
-        operation = Operation([slice_], 1, at_once=True)
+        operation = SliceQueue([slice_], 1, at_once=True)
         if in_order:
             self._in_order = operation
         return self._start(operation, channel, place, tally, how=how, plain=plain)
 
     def _start(
-        self, operation: Operation, channel: Channel, place: Place, tally: Tally, *, how: str, plain: bool
+        self, operation: SliceQueue, channel: Channel, place: Place, tally: Tally, *, how: str, plain: bool
     ) -> Work:
         counters = channel.counters
         counters.calls += 1

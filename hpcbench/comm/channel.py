@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.keeper import ChannelKeeper, MessageTensors
+from hpcbench.comm.message_sampler import ChannelSampler, MessageTensors
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import is_half
@@ -77,7 +77,7 @@ class Channel:
     counters: Counters = field(default_factory=Counters)
     recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
     """Recorder of its calls while a step is traced."""
-    keeper: ChannelKeeper | None = field(default=None, repr=False, compare=False)
+    sampler: ChannelSampler | None = field(default=None, repr=False, compare=False)
     """Sampler of its messages, if the run samples messages."""
     tensors: MessageTensors = field(default=None, repr=False, compare=False)
     """The tensors in the next message (`describe`); None if unknown."""
@@ -106,12 +106,12 @@ class Channel:
         It shares counters, recorder and sampler with this channel. Only the sampler reads the description, so without
         one it is this channel.
         """
-        return self if self.keeper is None else replace(self, tensors=tensors)
+        return self if self.sampler is None else replace(self, tensors=tensors)
 
     def sample(self, operation: str, place: Place, values: Sequence[Any]) -> None:
         """Offer a message that is about to be sent to the sampler, if there is one."""
-        if self.keeper is not None:
-            self.keeper.message(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
+        if self.sampler is not None:
+            self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of `dtype` travel in another type."""

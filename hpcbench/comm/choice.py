@@ -10,7 +10,7 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.links import Links
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.planner import Request, plan, refusal
-from hpcbench.comm.steps import Step
+from hpcbench.comm.steps import PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
@@ -34,7 +34,7 @@ class Choice:
     def __init__(self, rank: int, topology: Topology, links: Links) -> None:
         self.rank, self.topology, self.links = rank, topology, links
         self._plans: dict[tuple[object, ...], Plan] = {}
-        self._steps: dict[Plan, list[list[Step]]] = {}
+        self._steps: dict[Plan, list[list[PlanStep]]] = {}
 
     def plan(
         self, operation: Operation, buf: Array, channel: Channel, *, root: int = 0, feedback: bool = False
@@ -84,7 +84,7 @@ class Choice:
             self._plans[key] = replace(laid, why=plain) if plain else laid
         return self._plans[key]
 
-    def steps(self, chosen: Plan) -> list[list[Step]]:
+    def steps(self, chosen: Plan) -> list[list[PlanStep]]:
         """Return the steps of this rank in each slice."""
         if chosen not in self._steps:
             self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hpcbench.comm.accelerator import Accelerator, Event
+from hpcbench.comm.accelerator import Accelerator, StreamEvent
 
-Spans = list[tuple[Event, Event, Callable[[float], object]]]
+Spans = list[tuple[StreamEvent, StreamEvent, Callable[[float], object]]]
 
 
 class Clock(Protocol):
@@ -66,17 +66,17 @@ class DeviceClock:
     def __init__(self, accelerator: Accelerator, stream: int, spans: Spans) -> None:
         self._accelerator, self._stream, self._spans = accelerator, stream, spans
 
-    def mark(self) -> Event:
+    def mark(self) -> StreamEvent:
         """Record an event behind the work that the stream has now."""
         return self._accelerator.mark(self._stream)
 
-    def origin(self) -> tuple[Event, float]:
+    def origin(self) -> tuple[StreamEvent, float]:
         """Wait for a mark on the stream, and return it with the host's time at which the device had reached it."""
         event = self.mark()
         event.wait()
         return event, time.perf_counter()
 
-    def count(self, begin: Event, end: Event, to: Callable[[float], object]) -> None:
+    def count(self, begin: StreamEvent, end: StreamEvent, to: Callable[[float], object]) -> None:
         """Keep the span until the clock is settled, or until too many spans are waiting."""
         self._spans.append((begin, end, to))
         if len(self._spans) > self._MOST:  # the caller never settles

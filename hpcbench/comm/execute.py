@@ -17,7 +17,7 @@ from hpcbench.comm.carrier import Carrier
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.steps import Combine, Part, Step
+from hpcbench.comm.steps import Combine, PeerSpan, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
@@ -42,7 +42,7 @@ class Call:
     feedback: Feedback | None = None
     tally: Tally = field(default_factory=Tally)
 
-    def count(self, part: Part, wire_bytes: int, *, coded: bool) -> None:
+    def count(self, part: PeerSpan, wire_bytes: int, *, coded: bool) -> None:
         """Count a message that leaves."""
         message_bytes = part.span.size * self.dtype.itemsize
         self.tally.message_bytes += message_bytes
@@ -57,7 +57,7 @@ class Call:
         return self.seed * self.carrier.size + self.carrier.rank
 
 
-def carry_out(call: Call, steps: Sequence[Step], tag: int) -> Slice:
+def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
     """Run the steps of one slice.
 
     Parameters
@@ -83,7 +83,7 @@ class _Run:
         """Received messages that are passed on unchanged."""
         self._undecoded: list[tuple[ElementRange, Message]] = []
 
-    def run(self, steps: Sequence[Step]) -> Slice:
+    def run(self, steps: Sequence[PlanStep]) -> Slice:
         # receives are posted before anything is sent, so that messages arrive in their final place
         arrivals = {id(step): [self._expect(step, part) for part in step.receives] for step in steps if step.coded}
         for step in steps:
@@ -108,7 +108,7 @@ class _Run:
             yield unfinished
         self._memory.give_back()
 
-    def _expect(self, step: Step, part: Part) -> tuple[Any, Any]:
+    def _expect(self, step: PlanStep, part: PeerSpan) -> tuple[Any, Any]:
         call = self._call
         if part.peer == call.carrier.rank:
             return None, None
@@ -119,20 +119,20 @@ class _Run:
         tag, varies = self._tag + step.stage % STAGES, self._varies(step)
         return call.carrier.receive(inbox, part.peer, tag, varies=varies), inbox
 
-    def _begin(self, step: Step) -> Iterable[Message]:
+    def _begin(self, step: PlanStep) -> Iterable[Message]:
         """Begin the messages of a step, in the order of its sends."""
         messages = map(self._message, repeat(step), step.sends)
         return list(messages) if self._memory.ahead else messages
 
-    def _send(self, step: Step, part: Part, message: Message) -> Any:
+    def _send(self, step: PlanStep, part: PeerSpan, message: Message) -> Any:
         self._call.count(part, message.wire_bytes, coded=step.coded)
         tag = self._tag + step.stage % STAGES
         return self._call.carrier.send(message.content, part.peer, tag, varies=self._varies(step))
 
-    def _varies(self, step: Step) -> bool:
+    def _varies(self, step: PlanStep) -> bool:
         return step.coded and not self._call.codec.fixed_size
 
-    def _message(self, step: Step, part: Part) -> Message:
+    def _message(self, step: PlanStep, part: PeerSpan) -> Message:
         """Make the message of a part.
 
         If the part replaces others' values, its sender also takes the decoded values, as they do.
@@ -158,7 +158,7 @@ class _Run:
     def _encode(self, span: ElementRange, residual: Any) -> Message:
         return self._memory.encode(self._call.vector.read(span), residual, self._call.next_seed())
 
-    def _replace(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
+    def _replace(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             assert request is not None
             (status,) = yield [request]
@@ -170,10 +170,10 @@ class _Run:
             else:
                 self._memory.unpack(inbox, self._call.vector.into(part.span))
 
-    def _sum(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
+    def _sum(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
         """Add the parts in their order, independent of the order of arrival."""
         memory = self._memory
-        by_span: dict[ElementRange, list[tuple[Part, Any, Any]]] = {}
+        by_span: dict[ElementRange, list[tuple[PeerSpan, Any, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             by_span.setdefault(part.span, []).append((part, request, inbox))
         for span, arrivals in by_span.items():

@@ -17,8 +17,8 @@ _CUDA = 0
 """``MPIX_GPU_SUPPORT_CUDA``, a constant of MPICH."""
 
 
-class Answer(str, Enum):
-    """An answer to the question whether the library is GPU-aware."""
+class GpuAwareness(str, Enum):
+    """Whether a library is GPU-aware."""
 
     YES = "yes"
     NO = "no"
@@ -35,11 +35,11 @@ class Awareness:
         The answer and its origin, for the log. ``str`` adds what follows from them.
     """
 
-    answer: Answer
+    answer: GpuAwareness
     why: str
 
     def __bool__(self) -> bool:
-        return self.answer is Answer.YES
+        return self.answer is GpuAwareness.YES
 
     def __str__(self) -> str:
         how = (
@@ -63,7 +63,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
         The answer of the site or the user; None to detect it.
     """
     if asked is not None:
-        here = Awareness(Answer.YES if asked else Answer.NO, "as the site or the user says")
+        here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "as the site or the user says")
     else:
         here = find_out(MPI.Get_library_version(), ctypes.CDLL(MPI.__file__), os.environ, _memory_kinds())
     everyone: list[Awareness] = comm.allgather(here)
@@ -72,7 +72,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
         return everyone[0]
     first, there = everyone[0], everyone[other]
     return Awareness(
-        Answer.NO,
+        GpuAwareness.NO,
         f"ranks differ: {first.answer.value} on rank 0 ({first.why}), {there.answer.value} on {other} ({there.why})",
     )
 
@@ -91,22 +91,24 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     kinds
         ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty where there is none.
     """
-    silent = Awareness(Answer.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it")
+    silent = Awareness(
+        GpuAwareness.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it"
+    )
     # these two may be built for GPUs and still accept device pointers only if a variable is set
     for name, variable in (("CRAY MPICH", "MPICH_GPU_SUPPORT_ENABLED"), ("MVAPICH2", "MV2_USE_CUDA")):
         if name in version.upper():
             if environment.get(variable) != "1":
-                return Awareness(Answer.NO, f"{variable} is {environment.get(variable, 'not set')}")
-            silent = Awareness(Answer.YES, f"{variable} is 1")
+                return Awareness(GpuAwareness.NO, f"{variable} is {environment.get(variable, 'not set')}")
+            silent = Awareness(GpuAwareness.YES, f"{variable} is 1")
     if "cuda" in {kind.split(":")[0].strip() for kind in kinds.split(",")}:
-        return Awareness(Answer.YES, f"its mpi_memory_alloc_kinds are {kinds}")
+        return Awareness(GpuAwareness.YES, f"its mpi_memory_alloc_kinds are {kinds}")
     # this call comes before MPIX_Query_cuda_support, which aborts in MPICH 3 without GPU support
     query = getattr(library, "MPIX_GPU_query_support", None)
     if query is not None:
         supported = ctypes.c_int(0)
         if query(_CUDA, ctypes.byref(supported)) == 0:
             return Awareness(_answer(supported.value), f"MPIX_GPU_query_support says {supported.value}")
-        return Awareness(Answer.UNKNOWN, "MPIX_GPU_query_support fails")
+        return Awareness(GpuAwareness.UNKNOWN, "MPIX_GPU_query_support fails")
     query = getattr(library, "MPIX_Query_cuda_support", None)
     if query is not None:
         supports = int(query())
@@ -114,8 +116,8 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     return silent
 
 
-def _answer(flag: int) -> Answer:
-    return Answer.YES if flag == 1 else Answer.NO
+def _answer(flag: int) -> GpuAwareness:
+    return GpuAwareness.YES if flag == 1 else GpuAwareness.NO
 
 
 def _memory_kinds() -> str:

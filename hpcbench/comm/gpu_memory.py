@@ -14,7 +14,7 @@ import numpy as np
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.cuda import Length
 from hpcbench.comm import frame
-from hpcbench.comm.accelerator import DeviceArray, Event
+from hpcbench.comm.accelerator import DeviceArray, StreamEvent
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import Pending, Tally
@@ -40,10 +40,10 @@ class DeviceMessage:
 class _Outgoing:
     """The work between a codec's start and the moment when MPI may read the message."""
 
-    def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: Event) -> None:
+    def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: StreamEvent) -> None:
         self._memory, self._message, self._used, self._begin = memory, message, used, begin
         self._encoded = memory.mark()
-        self._copied: Event | None = None
+        self._copied: StreamEvent | None = None
         if isinstance(used, int):
             self._send_to_host()
 
@@ -80,7 +80,7 @@ class _Outgoing:
 class _Copied:
     """A plain message that is being copied to the host, or whose values are still being computed."""
 
-    def __init__(self, message: DeviceMessage, event: Event) -> None:
+    def __init__(self, message: DeviceMessage, event: StreamEvent) -> None:
         self._message, self._event = message, event
 
     def done(self) -> bool:
@@ -92,7 +92,7 @@ class _Copied:
 class _Finish:
     """The end of a slice on the device."""
 
-    def __init__(self, memory: "DeviceMemory", decodings: list[tuple[Event, Event, int | Length]]) -> None:
+    def __init__(self, memory: "DeviceMemory", decodings: list[tuple[StreamEvent, StreamEvent, int | Length]]) -> None:
         self._memory, self._decodings = memory, decodings
         self.event = memory.mark()
 
@@ -137,7 +137,7 @@ class DeviceMemory:
         pools: Pools,
         stream: int,
         tally: Tally,
-        ended: Callable[[Event], object],
+        ended: Callable[[StreamEvent], object],
         *,
         sealed: bool,
     ) -> None:
@@ -148,7 +148,7 @@ class DeviceMemory:
         self.aware, self.tally = pools.aware, tally
         self.seal = frame.BYTES if sealed and not pools.aware else 0
         self._lent: list[tuple[Scratch, Any]] = []
-        self._decodings: list[tuple[Event, Event, int | Length]] = []
+        self._decodings: list[tuple[StreamEvent, StreamEvent, int | Length]] = []
 
     def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
         """Start to encode values on the device. The message is ready when the device is done."""
@@ -247,7 +247,7 @@ class DeviceMemory:
             pool.give_back(buffer)
         self._lent.clear()
 
-    def mark(self) -> Event:
+    def mark(self) -> StreamEvent:
         """Record an event behind the work that the operation's stream has now."""
         return self._accelerator.mark(self._stream)
 

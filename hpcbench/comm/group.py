@@ -201,7 +201,7 @@ class Group:
         if self.size == 1:
             place.copy(dst[slice(*receives[0])], src[slice(*sends[0])])
             return Work.nothing(channel)
-        if channel.keeper is not None:
+        if channel.sampler is not None:
             leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != self.rank]
             channel.sample("all-to-all", place, leaving)
         return collectives.all_to_all(self._own, place, src, dst, sends, receives, channel)
@@ -220,7 +220,7 @@ class Group:
         feedback
             Residuals of this vector, if it is a contribution to a sum.
         """
-        if channel.keeper is not None:
+        if channel.sampler is not None:
             place, (there,) = self._own.places.of(buf)
             channel.sample("send", place, (there,))
         return messages.send(self._own, buf, peer, tag, channel, feedback)
@@ -238,7 +238,7 @@ class Group:
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
         """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
-        if by % self.size and channel.keeper is not None:
+        if by % self.size and channel.sampler is not None:
             place, (there,) = self._own.places.of(src)
             channel.sample("shift", place, (there,))
         return messages.shift(self._own, src, dst, by, tag, channel)
@@ -255,7 +255,7 @@ class Group:
             Holds the last received block in encoded form, so that only its owner encodes a block. If only some links
             are encoded, each of them encodes the block again.
         """
-        if channel.keeper is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
+        if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
             place, (there,) = self._own.places.of(src)
             channel.sample("pass-on", place, (there,))
         relay.begun = True

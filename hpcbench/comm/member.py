@@ -20,7 +20,7 @@ from hpcbench.comm.native import Library
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.steps import Part
+from hpcbench.comm.steps import PeerSpan
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 from hpcbench.comm.work import Work
@@ -109,7 +109,7 @@ class Member:
         """Return a predicate: whether a message between two ranks goes through the codec."""
         itemsize = channel.travels_as(dtype).itemsize
 
-        def coded(part: Part) -> bool:
+        def coded(part: PeerSpan) -> bool:
             one_node = self.topology.near(self.rank, part.peer)
             plain = channel.plain_because(part.span.size * itemsize, one_node=one_node)
             return channel.algorithm is not Algorithm.NATIVE and plain is None

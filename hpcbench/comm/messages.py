@@ -13,7 +13,7 @@ from hpcbench.comm.member import Member
 from hpcbench.comm.memory import Slice
 from hpcbench.comm.relay import Relay, hop
 from hpcbench.comm.sample import sample_error
-from hpcbench.comm.steps import Part, Step
+from hpcbench.comm.steps import PeerSpan, PlanStep
 from hpcbench.comm.vector import Exchanged
 from hpcbench.comm.work import Work
 from hpcbench.contract.shards import ElementRange
@@ -21,7 +21,7 @@ from hpcbench.contract.shards import ElementRange
 
 def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
     """Encode `buf` and send it. `feedback` is given if `buf` is a contribution to a sum."""
-    todo = steps.message(to=Part(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
+    todo = steps.message(to=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     if feedback is not None:
         todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
     return _begin(member, buf, buf, todo, tag, channel, feedback)
@@ -29,7 +29,7 @@ def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feed
 
 def recv(member: Member, buf: Array, peer: int, tag: int, channel: Channel) -> Work:
     """Receive into `buf`."""
-    todo = steps.message(of=Part(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
+    todo = steps.message(of=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     return _begin(member, buf, buf, todo, tag, channel)
 
 
@@ -40,7 +40,7 @@ def shift(member: Member, src: Array, dst: Array, by: int, tag: int, channel: Ch
         place.copy(dst, src)
         return Work.nothing(channel)
     after, before = (member.rank + by) % member.size, (member.rank - by) % member.size
-    to, of = Part(after, _get_span(src)), Part(before, _get_span(dst))
+    to, of = PeerSpan(after, _get_span(src)), PeerSpan(before, _get_span(dst))
     todo = steps.message(to=to, of=of, coded=member.coded(channel, src.dtype))
     return _begin(member, src, dst, todo, tag, channel)
 
@@ -48,7 +48,11 @@ def shift(member: Member, src: Array, dst: Array, by: int, tag: int, channel: Ch
 def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, channel: Channel) -> Work:
     """Make one hop of a relay, or a shift if one of its links is not encoded."""
     after, before = (member.rank + 1) % member.size, (member.rank - 1) % member.size
-    coded, to, of = member.coded(channel, src.dtype), Part(after, _get_span(src)), Part(before, _get_span(dst))
+    coded, to, of = (
+        member.coded(channel, src.dtype),
+        PeerSpan(after, _get_span(src)),
+        PeerSpan(before, _get_span(dst)),
+    )
     if channel.codec.name == "none" or not (coded(to) and coded(of)):
         return shift(member, src, dst, 1, tag, channel)
     place, (src, dst) = member.places.of(src, dst)
@@ -63,7 +67,7 @@ def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, chan
 def carried(member: Member, buf: Array, peer: int, tag: int, channel: Channel, *, receives: bool) -> Slice:
     """Send or receive `buf` within another operation, which waits for it."""
     place, (buf,) = member.places.of(buf)
-    coded, part = member.coded(channel, buf.dtype), Part(peer, _get_span(buf))
+    coded, part = member.coded(channel, buf.dtype), PeerSpan(peer, _get_span(buf))
     todo = steps.message(of=part, coded=coded) if receives else steps.message(to=part, coded=coded)
     call = member.call(member.comm, channel, channel.codec, place, buf.dtype, Exchanged(buf, buf))
     counters, tally = channel.counters, call.tally
@@ -80,7 +84,7 @@ def _begin(
     member: Member,
     src: Array,
     dst: Array,
-    todo: Sequence[Step],
+    todo: Sequence[PlanStep],
     tag: int,
     channel: Channel,
     feedback: Feedback | None = None,
@@ -95,7 +99,7 @@ def _begin(
     return work
 
 
-def _any_plain(todo: Sequence[Step]) -> bool:
+def _any_plain(todo: Sequence[PlanStep]) -> bool:
     return any(not step.coded for step in todo)
 
 

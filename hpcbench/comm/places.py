@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpcbench.codecs.base import Codec
-from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event, accelerator_of
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, StreamEvent, accelerator_of
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.clock import Clock, DeviceClock, HostClock
 from hpcbench.comm.gpu_memory import DeviceMemory
@@ -139,7 +139,7 @@ class DevicePlace:
         self._accelerator = pools.accelerator
         self.clock: Clock = DeviceClock(pools.accelerator, caller, pools.spans)
         self.called: Any = self.clock.mark()
-        self._ends: list[Event] = []
+        self._ends: list[StreamEvent] = []
         self._follow()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:

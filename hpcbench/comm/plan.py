@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import steps
-from hpcbench.comm.steps import Part, Pieces, Step
+from hpcbench.comm.steps import PeerSpan, Pieces, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import ElementRange, cut_aligned, cut_evenly
 from hpcbench.contract.traffic import Algorithm
@@ -36,7 +36,7 @@ UNIT = 1024
 class Builder(Protocol):
     """A function that makes the steps of a rank."""
 
-    def __call__(self, topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    def __call__(self, topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
         """Make the steps of a rank."""
 
 
@@ -87,7 +87,7 @@ class Plan:
     root: int = 0
     why: str = "asked for"
 
-    def steps(self, rank: int, k: int) -> list[Step]:
+    def steps(self, rank: int, k: int) -> list[PlanStep]:
         """Return the steps of a rank in slice `k`: none if the MPI library does everything."""
         pieces, topology = self.slices[k], self.topology
         if self.algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
@@ -120,10 +120,10 @@ class Plan:
             sum(self.wire_bytes(rank, between_nodes=True) for rank in members) for members in self.topology.members
         )
 
-    def _sent(self, rank: int) -> list[tuple[Step, Part]]:
+    def _sent(self, rank: int) -> list[tuple[PlanStep, PeerSpan]]:
         return [(step, part) for k in range(len(self.slices)) for step in self.steps(rank, k) for part in step.sends]
 
-    def _wire(self, step: Step, span: ElementRange) -> int:
+    def _wire(self, step: PlanStep, span: ElementRange) -> int:
         return self.codec.wire_bytes(span.size, self.dtype) if step.coded else span.size * self.dtype.itemsize
 
     def __str__(self) -> str:

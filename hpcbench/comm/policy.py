@@ -7,7 +7,7 @@ import numpy as np
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel, resolve_channel
-from hpcbench.comm.keeper import Keeper
+from hpcbench.comm.message_sampler import MessageSampler
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, find_content
@@ -30,7 +30,7 @@ class Policy:
         self._dtypes = dtypes or {}
         self._channels: dict[Traffic, Channel] = {}
         self._recorder: Recorder | None = None
-        self._keeper: Keeper | None = None
+        self._sampler: MessageSampler | None = None
 
     def channel(self, dimension: Dimension, phase: Phase, kind: MessageKind, axis: str = "") -> Channel:
         """Return the channel of this traffic, on a tensor grid over this axis; always the same object."""
@@ -38,7 +38,7 @@ class Policy:
         if key not in self._channels:
             self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(find_content(key) or ""))
             self._give_recorder(self._channels[key])
-            self._give_keeper(self._channels[key])
+            self._give_sampler(self._channels[key])
         return self._channels[key]
 
     def named(self, name: str) -> Channel:
@@ -52,15 +52,15 @@ class Policy:
         for channel in self._channels.values():
             self._give_recorder(channel)
 
-    def keep(self, keeper: Keeper) -> None:
+    def sample(self, sampler: MessageSampler) -> None:
         """Sample messages of all channels except exact ones, which are never encoded."""
-        self._keeper = keeper
+        self._sampler = sampler
         for channel in self._channels.values():
-            self._give_keeper(channel)
+            self._give_sampler(channel)
 
-    def _give_keeper(self, channel: Channel) -> None:
-        if self._keeper is not None and channel.dimension is not Dimension.EXACT:
-            channel.keeper = self._keeper.of(" ".join(channel.traffic))
+    def _give_sampler(self, channel: Channel) -> None:
+        if self._sampler is not None and channel.dimension is not Dimension.EXACT:
+            channel.sampler = self._sampler.add_channel(" ".join(channel.traffic))
 
     def _give_recorder(self, channel: Channel) -> None:
         channel.recorder = self._recorder.of(" ".join(channel.traffic)) if self._recorder else None

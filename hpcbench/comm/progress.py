@@ -21,7 +21,7 @@ _LEVELS = {MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE", MPI.THREAD_FUNNELED: "MPI_THR
 """Thread levels of MPI that are too low for a thread that drives operations."""
 
 
-class Operation:
+class SliceQueue:
     """The slices of a call, which run concurrently.
 
     Parameters
@@ -129,13 +129,13 @@ class Progress:
                 f"library grants {granted}: set train.overlap to false, or use one that is built for threads"
             )
         self.wait, self.background = wait, background
-        self._operations: list[Operation] = []
+        self._operations: list[SliceQueue] = []
         self._drives = threading.Lock()
         """Lock of the thread that makes the MPI calls."""
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, operation: Operation) -> None:
+    def start(self, operation: SliceQueue) -> None:
         """Start an operation. It moves whenever this process waits for any operation."""
         if operation.at_once:
             with self._drives:
@@ -156,7 +156,7 @@ class Progress:
             self._thread.start()
         self._work.set()
 
-    def finish(self, operation: Operation) -> None:
+    def finish(self, operation: SliceQueue) -> None:
         """Return when the operation is done. Other operations move meanwhile.
 
         Raises
@@ -181,7 +181,7 @@ class Progress:
         def alone() -> Slice:
             yield requests
 
-        operation = Operation([alone()], 1, at_once=True)
+        operation = SliceQueue([alone()], 1, at_once=True)
         self.start(operation)
         self.finish(operation)
 

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from hpcbench.comm.accelerator import Event
+from hpcbench.comm.accelerator import StreamEvent
 from hpcbench.comm.clock import Clock, HostClock
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, TraceSpan
 
@@ -57,7 +57,9 @@ class Recorder:
             clock.count(self._mark, begin, partial(row.starts, self._origin))
             clock.count(self._mark, end, partial(row.stops, self._origin))
 
-    def device_span(self, track: str, name: str, begin: Event, end: Event, about: Mapping[str, Any]) -> None:
+    def device_span(
+        self, track: str, name: str, begin: StreamEvent, end: StreamEvent, about: Mapping[str, Any]
+    ) -> None:
         """Record a span between two events that a device has reached."""
         first, last = (self._origin + event.since(self._mark) for event in (begin, end))
         self.add(track, name, first, last, about)
@@ -123,6 +125,6 @@ class ChannelRecorder:
         """Record the codec's work on the host."""
         self._recorder.add(CODEC, what, begin, end, self._about)
 
-    def coded_on_device(self, what: str, begin: Event, end: Event) -> None:
+    def coded_on_device(self, what: str, begin: StreamEvent, end: StreamEvent) -> None:
         """Record the codec's work on the device."""
         self._recorder.device_span(CODEC, what, begin, end, self._about)

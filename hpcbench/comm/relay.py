@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcbench.comm.execute import Call
 from hpcbench.comm.memory import Memory, Message, Slice
-from hpcbench.comm.steps import Part
+from hpcbench.comm.steps import PeerSpan
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Relay:
         self.keep(None, None)
 
 
-def hop(call: Call, to: Part, of: Part, relay: Relay, tag: int) -> Slice:
+def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int) -> Slice:
     """Send a block on and receive the next one.
 
     Parameters

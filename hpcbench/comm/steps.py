@@ -27,7 +27,7 @@ class Combine(Enum):
     """The part is added to the decoded form of this rank's own values, so that both sides get the same bits."""
 
 
-class Part(NamedTuple):
+class PeerSpan(NamedTuple):
     """Elements that are sent to a rank or received from it.
 
     A part whose peer is the rank itself is its contribution to a sum.
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """Messages of a rank that do not depend on each other.
 
     Attributes
@@ -60,8 +60,8 @@ class Step:
     stage: int
     coded: bool
     combine: Combine
-    sends: tuple[Part, ...]
-    receives: tuple[Part, ...]
+    sends: tuple[PeerSpan, ...]
+    receives: tuple[PeerSpan, ...]
 
 
 Pieces = Sequence[ElementRange]
@@ -69,17 +69,17 @@ Pieces = Sequence[ElementRange]
 
 
 def _step(
-    name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[Part], receives: Sequence[Part]
-) -> list[Step]:
+    name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan]
+) -> list[PlanStep]:
     """Return the step without its empty parts, in a list; an empty list if nothing is left."""
     sends = tuple(part for part in sends if part.span.size)
     receives = tuple(part for part in receives if part.span.size)
-    return [Step(name, stage, coded, combine, sends, receives)] if sends or receives else []
+    return [PlanStep(name, stage, coded, combine, sends, receives)] if sends or receives else []
 
 
 def _exchange(
     name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[ElementRange]]
-) -> list[Step]:
+) -> list[PlanStep]:
     """Exchange parts directly between all members.
 
     Each member sends every owner's spans to be summed, or its own spans to all others.
@@ -89,15 +89,15 @@ def _exchange(
     # each rank begins with a different peer, so that not all send to the first one first
     others = members[place + 1 :] + members[:place]
     if not total:
-        sends = [Part(peer, span) for peer in others for span in owned[rank]]
-        receives = [Part(peer, span) for peer in members if peer != rank for span in owned[peer]]
+        sends = [PeerSpan(peer, span) for peer in others for span in owned[rank]]
+        receives = [PeerSpan(peer, span) for peer in members if peer != rank for span in owned[peer]]
         return _step(name, stage, coded, Combine.REPLACE, sends, receives)
-    sends = [Part(peer, span) for peer in others for span in owned[peer]]
-    receives = [Part(peer, span) for span in owned[rank] for peer in members]
+    sends = [PeerSpan(peer, span) for peer in others for span in owned[peer]]
+    receives = [PeerSpan(peer, span) for span in owned[rank] for peer in members]
     return _step(name, stage, coded, Combine.SUM, sends, receives) if len(members) > 1 else []
 
 
-def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Send each owner its piece from every rank (arXiv 2306.10209 section 4.3).
 
     Values are rounded once, for any number of ranks.
@@ -105,12 +105,12 @@ def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]
     return _exchange("sum at the owners", 0, True, True, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
 
-def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Send every owner's piece to every rank, encoded once."""
     return _exchange("gather from the owners", 1, True, False, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
 
-def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Send partial sums around the ring. They are encoded again at each hop: one rounding per rank."""
     p = len(pieces)
     steps = []
@@ -122,13 +122,13 @@ def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
             hop,
             True,
             Combine.SUM,
-            [Part(after, out)],
-            [Part(before, came), Part(rank, came)],
+            [PeerSpan(after, out)],
+            [PeerSpan(before, came), PeerSpan(rank, came)],
         )
     return steps
 
 
-def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Send pieces around the ring as their owners encoded them."""
     p = len(pieces)
     steps = []
@@ -139,13 +139,13 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
             p + hop,
             True,
             Combine.REPLACE,
-            [Part((rank + 1) % p, out)],
-            [Part((rank - 1) % p, came)],
+            [PeerSpan((rank + 1) % p, out)],
+            [PeerSpan((rank - 1) % p, came)],
         )
     return steps
 
 
-def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Exchange whole vectors at distances 1, 2, 4 ... (recursive doubling): few messages, one rounding each.
 
     Ranks beyond the largest power of two send their vector to a neighbour first, and receive the result, not encoded,
@@ -157,22 +157,27 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
     folded = rank < 2 * extra
     last = core.bit_length() + 1
     if folded and rank % 2:
-        return _step("hand over", 0, True, Combine.SUM, [Part(rank - 1, vector)], []) + _step(
-            "be given the result", last, False, Combine.REPLACE, [], [Part(rank - 1, vector)]
+        return _step("hand over", 0, True, Combine.SUM, [PeerSpan(rank - 1, vector)], []) + _step(
+            "be given the result", last, False, Combine.REPLACE, [], [PeerSpan(rank - 1, vector)]
         )
     steps = []
     if folded:
-        steps += _step("take over", 0, True, Combine.SUM, [], [Part(rank, vector), Part(rank + 1, vector)])
+        steps += _step("take over", 0, True, Combine.SUM, [], [PeerSpan(rank, vector), PeerSpan(rank + 1, vector)])
     place = rank // 2 if folded else rank - extra
     for level in range(core.bit_length() - 1):
         other = place ^ (1 << level)
         peer = 2 * other if other < extra else other + extra
-        pair = [Part(r, vector) for r in sorted((rank, peer))]
+        pair = [PeerSpan(r, vector) for r in sorted((rank, peer))]
         steps += _step(
-            f"exchange at distance {1 << level}", level + 1, True, Combine.SUM_DECODED, [Part(peer, vector)], pair
+            f"exchange at distance {1 << level}",
+            level + 1,
+            True,
+            Combine.SUM_DECODED,
+            [PeerSpan(peer, vector)],
+            pair,
         )
     if folded:
-        steps += _step("give the result", last, False, Combine.REPLACE, [Part(rank + 1, vector)], [])
+        steps += _step("give the result", last, False, Combine.REPLACE, [PeerSpan(rank + 1, vector)], [])
     return steps
 
 
@@ -204,7 +209,7 @@ def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange
     return result
 
 
-def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
+def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[PlanStep]:
     """Sum within the nodes first, then between ranks with the same place on them: a value leaves its node once."""
     within = _within(topology, rank, pieces)
     return [
@@ -213,7 +218,7 @@ def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_
     ]
 
 
-def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
+def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[PlanStep]:
     """Send pieces between ranks with the same place first, then within the nodes. Their owners encode them once."""
     within = _within(topology, rank, pieces)
     return [
@@ -222,7 +227,7 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
     ]
 
 
-def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[Step]:
+def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. It is encoded once and passed on unchanged.
 
     The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours
@@ -237,40 +242,40 @@ def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, c
     else:
         parent = place - lowest
         children = [place + (1 << k) for k in reversed(range(lowest.bit_length() - 1))]
-    sends = [Part(order[child], span) for child in children if child < p]
-    receives = [Part(order[parent], span)] if place else []
+    sends = [PeerSpan(order[child], span) for child in children if child < p]
+    receives = [PeerSpan(order[parent], span)] if place else []
     return _step("receive", 0, True, Combine.REPLACE, [], receives) + _step(
         "pass on", 0, True, Combine.REPLACE, sends, []
     )
 
 
-def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) -> list[Step]:
+def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) -> list[PlanStep]:
     """Send every rank's values to the root, which adds them in rank order: one rounding for any number of ranks."""
     members = range(topology.ranks)
     if rank == root:
-        receives = [Part(peer, span) for peer in members] if topology.ranks > 1 else []
+        receives = [PeerSpan(peer, span) for peer in members] if topology.ranks > 1 else []
         return _step("sum at the root", 0, True, Combine.SUM, [], receives)
-    return _step("send to the root", 0, True, Combine.SUM, [Part(root, span)], [])
+    return _step("send to the root", 0, True, Combine.SUM, [PeerSpan(root, span)], [])
 
 
-Coded = Callable[[Part], bool]
+Coded = Callable[[PeerSpan], bool]
 """A predicate: whether a message goes through the codec, with the same answer on both sides."""
 
 
-def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[Step]:
+def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[PlanStep]:
     """Send each rank its part. Spans of sent and of received parts belong to two vectors."""
     p = len(sends)
     others = [(rank + step) % p for step in range(1, p)]
-    to = [Part(peer, sends[peer]) for peer in others]
-    return _delivered("exchange", to, [Part(peer, receives[peer]) for peer in reversed(others)], coded)
+    to = [PeerSpan(peer, sends[peer]) for peer in others]
+    return _delivered("exchange", to, [PeerSpan(peer, receives[peer]) for peer in reversed(others)], coded)
 
 
-def message(*, to: Part | None = None, of: Part | None = None, coded: Coded) -> list[Step]:
+def message(*, to: PeerSpan | None = None, of: PeerSpan | None = None, coded: Coded) -> list[PlanStep]:
     """Send a part to one rank, receive a part from one rank, or both at once."""
     return _delivered("message", [to] if to else [], [of] if of else [], coded)
 
 
-def _delivered(name: str, sends: Sequence[Part], receives: Sequence[Part], coded: Coded) -> list[Step]:
+def _delivered(name: str, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan], coded: Coded) -> list[PlanStep]:
     """Return the steps of the encoded parts first, then of the plain ones.
 
     Encoded parts wait for no other rank. The receives of plain parts are posted only when their step begins.

@@ -5,7 +5,7 @@ import warnings
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.memory import Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.progress import Progress, SliceQueue
 
 
 class Work:
@@ -14,7 +14,7 @@ class Work:
     def __init__(
         self,
         progress: Progress | None,
-        operation: Operation | None,
+        operation: SliceQueue | None,
         channel: Channel,
         tally: Tally,
         place: Place | None,

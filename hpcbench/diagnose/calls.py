@@ -40,7 +40,7 @@ FLOATS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True)
-class Group:
+class TracedGroup:
     """A process group, as far as the trace describes it."""
 
     name: str = ""
@@ -50,7 +50,7 @@ class Group:
 
 
 @dataclass
-class Call:
+class TracedCall:
     """A collective call of one rank."""
 
     operation: str
@@ -58,7 +58,7 @@ class Call:
     """Short name of the type; empty if unknown."""
     message_bytes: int | None
     """Bytes of the whole vector: the input of reductions, the output of gathers. None if unknown."""
-    group: Group
+    group: TracedGroup
     span: Span
     waits_until: float | None = None
     """When the last rank began the call; None if the traces do not show it."""

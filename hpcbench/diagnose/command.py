@@ -1,7 +1,9 @@
 """``hpcbench diagnose``: reads traces, prints the diagnosis, and saves it."""
 
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -22,7 +24,11 @@ from hpcbench.programs.settings import load_groups
 
 
 def diagnose_files(
-    paths: Sequence[Path], patterns: Sequence[str] = (), output: Path | None = None, codec_speed: float | None = None
+    paths: Sequence[Path],
+    patterns: Sequence[str] = (),
+    output: Path | None = None,
+    codec_speed: float | None = None,
+    link_gbit: float | None = None,
 ) -> int:
     """Diagnose traces; return the exit status.
 
@@ -36,24 +42,28 @@ def diagnose_files(
         File to write in addition, in the format of its suffix.
     codec_speed
         GB/s of values at which codecs run.
+    link_gbit
+        Gbit/s of a rank's link.
 
     Raises
     ------
     UserError
         A trace cannot be read, the traces do not fit together, or an option is wrong.
     """
-    groups = check_options(patterns, output, codec_speed)
+    groups = check_options(patterns, output, codec_speed, link_gbit)
     if len(paths) == 1 and is_submission(paths[0]):
-        return _diagnose_runs(paths[0], output, codec_speed)
-    results = Diagnosed(diagnose(_read(find_traces(paths)), groups, codec_speed))
+        return _diagnose_runs(paths[0], output, codec_speed, link_gbit)
+    results = Diagnosed(replace(diagnose(_read(find_traces(paths)), groups, codec_speed), link_gbit=link_gbit))
     results.show()
     if output is not None:
         results.save([output])
     return 0
 
 
-def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None) -> int:
-    diagnoses = diagnose_submission(root, codec_speed)
+def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None, link_gbit: float | None) -> int:
+    diagnoses = [
+        (cell, replace(diagnosis, link_gbit=link_gbit)) for cell, diagnosis in diagnose_submission(root, codec_speed)
+    ]
     if output is not None and len(diagnoses) > 1:
         cells = ", ".join(cell for cell, _ in diagnoses[:4])
         raise UserError(f"--output {output}: the submission has several cells ({cells}): leave --output out")
@@ -83,7 +93,9 @@ def print_answer(directory: Path, groups: Path | None) -> None:
         print(f"hpcbench: {line}", file=sys.stderr)
 
 
-def check_options(patterns: Sequence[str], output: Path | None, codec_speed: float | None) -> Groups:
+def check_options(
+    patterns: Sequence[str], output: Path | None, codec_speed: float | None, link_gbit: float | None
+) -> Groups:
     """Check the options; return the dimensions that the user gives to groups.
 
     Raises
@@ -93,6 +105,8 @@ def check_options(patterns: Sequence[str], output: Path | None, codec_speed: flo
     """
     if codec_speed is not None and not codec_speed > 0:
         raise UserError(f"--codec-speed {codec_speed:g}: give GB/s of values, more than 0")
+    if link_gbit is not None and not 0 < link_gbit < math.inf:
+        raise UserError(f"--link {link_gbit:g}: give Gbit/s of a rank's link, more than 0")
     if output is not None and resolve_format(None, output) == "html":
         need_matplotlib("a page")
     return read_groups(patterns)

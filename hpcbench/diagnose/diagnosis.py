@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.diagnose.calls import Call, Group
-from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Codec, Load, break_even_gbit, saved_us
+from hpcbench.diagnose.calls import TracedCall, TracedGroup
+from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Load, WireFormat, break_even_gbit, saved_us
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
 from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
@@ -124,6 +124,8 @@ class Diagnosis:
     """The last step of the first rank; empty if there are no traces."""
     from_traces: bool = True
     """Whether the figures come from traces; else from the log of one of hpcbench's own runs."""
+    link_gbit: float | None = None
+    """Gbit/s of a rank's link, if the user gave it."""
 
     def by_dimension(self) -> dict[str, float]:
         """Return the exposed part of the step of each dimension, the largest first."""
@@ -236,7 +238,7 @@ def _add(total: float | None, value: float | None, n_steps: int) -> float | None
     return None if total is None or value is None else total + value / n_steps
 
 
-def _kind(call: Call, world: int | None, groups: Groups) -> Kind:
+def _kind(call: TracedCall, world: int | None, groups: Groups) -> Kind:
     group = call.group
     return Kind(
         dimension=_dimension(group, world, groups) or UNKNOWN,
@@ -248,7 +250,7 @@ def _kind(call: Call, world: int | None, groups: Groups) -> Kind:
     )
 
 
-def _dimension(group: Group, world: int | None, groups: Groups) -> str | None:
+def _dimension(group: TracedGroup, world: int | None, groups: Groups) -> str | None:
     ranks = group.ranks or tuple(range(group.size or 0))
     return dimension_of(group.description, ranks, world or 0, groups) if group.description else None
 
@@ -303,7 +305,7 @@ def _load(kind: Kind, load: _RankKind) -> Load:
     )
 
 
-def _break_even(by_rank: Sequence[Sequence[Load]], codec: Codec, speed: float) -> float | None:
+def _break_even(by_rank: Sequence[Sequence[Load]], codec: WireFormat, speed: float) -> float | None:
     """Return the break-even bandwidth of the rank's largest traffic of a dimension."""
     loads = [load for loads in by_rank for load in loads if load.wire_bytes]
     if not loads or not codec.has_cost:

@@ -15,8 +15,8 @@ NOTABLE = 1.03
 
 
 @dataclass(frozen=True)
-class Codec:
-    """A way to send fewer bits."""
+class WireFormat:
+    """A format that values have on the wire: a cast or a codec."""
 
     name: str
     bits: float
@@ -25,9 +25,9 @@ class Codec:
     """Whether encoding takes time; a cast is part of kernels that run anyway."""
 
 
-CODECS = (Codec("bf16", 16.0, has_cost=False), Codec("int8", 8.125), Codec("4 bits", 4.31))
+CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
 """Casts and codecs in the order of their rates; int8 with blocks of 256 values, 4 bits with scales of two levels."""
-FREE = Codec("free communication", 0.0, has_cost=False)
+FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Load:
     """Exposed part of the transfer; waiting for late ranks does not count."""
 
 
-def ratio(codec: Codec, dtype: str) -> float:
+def ratio(codec: WireFormat, dtype: str) -> float:
     """Return bytes on the wire with the codec over bytes without it; at most 1."""
     return min(1.0, codec.bits / (8 * FLOATS[dtype]))
 
@@ -59,21 +59,21 @@ def codec_us(load: Load, gb_per_s: float) -> float:
     return passes * load.message_bytes / (gb_per_s * 1e3)
 
 
-def saved_us(load: Load, codec: Codec, gb_per_s: float) -> float:
+def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
     """Return the microseconds per step that a codec saves at most."""
     shorter = load.transfer_us * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s) if codec.has_cost else 0.0
     return max(0.0, min(load.exposed_us, shorter) - cost)
 
 
-def break_even_gbit(load: Load, codec: Codec, gb_per_s: float) -> float | None:
+def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
     """Return the bandwidth per rank in Gbit/s at which the codec takes as long as it saves; None if it never pays."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None
 
 
-def gain_at(loads: Sequence[Load], step_us: float, codec: Codec, gb_per_s: float, gbit: float) -> float:
+def gain_at(loads: Sequence[Load], step_us: float, codec: WireFormat, gb_per_s: float, gbit: float) -> float:
     """Return the gain of a codec if the links had another bandwidth.
 
     Parameters

@@ -13,8 +13,8 @@ from typing import Any
 
 from hpcbench.diagnose.calls import (
     ALL_GATHER,
-    Call,
-    Group,
+    TracedCall,
+    TracedGroup,
     name_operation,
     name_type,
     number,
@@ -44,7 +44,7 @@ class RankTrace:
     is_gpu: bool
     computation: list[Span]
     """Disjoint spans in order."""
-    calls: list[Call]
+    calls: list[TracedCall]
     """Calls in the order in which they began."""
 
     @property
@@ -62,7 +62,7 @@ class _Collected:
 
     is_gpu: bool = False
     kernels: list[Span] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
     operators: dict[Any, list[Span]] = field(default_factory=dict)
     """Spans of operators by thread, nested ones merged."""
     collective_operators: dict[Any, list[Span]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def read_rank(path: Path, progress: Progress = lambda done, size: None) -> RankT
     """
     file = TraceFile(path, progress)
     collected = _Collected()
-    groups: dict[str, Group] = {}
+    groups: dict[str, TracedGroup] = {}
     for event in file.read_events():
         groups = groups or _read_groups(file.distributed)
         _collect(event, collected, groups)
@@ -111,7 +111,7 @@ def read_rank(path: Path, progress: Progress = lambda done, size: None) -> RankT
     )
 
 
-def _collect(event: dict[str, Any], collected: _Collected, groups: dict[str, Group]) -> None:
+def _collect(event: dict[str, Any], collected: _Collected, groups: dict[str, TracedGroup]) -> None:
     category, name = event.get("cat"), event.get("name")
     if event.get("ph") != "X" or not isinstance(name, str):
         return
@@ -154,7 +154,7 @@ def _append(spans: list[Span], span: Span) -> None:
         spans.append(span)
 
 
-def _read_groups(distributed: dict[str, Any]) -> dict[str, Group]:
+def _read_groups(distributed: dict[str, Any]) -> dict[str, TracedGroup]:
     """Return the groups of the trace's header by name."""
     groups = {}
     for entry in distributed.get("pg_config") or ():
@@ -162,40 +162,40 @@ def _read_groups(distributed: dict[str, Any]) -> dict[str, Group]:
             name = str(entry.get("pg_name", ""))
             ranks = rank_list(entry.get("ranks"))
             size = number(entry.get("pg_size")) or (len(ranks) if ranks else None)
-            groups[name] = Group(name, str(entry.get("pg_desc", "")), size, ranks)
+            groups[name] = TracedGroup(name, str(entry.get("pg_desc", "")), size, ranks)
     return groups
 
 
-def _call_of_kernel(name: str, span: Span, args: Any, groups: dict[str, Group]) -> Call:
+def _call_of_kernel(name: str, span: Span, args: Any, groups: dict[str, TracedGroup]) -> TracedCall:
     args = args if isinstance(args, dict) else {}
     operation = name_operation(str(args.get("Collective name") or name))
     dtype, width = name_type(str(args.get("dtype", "")))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if (n := number(args.get(key))) is not None]
     n_values = max(counts) if counts else None
     group_name = str(args.get("Process Group Name", ""))
-    header = groups.get(group_name, Group(group_name))
+    header = groups.get(group_name, TracedGroup(group_name))
     ranks = rank_list(args.get("Process Group Ranks")) or header.ranks
-    group = Group(
+    group = TracedGroup(
         group_name,
         str(args.get("Process Group Description") or header.description),
         number(args.get("Group size")) or header.size or (len(ranks) if ranks else None),
         ranks,
     )
     message_bytes = n_values * width if n_values is not None and width else None
-    return Call(operation, dtype or type_of_kernel(name), message_bytes, group, span)
+    return TracedCall(operation, dtype or type_of_kernel(name), message_bytes, group, span)
 
 
-def _call_of_annotation(name: str, span: Span, args: Any, groups: dict[str, Group]) -> Call:
+def _call_of_annotation(name: str, span: Span, args: Any, groups: dict[str, TracedGroup]) -> TracedCall:
     """Return a call over gloo. Its annotation has shapes and types, and no group."""
     args = args if isinstance(args, dict) else {}
     dtypes, shapes = args.get("Input type"), args.get("Input Dims")
     dtype, width = name_type(str(dtypes[0]) if isinstance(dtypes, list) and dtypes else "")
     operation = name_operation(name.partition(":")[2])
-    group = next(iter(groups.values())) if len(groups) == 1 else Group()
+    group = next(iter(groups.values())) if len(groups) == 1 else TracedGroup()
     n_values = _count_values(shapes[0]) if isinstance(shapes, list) and shapes else None
     if n_values is not None and operation == ALL_GATHER:
         n_values = n_values * group.size if group.size else None
-    return Call(operation, dtype, n_values * width if n_values is not None and width else None, group, span)
+    return TracedCall(operation, dtype, n_values * width if n_values is not None and width else None, group, span)
 
 
 def _count_values(shape: Any) -> int | None:

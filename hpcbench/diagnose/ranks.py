@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Call
+from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, TracedCall
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.spans import Span, clip
 from hpcbench.errors import UserError
@@ -88,9 +88,9 @@ def mark_waiting(traces: Sequence[RankTrace]) -> bool:
     return bool(matched)
 
 
-def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, Call]]]:
+def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, TracedCall]]]:
     """Return the calls that belong together, each with the number of its trace."""
-    together: dict[tuple[Key, int], list[tuple[int, Call]]] = defaultdict(list)
+    together: dict[tuple[Key, int], list[tuple[int, TracedCall]]] = defaultdict(list)
     for number, trace in enumerate(traces):
         count: Counter[Key] = Counter()
         for call in trace.calls:
@@ -105,7 +105,7 @@ def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, Call]]]:
     return [calls for (key, _), calls in together.items() if len(numbers[key]) == 1]
 
 
-def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[tuple[int, Call]]]) -> list[float]:
+def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[tuple[int, TracedCall]]]) -> list[float]:
     """Return by how many microseconds each trace's clock is ahead of the first one's.
 
     A rank that has no call in common with the first one is compared through others.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from hpcbench.diagnose import plots
@@ -61,6 +62,9 @@ def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
         _scaled("waiting ms", lambda row: row.waiting, 1e3, "Time until the last rank began the call."),
         _scaled("Gbit/s", lambda row: row.bandwidth, 8e-9, "Bytes on the wire of a rank over the time of transfer."),
     ]
+    if link := diagnosis.link_gbit:
+        share = "Bytes on the wire over what the link (--link) carries in that time."
+        fields.append(figure_column("of the link", partial(_share_of_link, link), percent, help=share))
     per = "step" if diagnosis.steps else "trace"
     title = f"Calls per {per} and rank, the most exposed first"
     return tabulate("calls", title, diagnosis.rows, fields)
@@ -76,6 +80,10 @@ def tabulate_gains(diagnosis: Diagnosis) -> Table | None:
         figure_column("int8 below Gbit/s", _break_even(diagnosis), help="Bandwidth per rank below which int8 pays."),
     ]
     return tabulate("gains", "Largest possible gain by dimension", list(exposed), fields)
+
+
+def _share_of_link(link_gbit: float, row: KindRow) -> float | None:
+    return None if row.bandwidth is None else 8e-9 * row.bandwidth / link_gbit
 
 
 def _gain_column(diagnosis: Diagnosis, codec: str) -> Field[str]:

@@ -88,14 +88,15 @@ def _gain(diagnosis: Diagnosis) -> str:
     )
     return (
         f"int8 on {_name_dimension(best.dimension)} can make a step at most {int8.factor:.2f}x faster ({others})"
-        f"{_break_even(int8, diagnosis.is_gpu)}."
+        f"{_break_even(int8, diagnosis)}."
     )
 
 
-def _break_even(gain: Gain, is_gpu: bool) -> str:
+def _break_even(gain: Gain, diagnosis: Diagnosis) -> str:
     if gain.break_even is None:
         return ""
-    return f"; it pays below {gain.break_even:.3g} Gbit/s per {'GPU' if is_gpu else 'rank'}"
+    link = f", and the link has {diagnosis.link_gbit:g}" if diagnosis.link_gbit else ""
+    return f"; it pays below {gain.break_even:.3g} Gbit/s per {'GPU' if diagnosis.is_gpu else 'rank'}{link}"
 
 
 def _name_dimension(dimension: str) -> str:

@@ -39,7 +39,7 @@ def same(x: Tensor, group: Group, channel: Channel) -> Tensor:
     return x.view_as(x)
 
 
-class Stream(NamedTuple):
+class ResidualLayout(NamedTuple):
     """The distribution of the residual stream between regions."""
 
     dimension: Dimension
@@ -52,10 +52,10 @@ class Stream(NamedTuple):
     """Whether each rank holds its own positions [b, s/t, h], or all of them [b, s, h]."""
 
 
-WHOLE = Stream(Dimension.TP, same, all_reduce, spread=False)
+WHOLE = ResidualLayout(Dimension.TP, same, all_reduce, spread=False)
 """The stream that every rank of the group holds whole."""
 
-SEQUENCE = Stream(Dimension.SP, sequence.all_gather, sequence.reduce_scatter, spread=True)
+SEQUENCE = ResidualLayout(Dimension.SP, sequence.all_gather, sequence.reduce_scatter, spread=True)
 """The stream of sequence parallelism: rank i holds the i-th part of the positions."""
 
 
@@ -74,12 +74,12 @@ class Border:
     """
 
     group: Group
-    stream: Stream
+    stream: ResidualLayout
     forward: Channel
     backward: Channel
 
     @classmethod
-    def of(cls, group: Group, stream: Stream, policy: Policy) -> "Border":
+    def of(cls, group: Group, stream: ResidualLayout, policy: Policy) -> "Border":
         """Make a border with the policy's channels for a stream."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))

@@ -36,7 +36,7 @@ class Push(NamedTuple):
     gradients: list[Buffer]
 
 
-class Entry(NamedTuple):
+class TraceEntry(NamedTuple):
     """An entry of the trace."""
 
     what: str
@@ -58,7 +58,7 @@ class Update(NamedTuple):
 
 
 @dataclass
-class Shard:
+class ServerShard:
     """The clocks of the workers, and the pushes that wait for an update.
 
     Attributes
@@ -90,7 +90,7 @@ class Shard:
     updates: int = 0
     clocks: list[int] = field(default_factory=list)
     staleness: Counter[int] = field(default_factory=Counter)
-    trace: list[Entry] = field(default_factory=list)
+    trace: list[TraceEntry] = field(default_factory=list)
     left_out: int = 0
     _waiting: list[Push] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class Shard:
 
     def pull(self, worker: int, clock: int) -> int:
         """Record that a worker reads the weights, and return their version."""
-        self._record(Entry("pull", worker, clock, self.updates, self.updates))
+        self._record(TraceEntry("pull", worker, clock, self.updates, self.updates))
         return self.updates
 
     def push(self, push: Push) -> None:
@@ -120,7 +120,7 @@ class Shard:
                 "push was lost or has come twice; this run's results are void"
             )
         self.clocks[push.worker] += 1
-        self._record(Entry("push", push.worker, push.clock, push.version, self.updates))
+        self._record(TraceEntry("push", push.worker, push.clock, push.version, self.updates))
         self._waiting.append(push)
         if len(self._waiting) == self.workers:
             self._update()
@@ -142,7 +142,7 @@ class Shard:
         self.updates += 1
         self.on_update(Update(self.updates, tuple(map(sum, zip(*(push.report for push in pushes), strict=True)))))
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: TraceEntry) -> None:
         if len(self.trace) < MOST_RECORDED:
             self.trace.append(entry)
         else:

@@ -15,10 +15,10 @@ from hpcbench.comm.channel import Channel, Counters
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
 from hpcbench.comm.memory import Slice
-from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.progress import Progress, SliceQueue
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buffers import Buffer
-from hpcbench.parallel.server import Push, Shard, Tickets
+from hpcbench.parallel.server import Push, ServerShard, Tickets
 
 _REQUEST, _REPLY = 1, 2
 """Tags of messages to a shard and of its answers."""
@@ -71,7 +71,7 @@ class Server:
         group: Group,
         progress: Progress,
         *,
-        shard: Shard,
+        shard: ServerShard,
         tickets: Tickets,
         weights: Callable[[], list[Buffer]],
         rooms: Callable[[], list[Buffer]],
@@ -87,12 +87,12 @@ class Server:
         self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
         self.lock = threading.Lock()
         """Held while weights are changed or copied: requests are served by another thread."""
-        self._operation: Operation | None = None
+        self._operation: SliceQueue | None = None
 
     def start(self) -> None:
         """Begin to serve."""
         others = [rank for rank in range(self._group.size) if rank != self._group.rank]
-        self._operation = Operation([self._serve(worker) for worker in others], len(others))
+        self._operation = SliceQueue([self._serve(worker) for worker in others], len(others))
         self._progress.start(self._operation)
         self._progress.keep_moving()
 
@@ -114,7 +114,7 @@ class Server:
             if not condition():
                 yield Until(lambda: condition() or bool(self._operation and self._operation.error))
 
-        operation = Operation([until()], 1)
+        operation = SliceQueue([until()], 1)
         self._progress.start(operation)
         self._progress.finish(operation)
         self.check()

@@ -17,7 +17,7 @@ from hpcbench.predict.prediction import Prediction, predict, scale_to_ranks
 from hpcbench.predict.prediction_file import SCHEMA, format_cell
 from hpcbench.predict.study_inputs import describe_site, read_workload
 from hpcbench.predict.workload import Workload
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 
 
@@ -49,7 +49,7 @@ def predict_study(
 
 
 def predict_runs(
-    runs: Sequence[Run],
+    runs: Sequence[ExpandedRun],
     place: Site,
     base: Path,
     *,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcbench.collect.run_log import RunLog, read
-from hpcbench.contract.events import Hosts, TrafficTotals
+from hpcbench.contract.events import ComputingTimes, TrafficTotals
 from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import State
@@ -248,7 +248,7 @@ def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
             continue  # The run is of another version or uses a setting that the model does not cover.
         seconds = _measured(run, log)
         if seconds is not None:
-            hosts = [host.compute_s for host in log.read_event(Hosts).hosts or () if host.compute_s]
+            hosts = [host.compute_s for host in log.read_event(ComputingTimes).hosts or () if host.compute_s]
             yield EarlierRun(path, workload, seconds, max(hosts, default=None), log)
 
 

@@ -8,10 +8,10 @@ from hpcbench.errors import UserError
 from hpcbench.predict import devices
 from hpcbench.predict.memory import predict_memory, suggest_remedy
 from hpcbench.predict.study_inputs import read_workload
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 
 
-def check_memory(runs: Sequence[Run], site: Site, base: Path) -> None:
+def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
     """Refuse a study if one of its runs needs more memory than its devices have, even by the low end of the estimate.
 
     No study is refused on a site without GPUs, or with GPUs of unknown memory. Runs that the model does not cover are

@@ -10,7 +10,7 @@ from hpcbench.predict.fabric import PIECEWISE, Fabric, GroupPlacement
 
 if TYPE_CHECKING:
     from hpcbench.comm.plan import Plan
-    from hpcbench.comm.steps import Part
+    from hpcbench.comm.steps import PeerSpan
 
 _NOT_HIDDEN = 0.25
 """Share of the shorter of wire time and work that is not hidden, as in `comm.links`."""
@@ -94,7 +94,7 @@ def _time_links(fabric: Fabric, near: float, far: float) -> float:
     return start + near / (0.75 * fabric.within_bytes_per_s)
 
 
-def _cost_codec(sends: "Sequence[Part]", came: "Sequence[Part]", width: int, speed: CodecSpeed) -> Cost:
+def _cost_codec(sends: "Sequence[PeerSpan]", came: "Sequence[PeerSpan]", width: int, speed: CodecSpeed) -> Cost:
     """Return the cost of the codec. A span is encoded once for all of its receivers."""
     spans = {part.span for part in sends}
     sizes = sum(span.size for span in spans), sum(part.span.size for part in came)

@@ -9,10 +9,10 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.predict.command import make_document, predict_runs
 from hpcbench.predict.prediction_file import NAME, SCHEMA
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 
 
-def store_prediction(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
+def store_prediction(root: Path, runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
     """Write ``prediction.json`` into a new submission. The file contains the reason if a run cannot be predicted.
 
     Parameters

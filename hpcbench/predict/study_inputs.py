@@ -8,7 +8,7 @@ from hpcbench.contract import run as contract
 from hpcbench.errors import UserError
 from hpcbench.predict.machine import Machine, make_cpu_machine, make_gpu_machine
 from hpcbench.predict.workload import Workload, make_workload
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.run import run_file
 
 
@@ -58,7 +58,7 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     return gpu_machine
 
 
-def read_workload(run: Run, site: Site, base: Path) -> Workload:
+def read_workload(run: ExpandedRun, site: Site, base: Path) -> Workload:
     """Read the workload of a study's run.
 
     Raises

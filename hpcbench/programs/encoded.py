@@ -244,7 +244,7 @@ class EncodedGroup(CallCarrier):
 
     def _drive(
         self,
-        slices: Sequence[Sequence[steps.Step]],
+        slices: Sequence[Sequence[steps.PlanStep]],
         channel: Channel,
         dtype: np.dtype[Any],
         vector: Vector,

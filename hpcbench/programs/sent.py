@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.events import CallGroup, Calls, ChannelTraffic, Event, TrafficTotals, UnknownGroup
+from hpcbench.contract.events import CallGroup, ChannelTraffic, Event, ProgramCalls, TrafficTotals, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.programs.dimensions import remedy
@@ -61,7 +61,7 @@ def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | N
         The first and the last step; None if the program's steps are unknown.
     """
     yield traffic(ranks, scheme, steps)
-    yield Calls(rows=tuple(CallGroup.declared(row) for row in summed(ranks)))
+    yield ProgramCalls(rows=tuple(CallGroup.declared(row) for row in summed(ranks)))
     yield from unknown(ranks)
 
 

@@ -50,7 +50,7 @@ class ExpertLoads:
 def read_expert_loads(log: RunLog) -> ExpertLoads | None:
     """Return the tokens of the experts of a run, from its ``experts`` event; None if it is missing or invalid."""
     layers = []
-    for row in log.read_event(events.Experts).layers or ():
+    for row in log.read_event(events.ExpertTokens).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:
             return None
         tokens = tuple(row.tokens)

@@ -62,7 +62,7 @@ def read_memory(log: RunLog) -> PeakMemory:
 def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
     """Return the computing time of each host, from the ``hosts`` event."""
     times = []
-    for row in log.read_event(events.Hosts).hosts or ():
+    for row in log.read_event(events.ComputingTimes).hosts or ():
         if row.host is not None and row.compute_s is not None:
             times.append(HostTime(make_printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
     return tuple(times)

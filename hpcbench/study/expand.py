@@ -17,11 +17,11 @@ from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.settle import check_device, check_program, check_rules, settle_train
 from hpcbench.study.size import Capacity, Size, resolve
-from hpcbench.study.yaml12 import Document
+from hpcbench.study.yaml12 import YamlDocument
 
 
 @dataclass(frozen=True)
-class Run:
+class ExpandedRun:
     """One run with all values filled in: the model, its training, and the number of the repeat."""
 
     id: str
@@ -42,7 +42,7 @@ class Run:
     """Function that returns the ``file:line`` of a path of the study, in this cell."""
 
 
-def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[Run]:
+def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[ExpandedRun]:
     """Return every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
 
     Parameters
@@ -60,7 +60,7 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[R
         A cell does not follow the schema, its sizes do not divide, or it names an unknown scheme. Or the baseline is
         missing, a threshold holds for no run, or a setting changes nothing in any run.
     """
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[ExpandedRun]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
     idle = IdleSettings()
     for cell in cells(loaded.study, loaded.document):
@@ -73,7 +73,7 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[R
     idle.check()
     _check_baseline(groups, loaded)
     _check_thresholds(groups, loaded)
-    runs: list[Run] = []
+    runs: list[ExpandedRun] = []
     for repeat in range(1, loaded.study.repeats + 1):
         for slug, group in groups.items():
             turn = (repeat - 1) % len(group)
@@ -90,7 +90,7 @@ def _first(
     capacity: Capacity,
     offer: Offer,
     cell_of: dict[str, dict[str, Scalar]],
-) -> Run:
+) -> ExpandedRun:
     """Return the first run of a cell. Its id is the slug of the cell, which is unique."""
     size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
@@ -105,14 +105,14 @@ def _first(
     number = 1
     while cell_of.setdefault(name := slug if number == 1 else f"{slug}-{number}", values) != values:
         number += 1
-    return Run(name, 1, "r1", values, study, study.scheme, scheme, clash, size, where)
+    return ExpandedRun(name, 1, "r1", values, study, study.scheme, scheme, clash, size, where)
 
 
 def _word(key: str, value: Scalar) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", f"{key.rpartition('.')[2]}{value}").replace("..", "_")
 
 
-def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
+def _where(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], str]:
     varied = {split_key(key): choice.path for key, choice in cell.items()}
 
     def where(path: FieldPath) -> str:
@@ -124,7 +124,7 @@ def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
     return where
 
 
-def _writes(cell: Cell, document: Document) -> Callable[[FieldPath], bool]:
+def _writes(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], bool]:
     """Return a function that tests whether the file, the matrix or `--set` sets a value, not a preset or default."""
     varied = {split_key(key) for key in cell}
 
@@ -146,7 +146,7 @@ def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> A
     return validate(data, where)
 
 
-def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
+def _check_baseline(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> None:
     baseline = loaded.study.baseline.scheme
     for group in groups.values():
         names = [run.scheme_name for run in group]
@@ -161,7 +161,7 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
             )
 
 
-def _check_thresholds(groups: dict[str, list[Run]], loaded: Loaded) -> None:
+def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> None:
     """Refuse a threshold that applies to no run, because it would seem to be kept."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):

@@ -13,7 +13,7 @@ from hpcbench.contract.program import Program
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
-from hpcbench.study.yaml12 import Document, parse_value, read
+from hpcbench.study.yaml12 import YamlDocument, parse_value, read
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Loaded:
     """A study, and the place of each of its values."""
 
     study: AnyStudy
-    document: Document
+    document: YamlDocument
     """The content of the file with `--set` applied and presets filled in."""
     sets: list[str]
     """The `--set` options, as given."""
@@ -111,7 +111,7 @@ def fill_model(model: Any, where: str) -> Any:
     return {**fields, **changes}
 
 
-def apply_sets(document: Document, sets: list[str]) -> None:
+def apply_sets(document: YamlDocument, sets: list[str]) -> None:
     """Write each `a.b=value` into the document's data.
 
     Raises

@@ -10,7 +10,7 @@ from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.load import split_key
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
-from hpcbench.study.yaml12 import Document
+from hpcbench.study.yaml12 import YamlDocument
 
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
 """Fields at the root of a study that a matrix may vary."""
@@ -22,18 +22,18 @@ MAX_CELLS = 100_000
 
 
 @dataclass(frozen=True)
-class Choice:
+class MatrixValue:
     """One value of one matrix key, and its place."""
 
     value: Scalar
     path: FieldPath
 
 
-Cell = dict[str, Choice]
-"""A choice for each key of the matrix, in file order."""
+Cell = dict[str, MatrixValue]
+"""A value for each key of the matrix, in file order."""
 
 
-def cells(study: AnyStudy, document: Document) -> list[Cell]:
+def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
     """Return every cell of the matrix, including `scheme`. The last key varies fastest.
 
     Raises
@@ -78,7 +78,7 @@ def same(a: Scalar, b: Scalar) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _axes(study: AnyStudy, document: Document) -> list[list[Cell]]:
+def _axes(study: AnyStudy, document: YamlDocument) -> list[list[Cell]]:
     """Return the axes of the product in the order of the file. Each is a list of partial cells."""
     singles = study.matrix.__pydantic_extra__
     raw = document.data.get("matrix") or {}
@@ -94,13 +94,13 @@ def _axes(study: AnyStudy, document: Document) -> list[list[Cell]]:
     return axes
 
 
-def _zip_path(document: Document, i: int) -> FieldPath:
+def _zip_path(document: YamlDocument, i: int) -> FieldPath:
     path: FieldPath = ("matrix", "zip", i)
     return path if path in document.origins else path[:2]  # a single group may be written without a list
 
 
 def _lockstep(
-    group: dict[str, list[Scalar]], path: FieldPath, study: AnyStudy, document: Document, seen: set[str]
+    group: dict[str, list[Scalar]], path: FieldPath, study: AnyStudy, document: YamlDocument, seen: set[str]
 ) -> list[Cell]:
     columns = {
         key: _choices(key, values, (*path, key), study, document, seen, distinct=False) for key, values in group.items()
@@ -122,11 +122,11 @@ def _choices(
     values: list[Scalar],
     path: FieldPath,
     study: AnyStudy,
-    document: Document,
+    document: YamlDocument,
     seen: set[str],
     *,
     distinct: bool = True,
-) -> list[Choice]:
+) -> list[MatrixValue]:
     where = document.where(path)
     check_key(key, study, where)
     if key in seen:
@@ -143,7 +143,7 @@ def _choices(
     for i, value in enumerate(values):
         if distinct and any(same(value, earlier) for earlier in values[:i]):
             raise UserError(f"{document.where((*path, i))}: matrix.{key}: {show(value)} is here twice: remove one")
-    return [Choice(value, (*path, i)) for i, value in enumerate(values)]
+    return [MatrixValue(value, (*path, i)) for i, value in enumerate(values)]
 
 
 def check_key(key: str, study: AnyStudy, where: str) -> None:

@@ -12,12 +12,12 @@ from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy
 
 
 def run_file(
-    run: Run,
+    run: ExpandedRun,
     *,
     site: str,
     threads: int,
@@ -85,7 +85,7 @@ def run_file(
 
 
 def program_file(
-    run: Run,
+    run: ExpandedRun,
     *,
     site: str,
     threads: int,
@@ -120,7 +120,7 @@ def program_file(
         raise make_user_error(error, ProgramRun, run.where) from None
 
 
-def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
+def _named(run: ExpandedRun, site: str, base: Path) -> dict[str, Any]:
     """Return the fields of all run files: name of the run, scheme and number of ranks."""
     scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     if scheme["preload"]:

@@ -20,7 +20,7 @@ MAX_DEPTH = 32
 
 
 @dataclass
-class Document:
+class YamlDocument:
     """Content of a YAML file, and the place of each value."""
 
     name: str
@@ -40,7 +40,7 @@ class Document:
         return self.name
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> YamlDocument:
     """Read a YAML file whose root is a mapping.
 
     Raises
@@ -76,7 +76,7 @@ def read(path: Path) -> Document:
     if not isinstance(data, dict):
         content = {list: "a list", type(None): "nothing"}.get(type(data), show(data))
         raise UserError(f"{name}:1: expected `key: value` lines at the root, found {content}")
-    return Document(name, raw, data, origins)
+    return YamlDocument(name, raw, data, origins)
 
 
 def parse_value(text: str, name: str) -> Any:

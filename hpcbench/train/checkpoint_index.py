@@ -112,7 +112,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The part of a tensor that a rank's file holds."""
 
     rank: int
@@ -142,7 +142,7 @@ class Index:
                 entry["parts"].append([rank, [list(pair) for pair in extent.box], extent.start, extent.length])
         return cls(tables)
 
-    def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[Part]:
+    def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[FilePart]:
         """Return the parts of a tensor; none if the checkpoint does not contain it.
 
         Raises
@@ -156,6 +156,6 @@ class Index:
         if tuple(entry["shape"]) != shape:
             raise ValueError(f"{kind} of {name} have shape {entry['shape']} there, and {list(shape)} here")
         return [
-            Part(rank, Extent(tuple((a, b) for a, b in box), start, length))
+            FilePart(rank, Extent(tuple((a, b) for a, b in box), start, length))
             for rank, box, start, length in entry["parts"]
         ]

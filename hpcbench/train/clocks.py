@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.errors import UserError
-from hpcbench.parallel.server import Shard
+from hpcbench.parallel.server import ServerShard
 
 DIRECTORY = "clocks"
 """Directory of the files, below the run's directory."""
 
 
-def lines(shard: Shard, *, place: int, sync: str, began: Sequence[int]) -> Iterator[str]:
+def lines(shard: ServerShard, *, place: int, sync: str, began: Sequence[int]) -> Iterator[str]:
     """Yield the lines of a shard.
 
     Parameters
@@ -44,7 +44,7 @@ def lines(shard: Shard, *, place: int, sync: str, began: Sequence[int]) -> Itera
         yield json.dumps(entry._asdict())
 
 
-def write(directory: Path, shard: Shard, *, place: int, sync: str, began: Sequence[int]) -> None:
+def write(directory: Path, shard: ServerShard, *, place: int, sync: str, began: Sequence[int]) -> None:
     """Write the file of a shard, or add to it if the run has continued.
 
     Parameters

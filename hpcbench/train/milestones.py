@@ -7,9 +7,9 @@ from typing import Any
 
 from hpcbench.contract.events import (
     CheckpointWritten,
+    ComputingTimes,
     Evaluation,
-    Experts,
-    Hosts,
+    ExpertTokens,
     PhaseTimes,
     RowTraffic,
     TrafficTotals,
@@ -138,14 +138,14 @@ class Milestones:
         log.event(TrafficTotals(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
         if experts := run.model.experts:
             layers = trainer.experts.report(run.model.expert_layers, experts.count, exact)
-            log.event(Experts(**measured, layers=layers))
+            log.event(ExpertTokens(**measured, layers=layers))
         if rows := trainer.rows.report(exact):
             log.event(RowTraffic(**measured, **rows))
         log.event(PhaseTimes(**measured, stages=resources.phase_times(trainer)))
         if stale := trainer.staleness():
             log.event(stale)
         if self._hosts:
-            log.event(Hosts(**measured, hosts=resources.compute_times(trainer, self._hosts)))
+            log.event(ComputingTimes(**measured, hosts=resources.compute_times(trainer, self._hosts)))
         log.event(resources.memory(trainer))
         for observer in self._observers:
             if summary := observer.summary(**measured):

@@ -23,7 +23,7 @@ from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, to_tensor
 from hpcbench.parallel.exact import everyones_counts, exact_sum
-from hpcbench.parallel.server import Shard, Tickets, Update
+from hpcbench.parallel.server import ServerShard, Tickets, Update
 from hpcbench.parallel.server_link import Residuals, Server, Worker
 from hpcbench.train import clocks
 from hpcbench.train.corpus import Corpus
@@ -67,7 +67,7 @@ class ServedTrainer(Trainer):
         self.server = Server(
             dp,
             progress,
-            shard=Shard(dp.size, bound, self._apply, self._on_update),
+            shard=ServerShard(dp.size, bound, self._apply, self._on_update),
             tickets=Tickets(dp.size, shared=train.sync == "asp"),
             weights=lambda: [to_buffer(piece.master).copy() for piece in self._pieces],
             rooms=lambda: [to_buffer(torch.empty_like(piece.master)) for piece in self._pieces],

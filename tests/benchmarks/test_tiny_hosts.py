@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from printed import Printed, positive
+from stored_results import ROOT
 
 from hpcbench.testing.hosts import why_not
 
@@ -78,3 +80,35 @@ def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
         row = next(line for line in speed if line.startswith(scheme))
         mean, median, late, rate = [r"[\d.]+(?: \([\d.]+ to [\d.]+\))?"] * 4
         assert re.match(rf"{scheme} +{mean} +{median} +{late} +{rate} +{gain} ", row), row
+
+
+@pytest.mark.long
+def test_diagnosed_gain(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
+    """The traced steps wait for the slow link, and the program with int8 is measured next to the diagnosis."""
+    need(why_not())
+    file = tmp_path / "rows.json"
+    printed = tiny("diagnosed_gain.py", "--json", str(file))
+    (row,) = json.loads(file.read_text())["rows"]
+    rate, exposed, transfer, bound, gain, *_ = printed.row("ddp")
+    assert (rate, exposed, transfer) == ("100mbit", f"{row['exposed']:.1%}", f"{row['transfer']:.1%}")
+    assert (bound, gain) == (f"{row['bound']:.2f}", f"{row['gains'][0]:.2f}")
+    assert 0.1 < row["transfer"] <= row["exposed"] < 1 and 1 < row["bound"] < 1 / (1 - row["transfer"]) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("transfer", "bound", "gains", "verdict"),
+    [
+        (0.8, 3.0, [2.5, 2.6, 2.55], "holds"),
+        (0.8, 2.0, [2.5, 2.6, 2.55], "ABOVE THE BOUND"),
+        (0.8, 3.0, [1.5, 1.51, 1.52], "BELOW 60 % OF THE BOUND"),
+        (0.4, 3.0, [1.5, 1.51, 1.52], "holds"),
+        (0.8, 2.5, [1.9, 2.6, 3.0], "undecided"),
+        (0.8, 2.5, [2.4], "holds"),
+    ],
+)
+def test_whether_a_bound_holds(
+    transfer: float, bound: float, gains: list[float], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    diagnosed_gain = import_module("diagnosed_gain")
+    assert diagnosed_gain.Row("ddp", "100mbit", transfer, transfer, bound, gains).verdict == verdict

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import Kernels
-from hpcbench.codecs.mpc import Mpc
+from hpcbench.codecs.mpc import MpcCodec
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.codecs.xpk import Xpk
+from hpcbench.codecs.xpk import XpkCodec
 
 BUILDS = builds()
-CODECS: dict[str, Callable[[Kernels | None], Codec]] = {"mpc": lambda build: Mpc(1, build), "xpk": Xpk}
+CODECS: dict[str, Callable[[Kernels | None], Codec]] = {"mpc": lambda build: MpcCodec(1, build), "xpk": XpkCodec}
 CODERS = {"mpc": reference.mpc_encode(1), "xpk": reference.xpk_encode}
 RAW = reference.RAW
 FLOATS = {"f4": np.dtype(np.float32), "f2": np.dtype(np.float16), "bf16": BFLOAT16}

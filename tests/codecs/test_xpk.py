@@ -6,9 +6,9 @@ import pytest
 import reference_chunks as reference
 from codec_data import Array, bell, builds, decode, encode, float_sets, integers, same_bits, uniform
 
-from hpcbench.codecs.mpc import Mpc
+from hpcbench.codecs.mpc import MpcCodec
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.codecs.xpk import Xpk
+from hpcbench.codecs.xpk import XpkCodec
 
 BUILDS = builds()
 DTYPES = {"f4": np.dtype(np.float32), "f2": np.dtype(np.float16), "bf16": BFLOAT16, "f8": np.dtype(np.float64)}
@@ -26,13 +26,13 @@ def sets(n: int, dtype: str) -> dict[str, Array]:
 
 
 def ratio(x: Array) -> float:
-    return x.nbytes / encode(Xpk(), x).size
+    return x.nbytes / encode(XpkCodec(), x).size
 
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bytes_of_the_reference(dtype: str, build: str) -> None:
-    codec = Xpk(BUILDS[build])
+    codec = XpkCodec(BUILDS[build])
     for n in (300, 5003):
         for name, x in sets(n, dtype).items():
             wire = encode(codec, x)
@@ -43,7 +43,7 @@ def test_bytes_of_the_reference(dtype: str, build: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_reference_decodes_the_bytes(dtype: str) -> None:
     for name, x in sets(5003, dtype).items():
-        wire = encode(Xpk(), x).tobytes()
+        wire = encode(XpkCodec(), x).tobytes()
         assert same_bits(reference.unpack(wire, x.size, x.dtype, reference.xpk_decode), x), name
 
 
@@ -52,7 +52,7 @@ def test_every_width_and_both_forms_occur() -> None:
     met = set()
     for dtype in DTYPES:
         for x in sets(5003, dtype).values():
-            wire = encode(Xpk(), x)
+            wire = encode(XpkCodec(), x)
             chunks = -(-x.nbytes // 4096)
             at = -(-chunks // 2) * 4
             for length in wire[: 2 * chunks].view("<u2"):
@@ -74,7 +74,7 @@ def test_ratio_on_training_data(name: str, of_f4: float, of_bf16: float, of_f2: 
     assert ratio(x) > of_f4
     assert ratio(x.astype(BFLOAT16)) > of_bf16
     assert ratio(x.astype(np.float16)) > of_f2
-    assert encode(Xpk(), x).size < encode(Mpc(), x).size
+    assert encode(XpkCodec(), x).size < encode(MpcCodec(), x).size
 
 
 @pytest.mark.parametrize(("zeros", "of_f4", "of_bf16"), [(0.5, 2.15, 2.35), (0.9, 8.0, 6.5)])
@@ -86,19 +86,19 @@ def test_zeros_cost_one_bit(zeros: float, of_f4: float, of_bf16: float) -> None:
 
 def test_a_few_outliers_cost_little() -> None:
     x = bell(65536, 99).astype(np.float32)
-    before = encode(Xpk(), x).size
+    before = encode(XpkCodec(), x).size
     for value in (np.inf, -1e38, np.nan, 1e-38):
         struck = x.copy()
         struck[::1000] = value
-        assert encode(Xpk(), struck).size < before * 1.005, value
+        assert encode(XpkCodec(), struck).size < before * 1.005, value
 
 
 def test_wrong_heads_are_refused() -> None:
     x = bell(1024, 100).astype(np.float32)
-    wire = encode(Xpk(), x)
+    wire = encode(XpkCodec(), x)
     for at, values in {5: (16, 255), 6: (0, 6, 15, 0x52, 0x72, 0xB2), 7: (1, 128)}.items():
         for value in values:
             damaged = wire.copy()
             damaged[at] = value
             with pytest.raises(ValueError, match="xpk: "):
-                decode(Xpk(), damaged, x.size, x.dtype)
+                decode(XpkCodec(), damaged, x.size, x.dtype)

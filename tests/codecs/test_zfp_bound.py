@@ -10,19 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hpcbench.codecs.zfp import Zfp
+from hpcbench.codecs.zfp import ZfpCodec
 
 RATES = range(4, 33)
 
 
-def largest_error(codec: Zfp, x: npt.NDArray[np.float32]) -> float:
+def largest_error(codec: ZfpCodec, x: npt.NDArray[np.float32]) -> float:
     y = decode(codec, encode(codec, x), x.size, x.dtype)
     return float(np.abs(y.astype(np.float64) - x).max(initial=0.0))
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_holds_on_training_like_data(rate: int) -> None:
-    codec = Zfp(rate)
+    codec = ZfpCodec(rate)
     for name, x in float_sets(2048).items():
         bound = codec.error_bound(x)
         assert bound is not None
@@ -49,7 +49,7 @@ CORNERS = st.builds(
 @example(8, np.array([2.0**-149, 0, 0, 0], dtype=np.float32))
 @example(32, np.array([2.0**124, -(2.0**124), 2.0**-149, 1], dtype=np.float32))
 def test_holds_on_adversarial_data(rate: int, x: npt.NDArray[np.float32]) -> None:
-    codec = Zfp(rate)
+    codec = ZfpCodec(rate)
     bound = codec.error_bound(x)
     assert bound is not None
     assert largest_error(codec, x) <= bound
@@ -62,7 +62,7 @@ def test_holds_on_many_corner_blocks_and_is_tight(rate: int) -> None:
     levels = np.array([0, 0.25, 1 / 3, 0.5, 2 / 3, 0.75, 0.999, 1 - 2.0**-24], dtype=np.float64)
     x = levels[integers(n, 0, 8, 50)] * np.where(uniform(n, 51) < 0.5, -1.0, 1.0)
     x *= np.where(uniform(n, 52) < 0.2, 2.0**-8, 1.0)
-    codec = Zfp(rate)
+    codec = ZfpCodec(rate)
     values = x.astype(np.float32)
     bound = codec.error_bound(values)
     assert bound is not None
@@ -73,14 +73,14 @@ def test_holds_on_many_corner_blocks_and_is_tight(rate: int) -> None:
 
 def test_halves_with_each_bit() -> None:
     x = np.ones(4, dtype=np.float32)
-    bounds = [Zfp(rate).error_bound(x) for rate in range(8, 25)]
+    bounds = [ZfpCodec(rate).error_bound(x) for rate in range(8, 25)]
     for wide, narrow in itertools.pairwise(bounds):
         assert wide is not None and narrow is not None
         assert narrow < 0.51 * wide
 
 
 def test_no_bound_for_non_finite_and_huge_values() -> None:
-    codec = Zfp(8)
+    codec = ZfpCodec(8)
     for value in (np.nan, np.inf, -np.inf):
         assert codec.error_bound(np.array([1, value], dtype=np.float32)) is None
     huge = np.full(4, np.finfo(np.float32).max)

@@ -8,7 +8,7 @@ import pytest
 import zfpy
 from codec_data import bell, builds, decode, encode, float_sets, random_words, same_bits
 
-from hpcbench.codecs.zfp import Zfp
+from hpcbench.codecs.zfp import ZfpCodec
 
 RATES = range(4, 33)
 BUILDS = builds()
@@ -42,7 +42,7 @@ def random_stream(rate: int, blocks: int, seed: int, sparse: bool) -> npt.NDArra
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", RATES)
 def test_same_bytes_and_values_as_zfpy(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     for name, x in SETS.items():
         reference = zfp_bytes(x, rate)
         wire = encode(codec, x)
@@ -54,7 +54,7 @@ def test_same_bytes_and_values_as_zfpy(rate: int, build: str) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", RATES)
 def test_random_streams_decode_as_zfpy_decodes_them(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     for sparse in (False, True):
         stream = random_stream(rate, 16 * 33, 1000 * rate, sparse)
         n = 4 * 16 * 33
@@ -64,7 +64,7 @@ def test_random_streams_decode_as_zfpy_decodes_them(rate: int, build: str) -> No
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", [4, 5, 8, 11, 13, 16, 24, 31, 32])
 def test_every_length(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     values = bell(1100, 30).astype(np.float32)
     for n in [*range(10), *range(55, 75), *range(250, 262), *range(1020, 1029)]:
         x = values[:n].copy()
@@ -78,7 +78,7 @@ def test_every_length(rate: int, build: str) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", [4, 7, 16, 25])
 def test_any_alignment(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     x = bell(777, 31).astype(np.float32)
     expected = encode(codec, x)
     for offset in (1, 2, 3, 5):
@@ -95,7 +95,7 @@ def test_any_alignment(rate: int, build: str) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", RATES)
 def test_nan_and_infinity_survive(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     x = bell(4 * 300, 32).astype(np.float32)
     specials = np.array([np.nan, np.inf, -np.inf, -np.nan], dtype=np.float32)
     kind = (random_words(x.size, 33) % np.uint64(12)).astype(np.int64)
@@ -120,7 +120,7 @@ def test_nan_and_infinity_survive(rate: int, build: str) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 def test_blocks_below_the_scale_of_libzfp(build: str) -> None:
     """libzfp's scale overflows below 2^-98 and all values become the largest. Ours keep their relative precision."""
-    codec = Zfp(24, BUILDS[build])
+    codec = ZfpCodec(24, BUILDS[build])
     for exponent in (-100, -120, -126):
         x = np.ldexp(bell(400, 35), exponent).astype(np.float32)
         y = decode(codec, encode(codec, x), x.size, x.dtype)
@@ -133,7 +133,7 @@ def test_blocks_below_the_scale_of_libzfp(build: str) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", [4, 8, 9, 16, 30])
 def test_accumulate_is_decode_and_add(rate: int, build: str) -> None:
-    codec = Zfp(rate, BUILDS[build])
+    codec = ZfpCodec(rate, BUILDS[build])
     x, base = bell(1030, 37).astype(np.float32), bell(1030, 38).astype(np.float32)
     wire = encode(codec, x)
     total = base.copy()
@@ -144,9 +144,9 @@ def test_accumulate_is_decode_and_add(rate: int, build: str) -> None:
 def test_a_flipped_bit_is_detected() -> None:
     """The comparison can fail: each bit of a block's head and first planes changes the values."""
     x = SETS["bell"]
-    wire = encode(Zfp(8), x)
+    wire = encode(ZfpCodec(8), x)
     expected = zfp_values(wire.tobytes(), x.size, 8)
     for bit in range(20):
         flipped = wire.copy()
         flipped[bit // 8] ^= 1 << bit % 8
-        assert not same_bits(decode(Zfp(8), flipped, x.size, x.dtype), expected), bit
+        assert not same_bits(decode(ZfpCodec(8), flipped, x.size, x.dtype), expected), bit

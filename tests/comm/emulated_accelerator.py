@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "codecs"))
 from emulated_device import POISON, EmulatedCallMemory, EmulatedDevice
 
 from hpcbench.codecs.device import Build, CallMemory, View, view_of
-from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, StreamEvent
 
 CALLER = 0
 """Handle of the caller's stream."""
@@ -47,7 +47,7 @@ class Streams:
             self._todo[stream][place]()
 
 
-class LazyEvent(Event):
+class LazyEvent(StreamEvent):
     def __init__(self, streams: Streams, stream: int) -> None:
         self._streams, self._stream, self._end = streams, stream, streams.end(stream)
         self._asked = False
@@ -61,7 +61,7 @@ class LazyEvent(Event):
     def wait(self) -> None:
         self._streams.drain(self._stream, self._end)
 
-    def since(self, earlier: Event) -> float:
+    def since(self, earlier: StreamEvent) -> float:
         assert isinstance(earlier, LazyEvent) and earlier._stream == self._stream and earlier._end <= self._end
         assert self._streams._done[self._stream] >= self._end, "times of events that have not been recorded"
         return 1e-9 * (self._end - earlier._end)
@@ -175,7 +175,7 @@ class LazyAccelerator(Accelerator):
     def mark(self, stream: int) -> LazyEvent:
         return LazyEvent(self.streams, stream)
 
-    def follow(self, stream: int, event: Event) -> None:
+    def follow(self, stream: int, event: StreamEvent) -> None:
         self.streams.put(stream, event.wait)
 
     def fill(self, x: OnDevice, values: np.ndarray) -> None:
@@ -186,13 +186,13 @@ class LazyAccelerator(Accelerator):
 class Impatient(LazyAccelerator):
     """An accelerator with the fault that copies to the host seem complete at once."""
 
-    class Event(LazyEvent):
+    class StreamEvent(LazyEvent):
         at_once = False
 
         def done(self) -> bool:
             return self.at_once or super().done()
 
-        def since(self, earlier: Event) -> float:
+        def since(self, earlier: StreamEvent) -> float:
             return 0.0
 
     _to_host = False
@@ -210,7 +210,7 @@ class Impatient(LazyAccelerator):
 class Deaf(LazyAccelerator):
     """An accelerator with the fault that no stream waits for another."""
 
-    def follow(self, stream: int, event: Event) -> None:
+    def follow(self, stream: int, event: StreamEvent) -> None:
         pass
 
 

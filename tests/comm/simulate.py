@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.plan import Plan
-from hpcbench.comm.steps import Combine, Step
+from hpcbench.comm.steps import Combine, PlanStep
 from hpcbench.contract.shards import ElementRange
 
 Array = npt.NDArray[Any]
@@ -102,7 +102,7 @@ def simulate(
 
 
 def exchange(
-    programs: Sequence[Sequence[Step]],
+    programs: Sequence[Sequence[PlanStep]],
     codec: Codec,
     outcome: Outcome,
     *,
@@ -135,7 +135,7 @@ class _Rank:
     forms: dict[ElementRange, Array] = field(default_factory=dict)
     begun: int = 0
 
-    def run(self, steps: Sequence[Step]) -> Generator[None, None, None]:
+    def run(self, steps: Sequence[PlanStep]) -> Generator[None, None, None]:
         values = self.outcome.values[self.rank]
         for step in steps:
             self.begun += 1
@@ -155,7 +155,7 @@ class _Rank:
                 target = self.outcome.delivered[self.rank] if step.combine is Combine.DELIVER else values
                 target[span.start : span.stop] = _total(parts)
 
-    def _send(self, step: Step, values: Array) -> None:
+    def _send(self, step: PlanStep, values: Array) -> None:
         for part in step.sends:
             contribution = values[part.span.start : part.span.stop]
             content = self._form(step.combine, part.span, contribution) if step.coded else contribution.copy()
@@ -175,7 +175,7 @@ class _Rank:
             )[0]
         return self.forms[span]
 
-    def _opened(self, mail: Mail, step: Step, peer: int, span: ElementRange, dtype: np.dtype[Any]) -> Array:
+    def _opened(self, mail: Mail, step: PlanStep, peer: int, span: ElementRange, dtype: np.dtype[Any]) -> Array:
         expected = (step.stage, step.coded, span)
         assert mail[:3] == expected, f"rank {self.rank} expects {expected} of rank {peer}, which sent {mail[:3]}"
         message = span.size * dtype.itemsize

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from mpi4py import MPI
 
-from hpcbench.comm.gpu_aware import Answer, Awareness, find_out, gpu_aware
+from hpcbench.comm.gpu_aware import Awareness, GpuAwareness, find_out, gpu_aware
 
 OPEN_MPI, MPICH, OTHER = "Open MPI v5.0.7, package: x", "MPICH Version:      4.3.0\nMPICH Device: ch4", "Wonder MPI 1"
 CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version      :\t2.3.7"
@@ -69,7 +69,7 @@ def test_mpich_3_aborts_where_it_is_asked_for_cuda_directly():
 
     functions = library(gpu_query=(0, 0))
     functions.MPIX_Query_cuda_support = abort
-    assert find_out("MPICH Version: 3.4.3", functions, {}, "").answer is Answer.NO
+    assert find_out("MPICH Version: 3.4.3", functions, {}, "").answer is GpuAwareness.NO
 
 
 def test_the_library_that_is_loaded_here_answers():
@@ -86,16 +86,16 @@ def test_site_and_user_have_the_last_word():
 
 
 def test_the_message_names_the_consequence():
-    assert str(Awareness(Answer.YES, "x")).startswith("GPU-aware MPI: yes (x); messages go from GPU memory")
-    assert "without a checksum" in str(Awareness(Answer.YES, "x"))
-    for answer in (Answer.NO, Answer.UNKNOWN):
+    assert str(Awareness(GpuAwareness.YES, "x")).startswith("GPU-aware MPI: yes (x); messages go from GPU memory")
+    assert "without a checksum" in str(Awareness(GpuAwareness.YES, "x"))
+    for answer in (GpuAwareness.NO, GpuAwareness.UNKNOWN):
         assert "through pinned host memory, with a checksum" in str(Awareness(answer, "x"))
 
 
 def test_ranks_that_disagree_count_as_no():
-    first, other = Awareness(Answer.YES, "one"), Awareness(Answer.UNKNOWN, "other")
+    first, other = Awareness(GpuAwareness.YES, "one"), Awareness(GpuAwareness.UNKNOWN, "other")
     comm = SimpleNamespace(allgather=lambda here: [first, first, other])
     agreed = gpu_aware(comm)
-    assert agreed.answer is Answer.NO
+    assert agreed.answer is GpuAwareness.NO
     assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on 2 (other)"
     assert gpu_aware(SimpleNamespace(allgather=lambda here: [first, first])) == first

@@ -9,11 +9,11 @@ from plan_cases import FLAT, REGULAR, check, lay_out
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation, Plan
-from hpcbench.comm.steps import Combine, Step
+from hpcbench.comm.steps import Combine, PlanStep
 from hpcbench.contract.traffic import Algorithm
 
 INTACT = Plan.steps
-Change = Callable[[Plan, int, int, list[Step]], list[Step]]
+Change = Callable[[Plan, int, int, list[PlanStep]], list[PlanStep]]
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def changed(change: Change) -> Iterator[None]:
         yield
 
 
-def without(step: Step, sends: int | None = None, receives: int | None = None) -> Step:
+def without(step: PlanStep, sends: int | None = None, receives: int | None = None) -> PlanStep:
     """Return the step without the parts to or from a rank."""
     return replace(
         step,
@@ -79,7 +79,7 @@ def own_part_exact(plan, rank, k, steps):
 def own_piece_exact(plan, rank, k, steps):
     """Let owners send their pieces and keep the exact values."""
 
-    def split(s: Step) -> list[Step]:
+    def split(s: PlanStep) -> list[PlanStep]:
         if s.combine is not Combine.REPLACE:
             return [s]
         return [replace(s, combine=Combine.DELIVER, receives=()), replace(s, sends=())]

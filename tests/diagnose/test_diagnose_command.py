@@ -121,6 +121,8 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
         ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
         ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
+        ({"link_gbit": 0.0}, "--link 0: give Gbit/s"),
+        ({"link_gbit": float("nan")}, "--link nan: give Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
     ],
 )
@@ -141,3 +143,17 @@ def test_strange_events_are_left_out(tmp_path: Path) -> None:
     ]
     trace = read_rank(write(tmp_path / "x.json", [*strange, kernel(0, 10)]))
     assert [(call.operation, call.message_bytes) for call in trace.calls] == [("unknown operation", None)] * 2
+
+
+def test_the_share_of_the_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DP's reduce-scatter sends 4,000 bytes in 300 us: 0.107 Gbit/s, half of 0.2133."""
+    trace = write(tmp_path / "x.json", two_steps())
+    diagnose_files([trace])
+    assert "of the link" not in capsys.readouterr().out
+    diagnose_files([trace], link_gbit=2 * 8e-9 * 4000 / 300e-6)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith(" per GPU, and the link has 0.213333.")
+    (heading,) = [line for line in lines if line.endswith("of the link")]
+    assert [line.split()[-2] for line in lines if "reduce-scatter" in line and "%" in line[len(heading) - 8 :]] == [
+        "50.0"
+    ]

@@ -10,11 +10,11 @@ from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.parallel.context import attention, passing, ring, rows, ulysses
-from hpcbench.parallel.context.blocks import Attended, Gradients, Online, attend
+from hpcbench.parallel.context.blocks import Attended, AttentionGradients, Online, attend
 from hpcbench.parallel.context.passing import Homeward, Sharers
 from hpcbench.parallel.context.places import Pair, in_order
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.gradients import Gradients as Reductions
+from hpcbench.parallel.gradients import AttentionGradients as Reductions
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 from hpcbench.train.model import whole_sample
@@ -68,7 +68,9 @@ def share_of_the_own_block() -> Patch:
     """In the backward pass a block's probabilities are relative to its own keys, not to all keys."""
     backward = ring.attend_backward
 
-    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool) -> Gradients:
+    def faulty(
+        gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
+    ) -> AttentionGradients:
         alone = attend(q, k, v, causal=causal)
         return backward(gradient, q, k, v, attended._replace(weight=alone.weight), causal=causal)
 

@@ -30,7 +30,7 @@ from emulated_accelerator import CALLER, LazyAccelerator, LazyDevice
 from hpcbench.codecs.convert import build_of
 from hpcbench.codecs.device import CupyDevice, View
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.comm.accelerator import CupyAccelerator, Event
+from hpcbench.comm.accelerator import CupyAccelerator, StreamEvent
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -99,7 +99,7 @@ class Disguised(LazyAccelerator):
         super().__init__()
         self.codecs = TensorDevice(self.streams)
 
-    def follow(self, stream: int, event: Event) -> None:
+    def follow(self, stream: int, event: StreamEvent) -> None:
         event.wait() if stream == CALLER else super().follow(stream, event)
 
     def copy(self, target: Any, source: Any, stream: int) -> None:
@@ -219,7 +219,7 @@ def accelerator_of_tensors() -> CupyAccelerator:
             super().__init__(0)
             self.codecs = TensorDevice(self._cupy)
 
-        def follow(self, stream: int, event: Event) -> None:
+        def follow(self, stream: int, event: StreamEvent) -> None:
             event.wait() if stream == CALLER else super().follow(stream, event)
 
         def copy(self, target: Any, source: Any, stream: int) -> None:

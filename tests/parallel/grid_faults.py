@@ -12,7 +12,7 @@ from hpcbench.contract.grid import Axes, ExtraCut, Grid
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.grid import gathered, linear, loss, norm, summa, vocabulary
 from hpcbench.parallel.grid.linear import GridLinear
-from hpcbench.parallel.grid.lines import Line, Lines
+from hpcbench.parallel.grid.lines import GridLine, Lines
 from hpcbench.parallel.grid.moves import Coming, here
 from hpcbench.parallel.sharding import Shard
 
@@ -54,7 +54,7 @@ def gathered_in_another_order() -> Patch:
     """The pieces of a gathered matrix are in the order of the previous ranks."""
     gather = gathered.gather
 
-    def faulty(x: Tensor, line: Line | None) -> Coming:
+    def faulty(x: Tensor, line: GridLine | None) -> Coming:
         coming = gather(x, line)
         return Coming(None, lambda: torch.roll(coming.wait(), len(x) if line else 0, 0))
 
@@ -81,7 +81,7 @@ def stale_second_buffer() -> Patch:
 def statistics_of_own_features() -> Patch:
     """A norm takes the mean and variance of the rank's own features only."""
 
-    def faulty(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
+    def faulty(x: Tensor, line: GridLine) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=-1)
         return mean, line.group.size * (x - mean[..., None]).square().sum(dim=-1)
 
@@ -107,7 +107,7 @@ def own_summand_for_the_sum() -> Patch:
 def scattered_before_the_sum() -> Patch:
     """A rank takes the block of its own summand."""
 
-    def faulty(x: Tensor, line: Line | None) -> Coming:
+    def faulty(x: Tensor, line: GridLine | None) -> Coming:
         if line is None:
             return here(x)
         return here(x.chunk(line.group.size)[line.group.rank])
@@ -147,7 +147,7 @@ def broadcast_over_the_other_axis() -> Patch:
     """Weights of a streamed product move along the axis of the activations."""
     there = Lines.there
 
-    def faulty(self: Lines, move: ExtraCut | None) -> Line | None:
+    def faulty(self: Lines, move: ExtraCut | None) -> GridLine | None:
         return there(self, ExtraCut(move.dim, "j") if move and move.axis == "i" else move)
 
     return patch.object(Lines, "there", faulty)

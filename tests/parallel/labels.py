@@ -14,7 +14,7 @@ from hpcbench.study.expand import expand
 from hpcbench.study.load import Loaded, put, validate
 from hpcbench.study.run import run_file
 from hpcbench.study.size import Capacity
-from hpcbench.study.yaml12 import Document
+from hpcbench.study.yaml12 import YamlDocument
 
 Labels = dict[str, str]
 """The label of a value for some axes. `completed` adds the labels of the others."""
@@ -108,7 +108,7 @@ def _study(labels: Labels) -> dict[str, Any]:
 @cache
 def _run_of(labels: tuple[tuple[str, str], ...]) -> Run | str:
     data = _study(dict(labels))
-    document = Document("study.yaml", b"", data)
+    document = YamlDocument("study.yaml", b"", data)
     try:
         (run,) = expand(Loaded(validate(data, document.where), document, []), _CAPACITY)
         content = run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=Path("/"))

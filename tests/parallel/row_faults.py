@@ -116,7 +116,7 @@ def own_rows_kept_exact() -> Patch:
     """A replica adds its own exact rows, and all others add the decoded ones."""
     gather = steps.two_shot_gather
 
-    def faulty(*given: Any) -> list[steps.Step]:
+    def faulty(*given: Any) -> list[steps.PlanStep]:
         return [replace(step, combine=steps.Combine.DELIVER) for step in gather(*given)]
 
     return patch.object(steps, "two_shot_gather", faulty)

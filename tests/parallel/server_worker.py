@@ -23,7 +23,7 @@ from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
-from hpcbench.parallel.server import Shard
+from hpcbench.parallel.server import ServerShard
 from hpcbench.predict.volume import count_all_ranks_bytes
 from hpcbench.train import text
 from hpcbench.train.checkpoint import Checkpoints
@@ -119,7 +119,7 @@ class Held:
 def bounds() -> None:
     """Return the traces of all shards with one worker that is as late as possible, and with a rule off by one."""
 
-    def off_by_one(self: Shard, clock: int) -> bool:
+    def off_by_one(self: ServerShard, clock: int) -> bool:
         return self.bound is None or min(self.clocks) >= clock - self.bound - 1
 
     for fault in (False, True):
@@ -128,9 +128,9 @@ def bounds() -> None:
             held = Held(bound + fault)
             with patch.object(ServedTrainer, "turn", lambda trainer, held=held: held(trainer)):
                 rule = (
-                    patch.object(Shard, "may_read", off_by_one)
+                    patch.object(ServerShard, "may_read", off_by_one)
                     if fault
-                    else patch.object(Shard, "MARK", 0, create=True)
+                    else patch.object(ServerShard, "MARK", 0, create=True)
                 )
                 with rule:
                     trainer, losses, outcome, _ = run_whole(settings)

@@ -11,7 +11,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.reason import diagnose
 from hpcbench.contract.synchrony import find_server_misfit
 from hpcbench.errors import TransitError, UserError
-from hpcbench.parallel.server import Entry, Push, Shard, Tickets
+from hpcbench.parallel.server import Push, ServerShard, Tickets, TraceEntry
 from hpcbench.train.clocks import lines, write
 
 WORKER = Path(__file__).with_name("server_worker.py")
@@ -44,7 +44,7 @@ def updates(trace):
 def random_run(bound, seed, shard=None):
     """Let workers read and push in a random order, within the rule."""
     random = Random(seed)
-    shard = shard or Shard(WORKERS, bound, lambda sums, number: None)
+    shard = shard or ServerShard(WORKERS, bound, lambda sums, number: None)
     reading = {}
     for _ in range(200):
         worker = random.choice([0, 0, 0, 1, 1, 2])
@@ -69,7 +69,7 @@ def test_no_order_breaks_the_bound(bound):
 
 
 def test_a_clock_rule_off_by_one_is_detected():
-    class OffByOne(Shard):
+    class OffByOne(ServerShard):
         def may_read(self, clock):
             return min(self.clocks) >= clock - self.bound - 1
 
@@ -78,7 +78,7 @@ def test_a_clock_rule_off_by_one_is_detected():
 
 
 def test_a_lost_or_repeated_push_is_detected():
-    shard = Shard(2, None, lambda sums, number: None)
+    shard = ServerShard(2, None, lambda sums, number: None)
     shard.push(Push(0, 0, 0, (), []))
     for clock in (0, 2):
         with pytest.raises(TransitError, match=rf"worker 0 pushes its gradient {clock}, and 1 have come"):
@@ -87,7 +87,7 @@ def test_a_lost_or_repeated_push_is_detected():
 
 def test_an_update_sums_by_worker_and_clock_in_any_order_of_arrival():
     taken = []
-    shard = Shard(3, None, lambda sums, number: taken.append((number, sums[0].tolist())))
+    shard = ServerShard(3, None, lambda sums, number: taken.append((number, sums[0].tolist())))
     values = {0: 1e16, 1: 1.0, 2: -1e16}
     for worker in (2, 0, 1):
         shard.push(Push(worker, 0, 0, (), [np.array([values[worker]])]))
@@ -161,7 +161,7 @@ BY_HAND = [
 def test_asp_follows_a_script_to_a_trace_by_hand(mpi_results):
     result = find_result(mpi_results, "script", True)
     for trace in result["traces"]:
-        assert [Entry(*entry) for entry in trace] == [Entry(*entry) for entry in BY_HAND]
+        assert [TraceEntry(*entry) for entry in trace] == [TraceEntry(*entry) for entry in BY_HAND]
     assert result["staleness"] == [{"0": 7, "1": 2}] * WORKERS
     assert result["more"] is False and result["last"] == 3 and len(result["losses"]) == 3
 
@@ -201,7 +201,7 @@ def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_
         about = {"shard": place, "sync": "bsp", "bound": 0, "workers": WORKERS, "left_out": 0}
         assert first == {**about, "clocks": [0] * WORKERS, "updates": 0, "entries": 2 * WORKERS * STEPS}
         head = 2 * WORKERS * STEPS
-        trace = [tuple(entry[key] for key in Entry._fields) for entry in entries[:head]]
+        trace = [tuple(entry[key] for key in TraceEntry._fields) for entry in entries[:head]]
         assert updates(trace) == STEPS and lead(trace) == 0
         again, *later = entries[head:]
         assert again == {**about, "clocks": [4] * WORKERS, "updates": 4, "entries": 2 * WORKERS * 2}
@@ -210,7 +210,7 @@ def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_
 
 def test_a_trace_reports_its_omitted_entries(monkeypatch):
     monkeypatch.setattr("hpcbench.parallel.server.MOST_RECORDED", 3)
-    shard = Shard(1, None, lambda sums, number: None)
+    shard = ServerShard(1, None, lambda sums, number: None)
     for clock in range(3):
         shard.push(Push(0, clock, shard.pull(0, clock), (), []))
     about, *entries = map(json.loads, lines(shard, place=0, sync="asp", began=[0]))
@@ -221,7 +221,7 @@ def test_a_trace_reports_its_omitted_entries(monkeypatch):
 def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
     (tmp_path / "clocks").write_text("")
     with pytest.raises(UserError, match=r"shard-2\.jsonl: the clocks cannot be written: "):
-        write(tmp_path / "clocks", Shard(2, 1, lambda sums, number: None), place=2, sync="ssp", began=[0, 0])
+        write(tmp_path / "clocks", ServerShard(2, 1, lambda sums, number: None), place=2, sync="ssp", began=[0, 0])
 
 
 @pytest.mark.parametrize("who", ["worker", "shard"])

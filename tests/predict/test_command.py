@@ -27,7 +27,7 @@ from hpcbench.predict.prediction_file import NAME, read_predictions
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 
 STUDY = """\
@@ -48,7 +48,7 @@ def study(directory: Path, site: str = "perlmutter", model: str = "gpt2-small", 
     return path
 
 
-def expanded(path: Path, name: str = "perlmutter") -> tuple[list[Run], Site, Path]:
+def expanded(path: Path, name: str = "perlmutter") -> tuple[list[ExpandedRun], Site, Path]:
     """The runs of a study file, its site, and the directory that its paths start from."""
     site, _ = load_site(name)
     return expand(load_study(path), site.capacity, offer(site)), site, path.parent

@@ -15,10 +15,10 @@ import pytest
 
 from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import (
-    Calls,
     Configuration,
     End,
     Event,
+    ProgramCalls,
     Start,
     TrafficTotals,
     UnknownEvent,
@@ -98,7 +98,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
     log.write_text("of an earlier run\n", encoding="utf-8")
     returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status), "[{}]")
     assert returned == (status or int(not ranks))
-    sent = [TrafficTotals, Calls, UnknownGroup] if ranks else []
+    sent = [TrafficTotals, ProgramCalls, UnknownGroup] if ranks else []
     assert [type(event) for event in events] == [Start, Configuration, *sent, End]
     end = events[-1]
     assert isinstance(end, End) and (end.state, end.reason) == (state, reason)
@@ -106,7 +106,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
         channels, calls = events[2], events[3]
         assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
         assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes in each direction
-        assert isinstance(calls, Calls) and calls.rows
+        assert isinstance(calls, ProgramCalls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
 

@@ -13,7 +13,7 @@ from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.contract.program import Framework, Program, fill_braces
 from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.run import program_file, run_file
 from hpcbench.study.schema import json_schema
@@ -43,11 +43,11 @@ def loaded(tmp_path: Path, text: str = GOOD) -> Loaded:
     return load_study(path)
 
 
-def runs(tmp_path: Path, text: str = GOOD) -> list[Run]:
+def runs(tmp_path: Path, text: str = GOOD) -> list[ExpandedRun]:
     return expand(loaded(tmp_path, text), ROOM)
 
 
-def content(run: Run, base: Path) -> dict[str, object]:
+def content(run: ExpandedRun, base: Path) -> dict[str, object]:
     shape = RankShape(nodes=2, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="one")
     return program_file(
         run, site="here", threads=1, oversubscribe=False, device="cpu", base=base, shape=shape, peak_tflops={}

@@ -8,7 +8,7 @@ import pytest
 from extras import run_page
 from typed_pages import blocks
 
-from hpcbench.contract.events import Calls, Configuration, End, Start, TrafficTotals, parse_event
+from hpcbench.contract.events import Configuration, End, ProgramCalls, Start, TrafficTotals, parse_event
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "program.md"
 GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
@@ -50,7 +50,7 @@ def test_a_run_counts_the_bytes_of_each_rank(session: Path) -> None:
 def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
     lines = (session / "sent.jsonl").read_text(encoding="utf-8").splitlines()
     events = [parse_event(line, number) for number, line in enumerate(lines, 1)]
-    assert [type(event) for event in events] == [Start, Configuration, TrafficTotals, Calls, End]
+    assert [type(event) for event in events] == [Start, Configuration, TrafficTotals, ProgramCalls, End]
     ranks = [json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
     (coded_row,) = [row for row in json.loads(lines[3])["rows"] if row["codec"]]
     of_ranks = [row for rank in ranks for row in rank["rows"] if row["codec"]]

@@ -73,7 +73,7 @@ def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
 
 def test_the_event_is_read_back() -> None:
     layers = tuple(events.ExpertLayer(**{**row, "tokens": tuple(row["tokens"])}) for row in LAYERS)
-    event = events.Experts(from_step=3, to_step=9, layers=layers)
+    event = events.ExpertTokens(from_step=3, to_step=9, layers=layers)
     assert events.parse_event(event.to_line(), 4) == event
 
 

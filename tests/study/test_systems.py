@@ -1,4 +1,4 @@
-"""Other people's compression systems: their presets, and schemes that complete them."""
+"""Compression systems of other projects: their presets, and schemes that complete them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.run import RankShape
 from hpcbench.contract.scheme import Scheme
-from hpcbench.study.expand import Run, expand
+from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import program_file
 from hpcbench.study.schema import SchemeEntry
@@ -29,7 +29,7 @@ repeats: 1
 """
 
 
-def expand_study(tmp_path: Path) -> dict[str, Run]:
+def expand_study(tmp_path: Path) -> dict[str, ExpandedRun]:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY, encoding="utf-8")
     return {run.scheme_name: run for run in expand(load_study(path), Capacity("here", None, 2))}

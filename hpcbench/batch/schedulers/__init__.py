@@ -1,1 +1,1 @@
-"""The schedulers: one interface, a back end each, and submitit."""
+"""Schedulers: one interface, a back end for each, and the LSF plugin of submitit."""

@@ -27,7 +27,7 @@ class SilenceError(UserError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramResult:
     """Exit status and output of a program."""
 
     argv: Sequence[str]
@@ -70,7 +70,7 @@ def ask(
     patience: float | None = None,
     cwd: Path | None = None,
     hangs: "re.Pattern[str] | None" = None,
-) -> Answer:
+) -> ProgramResult:
     """Run a program and return its answer.
 
     The program gets its own process group. At a time-out the whole group is killed, wrappers of the site included.
@@ -119,7 +119,9 @@ def ask(
     except BaseException:
         _end(process)
         raise
-    return Answer(tuple(argv), process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+    return ProgramResult(
+        tuple(argv), process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+    )
 
 
 def _listen(

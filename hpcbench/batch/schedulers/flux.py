@@ -7,7 +7,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.accounts import flux_remedy
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
-from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
+from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler, the_one
 from hpcbench.batch.sites.site import Site
@@ -95,7 +95,7 @@ def _named(name: str) -> Mapping[str, JobStatus]:
     return flux_answers.named(done.out, name)
 
 
-def _flux(*argv: str) -> Answer:
+def _flux(*argv: str) -> ProgramResult:
     """Call Flux with ids in ASCII, and with FLUX_URI, which selects the instance."""
     environment = {**plain_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"}
     return ask(["flux", *argv], environment)

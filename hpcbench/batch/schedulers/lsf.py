@@ -1,4 +1,4 @@
-"""LSF: jobs are submitted through submitit, and polled by bjobs and bhist."""
+"""LSF: jobs are submitted by bsub, and polled by bjobs and bhist."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,12 +6,13 @@ from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.cancelling import Force, cancel
-from hpcbench.batch.schedulers.clean_environment import plain_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.lsf_dialect import OVER
+from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
+from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -40,15 +41,15 @@ class Lsf(Scheduler):
         return preflight(self.root, jobs)
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Submit a script with `bsub`, through submitit."""
-        from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor
-        from hpcbench.batch.schedulers.submitit_script import Script, receipt
-
-        executor = LSFScriptExecutor(self.root, self.site.scheduler.hand_in)
+        """Submit a script with `bsub`."""
+        script = self.root / job.script
+        by = self.site.scheduler.hand_in
+        path = script if by == "stdin" else script.relative_to(self.root)
         options = _options(job, ends_orphans="-ti" not in self.site.scheduler.refuses)
-        taken = executor.submit(Script(self.root / job.script, tuple(options)))
-        elements = [f"{taken.job_id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [taken.job_id]
-        return receipt(taken, elements)
+        argv = build_bsub_command(path, options, by)
+        id, answer = submit_script(argv, clean_environment(), DIALECT, cwd=self.root)
+        elements = [f"{id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [id]
+        return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up the job that was submitted under a name."""

@@ -72,7 +72,7 @@ _SHOWN = 7
 
 
 @dataclass(frozen=True)
-class Clock:
+class LsfTimeReader:
     """Reads LSF's times, which lack the year; it was asked in UTC."""
 
     now: datetime.datetime
@@ -120,7 +120,7 @@ def waiting(reason: str) -> JobStatus:
     return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
-def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
+def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
     """Parse the answer to ``bjobs -o "... delimiter='^'"``; lines before the header are a banner."""
     statuses: dict[str, JobStatus] = {}
     names: list[str] = []
@@ -137,7 +137,7 @@ def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
     return statuses
 
 
-def _row_word(row: Mapping[str, str], clock: Clock) -> JobStatus:
+def _row_word(row: Mapping[str, str], clock: LsfTimeReader) -> JobStatus:
     stat = row["stat"]
     state = STATES.get(stat.upper(), State.UNKNOWN)
     begun = state is not State.PENDING
@@ -210,7 +210,7 @@ def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
     return statuses.get(job) or (statuses.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
 
-def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
+def read_history(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
     """Parse the answer to ``bhist -l``: the status after the last event of each job."""
     statuses: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
@@ -222,7 +222,7 @@ def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
     return statuses
 
 
-def _history(section: str, clock: Clock) -> JobStatus | None:
+def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
     stat, reason, hosts, asked = "", "", "", ""
     exit_status: int | None = None
     start: str | None = None
@@ -277,7 +277,7 @@ def _at_limit(section: str, start: str | None, end: str | None) -> bool:
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 
-def _events(section: str, clock: Clock) -> Iterator[tuple[str | None, str]]:
+def _events(section: str, clock: LsfTimeReader) -> Iterator[tuple[str | None, str]]:
     """Yield times and texts without blanks, because LSF breaks lines anywhere, even within words."""
     stamp = re.compile(r"^([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?): ?", re.MULTILINE)
     body = re.split(r"^Summary of time", section, flags=re.MULTILINE)[0]

@@ -1,15 +1,17 @@
-"""How LSF's bsub answers, and what to do about a refusal."""
+"""Command lines and answers of LSF's bsub, and what to do about a refusal."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from hpcbench.batch.schedulers.accounts import lsf_remedy
 from hpcbench.batch.schedulers.lsf_query import HANGS
-from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 OVER = re.compile("already finished|No matching job|is being terminated|is not found")
 """What bkill answers where there is nothing left to end."""
 
-DIALECT = Dialect(
+DIALECT = SubmitDialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
@@ -37,3 +39,22 @@ DIALECT = Dialect(
     refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
     hangs=HANGS,
 )
+
+_STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'
+
+
+def build_bsub_command(path: Path, options: Sequence[str], by: str) -> list[str]:
+    """Return the command that submits a script.
+
+    Parameters
+    ----------
+    path
+        The script. With ``file`` the path is relative to the directory where `bsub` runs.
+    options
+        Options of `bsub`.
+    by
+        ``stdin`` or ``file``. Most sites ignore the directives of a script that is not on standard input.
+    """
+    if by == "stdin":
+        return ["bash", "-c", _STDIN, "bsub", str(path), *options]
+    return ["bsub", *options, f"./{path}"]  # the job starts in this directory, where a shell splits the path at blanks

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hpcbench.batch.schedulers.clean_environment import plain_environment
-from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
+from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_answers import (
     FIELDS,
-    Clock,
+    LsfTimeReader,
     lookup,
     read_delimited,
     read_history,
@@ -136,20 +136,20 @@ class LsfQuery:
         return {job: statuses[job] for job in ids if job in statuses}
 
 
-def _answered(answer: Answer) -> bool:
+def _answered(answer: ProgramResult) -> bool:
     """Whether it spoke of jobs, if only to say that there are none."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 
 
-def _reached(answer: Answer) -> bool:
+def _reached(answer: ProgramResult) -> bool:
     """Whether it was LSF that refused, and not LSF that is away."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 
 
-def _clock() -> Clock:
-    return Clock(datetime.datetime.now(datetime.timezone.utc))
+def _clock() -> LsfTimeReader:
+    return LsfTimeReader(datetime.datetime.now(datetime.timezone.utc))
 
 
 def _jobs(ids: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Slurm: jobs are submitted through submitit, and polled by squeue and sacct."""
+"""Slurm: jobs are submitted by sbatch, and polled by squeue and sacct."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,11 +6,12 @@ from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.cancelling import Force, cancel
-from hpcbench.batch.schedulers.clean_environment import plain_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
+from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -33,19 +34,19 @@ class Slurm(Scheduler):
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
         """Ask Slurm whether it would accept the jobs; yield lines for the user."""
+        from hpcbench.batch.schedulers.slurm_dialect import DIALECT
         from hpcbench.batch.schedulers.slurm_preflight import preflight
-        from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 
         return preflight(self.root, jobs, account, DIALECT)
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Submit a script with `sbatch`, through submitit."""
-        from hpcbench.batch.schedulers.submitit_script import Script, receipt
-        from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
+        """Submit a script with `sbatch`."""
+        from hpcbench.batch.schedulers.slurm_dialect import DIALECT
 
-        taken = SlurmScriptExecutor(self.root).submit(Script(self.root / job.script, tuple(_options(job))))
-        elements = [f"{taken.job_id}_{k + 1}" for k in range(len(job.jobs))] if job.array else [taken.job_id]
-        return receipt(taken, elements)
+        argv = ["sbatch", *_options(job), str(self.root / job.script)]
+        id, answer = submit_script(argv, clean_environment(), DIALECT, cwd=self.root)
+        elements = [f"{id}_{k + 1}" for k in range(len(job.jobs))] if job.array else [id]
+        return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up the job that was submitted under a name."""

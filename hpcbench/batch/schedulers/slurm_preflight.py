@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.accounts import ask_quietly, list_associations
+from hpcbench.batch.schedulers.accounts import list_associations
+from hpcbench.batch.schedulers.attempt import ask_scheduler
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.client import Answer, ask
-from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.batch.schedulers.client import ProgramResult, ask
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
@@ -20,7 +21,7 @@ _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? 
 _OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
 
 
-def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: Dialect) -> Iterator[str]:
+def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: SubmitDialect) -> Iterator[str]:
     """Ask Slurm about the jobs of a submission that lies on disk; yields a line for the user each.
 
     Parameters
@@ -53,7 +54,7 @@ def _head(script: Path) -> tuple[str, ...]:
     return tuple(line for line in lines if line.startswith("#SBATCH ") and not _OWN.match(line))
 
 
-def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
+def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[str]:
     argv = ["sbatch", "--test-only", str(root / job.script)]
     try:
         answer = ask(argv, clean_environment(), patience=PATIENCE, cwd=root)
@@ -70,7 +71,7 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
         )
 
 
-def _unsure(answer: Answer, dialect: Dialect) -> bool:
+def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
     """Return whether Slurm gave no answer: it is busy, silent, or too old for the question."""
     return bool(
         dialect.busy.search(answer.output)
@@ -81,7 +82,7 @@ def _unsure(answer: Answer, dialect: Dialect) -> bool:
 
 def _room(number: int, account: str | None) -> Iterator[str]:
     """Check the number of jobs against the limits of the user's associations."""
-    rows = list_associations() or []
+    rows, _ = list_associations(seconds=PATIENCE)
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
@@ -105,5 +106,6 @@ def _room(number: int, account: str | None) -> Iterator[str]:
 
 
 def _waiting() -> int | None:
-    answer = ask_quietly(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"])
-    return len(answer.out.split()) if answer else None
+    argv = ["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"]
+    answer = ask_scheduler(argv, seconds=PATIENCE)
+    return len(answer.out.split()) if answer.ok else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
-from hpcbench.batch.schedulers.client import Answer, ask, portions
+from hpcbench.batch.schedulers.client import ProgramResult, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
@@ -115,7 +115,7 @@ class SlurmQuery:
                 statuses.update(read_sacct(answer.out, self._fields))
         return statuses
 
-    def _sacct(self, which: list[str], fields: Sequence[str]) -> Answer | None:
+    def _sacct(self, which: list[str], fields: Sequence[str]) -> ProgramResult | None:
         """Call sacct; None if accounting is off or its database does not answer, because the queue works without it."""
         if not self._accounting:
             return None
@@ -130,7 +130,7 @@ class SlurmQuery:
         return answer
 
 
-def _checked(answer: Answer) -> Answer | None:
+def _checked(answer: ProgramResult) -> ProgramResult | None:
     """Return the answer of a successful call; None if the only id was unknown."""
     if answer.status == 0:
         return answer

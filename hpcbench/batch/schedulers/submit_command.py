@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, program
+from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, program
 from hpcbench.batch.schedulers.scheduler import UnclearError
 from hpcbench.errors import UserError
 
@@ -20,7 +20,7 @@ WAITS = (2.0, 5.0, 15.0)
 
 
 @dataclass(frozen=True)
-class Dialect:
+class SubmitDialect:
     """How a scheduler answers a submission."""
 
     id: "re.Pattern[str]"
@@ -36,7 +36,7 @@ class Dialect:
     hangs: "re.Pattern[str] | None" = None
     """The daemon does not answer, and the program sends the job repeatedly: each copy may be accepted in the end."""
 
-    def remedy(self, answer: Answer) -> str:
+    def remedy(self, answer: ProgramResult) -> str:
         """Return what to do about a refusal, after a colon; empty where that is unknown."""
         errors = "\n".join(answer.errors)
         remedy = next((remedy for pattern, remedy in self.remedies if pattern.search(errors)), "")
@@ -44,14 +44,14 @@ class Dialect:
         return f": {text}" if text else ""
 
 
-def hand_in(
+def submit_script(
     argv: Sequence[str],
     environment: Mapping[str, str],
-    dialect: Dialect,
+    dialect: SubmitDialect,
     *,
     cwd: Path | None = None,
     waits: Sequence[float] | None = None,
-) -> tuple[str, Answer]:
+) -> tuple[str, ProgramResult]:
     """Submit a script; return the job's id and the answer.
 
     Raises
@@ -80,6 +80,6 @@ def hand_in(
     raise UserError(f"{program(argv)} refused the job: {answer.first_line}{dialect.remedy(answer)}")
 
 
-def _killed(answer: Answer) -> bool:
+def _killed(answer: ProgramResult) -> bool:
     """Whether a signal ended it, perhaps after it had been heard; a shell says so by 128 and the signal."""
     return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""LSF for submitit: Python functions through ``AutoExecutor(cluster="lsf")``, and job scripts that are ready.
+"""LSF for submitit: Python functions through ``AutoExecutor(cluster="lsf")``.
 
 Registered as submitit's plugins; `docs/how-to/lsf-plugin.md` is for its users.
 """
@@ -18,21 +18,11 @@ from submitit.core import core, job_environment, logger, plugins, utils
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ask
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER
+from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.schedulers.submit_command import hand_in
-from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
+from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
-
-_STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'
-
-
-def bsub_line(path: Path, options: Sequence[str], by: str) -> list[str]:
-    """Return the command that submits a script, on standard input because most sites ignore directives in files."""
-    if by == "stdin":
-        return ["bash", "-c", _STDIN, "bsub", str(path), *options]
-    return ["bsub", *options, f"./{path}"]  # where the job begins: a shell reads the words again
 
 
 def lsf_id(job_id: str) -> str:
@@ -177,7 +167,7 @@ class LSFExecutor(core.PicklingExecutor):
         """As submitit's own, but bounded in time, in a clean environment, and with an id that has a line to itself."""
         path = self._make_folder() / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._make_submission_file_text(command, "", elements), encoding="utf-8")
-        job_id, _ = hand_in(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
+        job_id, _ = submit_script(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
         job = self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
         if elements:
             path.rename(path.with_name(f"{job_id}_submission.sh"))
@@ -193,7 +183,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         path, by = submission_file_path, self._shape.hand_in
-        return bsub_line(path if by == "stdin" else Path(path.name), (), by)
+        return build_bsub_command(path if by == "stdin" else Path(path.name), (), by)
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
@@ -249,46 +239,6 @@ def _hosts() -> list[str]:
     except (KeyError, OSError):
         pairs = os.environ.get("LSB_MCPU_HOSTS", "").split()
         return [host for host, slots in zip(pairs[::2], pairs[1::2], strict=False) for _ in range(int(slots))]
-
-
-class LSFScriptJob(ScriptJob):
-    """A job script in LSF's hands."""
-
-    _cancel_command = "bkill"
-    watcher = LSFInfoWatcher()
-
-    def cancel(self, check: bool = True) -> None:
-        """End it; with `check`, fail where LSF refuses."""
-        _bkill([self._cancel_command, lsf_id(self.job_id)], check)
-
-
-class LSFScriptExecutor(ScriptExecutor):
-    """Hands scripts to bsub in an environment that holds nothing of another job.
-
-    Parameters
-    ----------
-    folder
-        Where the jobs begin, above the scripts: what bsub is given as a command is started from there.
-    by
-        ``stdin`` or ``file``.
-    """
-
-    job_class = LSFScriptJob
-    program = "bsub"
-    dialect = DIALECT
-
-    def __init__(self, folder: Path, by: str = "stdin") -> None:
-        super().__init__(folder)
-        self._by = by
-
-    def command(self, script: Script) -> list[str]:
-        """Return the command line of `bsub` for a script."""
-        path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
-        return bsub_line(path, script.options, self._by)
-
-    @staticmethod
-    def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        return LSFExecutor._get_job_id_from_submission_command(string)
 
 
 def owner() -> str:

@@ -8,7 +8,7 @@ from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.contract.problems import show, suggest
 from hpcbench.errors import UserError
-from hpcbench.study.expand import Run
+from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.load import Loaded
 
 
@@ -25,7 +25,7 @@ class Limits:
     """Time between the stop request to a run and its limit."""
 
 
-def limits(run: Run, site: Site) -> Limits:
+def limits(run: ExpandedRun, site: Site) -> Limits:
     """Return the limits of a run's job, within those of the site.
 
     Raises
@@ -98,7 +98,7 @@ def most_nodes(queue: Queue) -> int | None:
     return min((bound for bound in bounds if bound), default=None)
 
 
-def _queue(run: Run, site: Site) -> str | None:
+def _queue(run: ExpandedRun, site: Site) -> str | None:
     names = list(site.queues)
     queue = run.study.queue or (names[0] if names else None)
     if queue is not None and names and queue not in names:
@@ -107,7 +107,7 @@ def _queue(run: Run, site: Site) -> str | None:
     return queue
 
 
-def _check(run: Run, walltime: Duration, name: str, site: Site) -> None:
+def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
     queue, nodes = site.queues[name], run.size.nodes
     least, most, limit = queue.min_nodes or 1, most_nodes(queue), longest(queue, nodes)
     who = f"queue {name} of {site.site}"
@@ -152,12 +152,12 @@ def _cite(source: str | None) -> str:
     return f" ({source})" if source else ""
 
 
-def _read(run: Run, name: str, text: str | None) -> Duration | None:
+def _read(run: ExpandedRun, name: str, text: str | None) -> Duration | None:
     try:
         return None if text is None else Duration.parse(text)
     except ValueError as error:
         raise _wrong(run, name, str(error)) from None
 
 
-def _wrong(run: Run, name: str, problem: str) -> UserError:
+def _wrong(run: ExpandedRun, name: str, problem: str) -> UserError:
     return UserError(f"{run.where((name,))}: {name}: {problem}")

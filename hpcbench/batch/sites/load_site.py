@@ -13,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.resources import data_dir
 from hpcbench.study.find_scheme import Offer
-from hpcbench.study.yaml12 import Document, read
+from hpcbench.study.yaml12 import YamlDocument, read
 
 
 def site_names() -> list[str]:
@@ -31,7 +31,7 @@ def offer(site: Site) -> Offer:
     return Offer(site.site, site.schemes, sites_with)
 
 
-def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
+def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     """Load a site by name or from a file.
 
     Parameters

@@ -10,7 +10,7 @@ from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import SHOWS_ALL, Site
 from hpcbench.contract.problems import FieldPath, format_fault, show
-from hpcbench.study.yaml12 import Document
+from hpcbench.study.yaml12 import YamlDocument
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Fault:
     problem: str
     """The problem and the remedy."""
 
-    def line(self, document: Document) -> str:
+    def line(self, document: YamlDocument) -> str:
         """Format the fault as one line with its place in the file."""
         return format_fault(document.where(self.path), self.path, self.problem)
 

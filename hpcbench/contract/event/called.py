@@ -42,7 +42,7 @@ class CallGroup(LogObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls(Event):
+class ProgramCalls(Event):
     """Calls of PyTorch's collectives by the ranks of a program, sorted by bytes, largest first."""
 
     NAME: ClassVar[str] = "calls"

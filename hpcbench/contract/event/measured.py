@@ -91,7 +91,7 @@ class ExpertLayer(LogObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experts(Counted):
+class ExpertTokens(Counted):
     """Tokens of the experts."""
 
     NAME: ClassVar[str] = "experts"
@@ -201,7 +201,7 @@ class HostTimes(LogObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hosts(Counted):
+class ComputingTimes(Counted):
     """Computing time of each host."""
 
     NAME: ClassVar[str] = "hosts"

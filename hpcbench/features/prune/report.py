@@ -50,7 +50,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterZeros:
     """Zeros of one parameter."""
 
     name: str
@@ -59,11 +59,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Sparsity:
+class ParameterSparsity:
     """The parameters of a run that can have zeros, at least one."""
 
     pattern: str
-    parts: tuple[Part, ...]
+    parts: tuple[ParameterZeros, ...]
 
     @property
     def part(self) -> float:
@@ -80,7 +80,7 @@ class Sparsity:
         return {layer: zeros / weights for layer, (zeros, weights) in sums.items()}
 
 
-def sparsity(log: RunLog) -> Sparsity | None:
+def sparsity(log: RunLog) -> ParameterSparsity | None:
     """Return the sparse weights of a run, by its ``sparsity`` event.
 
     None where the log does not speak of any, or not sensibly.
@@ -92,8 +92,8 @@ def sparsity(log: RunLog) -> Sparsity | None:
             return None
         if not 0 <= row.zeros <= row.weights < _LARGEST or not row.weights:
             return None
-        found.append(Part(row.part, row.weights, row.zeros))
-    return Sparsity(said.pattern or "", tuple(found)) if found else None
+        found.append(ParameterZeros(row.part, row.weights, row.zeros))
+    return ParameterSparsity(said.pattern or "", tuple(found)) if found else None
 
 
 def _wires(run: Measures) -> float | None:

@@ -29,7 +29,7 @@ class Attended(NamedTuple):
     weight: Tensor
 
 
-class Gradients(NamedTuple):
+class AttentionGradients(NamedTuple):
     """Gradients of queries [b, a, n, d], keys and values [b, a, m, d]."""
 
     queries: Tensor
@@ -52,7 +52,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
 
 def attend_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
-) -> Gradients:
+) -> AttentionGradients:
     """Compute the gradients of attention for one block of keys.
 
     Parameters
@@ -67,14 +67,14 @@ def attend_backward(
     values, weight = attended
     if q.device.type == "cpu":
         backward = _ops()._scaled_dot_product_flash_attention_for_cpu_backward
-        return Gradients(*backward(gradient, q, k, v, values, weight, 0.0, causal))
+        return AttentionGradients(*backward(gradient, q, k, v, values, weight, 0.0, causal))
     if q.dtype is torch.float64:
         return _attend_backward(gradient, q, k, v, attended, causal=causal)
     none = torch.zeros((), dtype=torch.int64, device=q.device)  # the state of the random generator: no dropout
     padded = torch.nn.functional.pad(weight, (0, -weight.shape[-1] % _WEIGHTS), value=math.inf)
     backward = _ops()._scaled_dot_product_efficient_attention_backward
     computed = backward(gradient, q, k, v, None, values, padded, none, none, 0.0, [True, True, True, False], causal)
-    return Gradients(*computed[:3])
+    return AttentionGradients(*computed[:3])
 
 
 _WEIGHTS = 32
@@ -103,7 +103,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
 
 def _attend_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
-) -> Gradients:
+) -> AttentionGradients:
     """Compute `attend_backward` by plain products.
 
     dS = P (dO V^T - rowsum(dO O)) / sqrt(d), dQ = dS K, dK = dS^T Q, dV = P^T dO.
@@ -112,7 +112,7 @@ def _attend_backward(
     mean = (gradient * attended.values).to(shares.dtype).sum(dim=-1, keepdim=True)
     slopes = shares * ((gradient @ v.transpose(-1, -2)).to(shares.dtype) - mean) / math.sqrt(q.shape[-1])
     slopes, shares = slopes.to(q.dtype), shares.to(q.dtype)
-    return Gradients(slopes @ k, slopes.transpose(-1, -2) @ q, shares.transpose(-1, -2) @ gradient)
+    return AttentionGradients(slopes @ k, slopes.transpose(-1, -2) @ q, shares.transpose(-1, -2) @ gradient)
 
 
 class Online:

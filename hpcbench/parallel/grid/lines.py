@@ -14,7 +14,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.mesh import Mesh
 
 
-class Line(NamedTuple):
+class GridLine(NamedTuple):
     """The ranks along an axis, and the channel of one kind of their traffic."""
 
     group: Group
@@ -54,7 +54,7 @@ class Lines:
             self.exact(columns, Phase.FORWARD)
             self.exact(columns, Phase.BACKWARD)
 
-    def forward(self, axis: str) -> Line:
+    def forward(self, axis: str) -> GridLine:
         """Return the line for activations or weights, whichever travel over the axis.
 
         The backward pass uses it, too, if it needs them again.
@@ -62,19 +62,19 @@ class Lines:
         kind = MessageKind.PARAM if carries_weights(axis) else MessageKind.ACT
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
-    def backward(self, axis: str) -> Line:
+    def backward(self, axis: str) -> GridLine:
         """Return the line for the gradients of activations or weights."""
         return self._line((axis,), Dimension.TP, Phase.BACKWARD, MessageKind.GRAD)
 
-    def exact(self, axes: Axes, phase: Phase) -> Line:
+    def exact(self, axes: Axes, phase: Phase) -> GridLine:
         """Return the line for statistics, over one axis or more."""
         return self._line(axes, Dimension.EXACT, phase, MessageKind.ACT if phase is Phase.FORWARD else MessageKind.GRAD)
 
-    def there(self, move: ExtraCut | None) -> Line | None:
+    def there(self, move: ExtraCut | None) -> GridLine | None:
         """Return the line along which an operand or a result of the forward pass moves."""
         return self.forward(move.axis) if move else None
 
-    def back(self, move: ExtraCut | None) -> Line | None:
+    def back(self, move: ExtraCut | None) -> GridLine | None:
         """Return the line along which a gradient moves."""
         return self.backward(move.axis) if move else None
 
@@ -91,8 +91,10 @@ class Lines:
         shape = [size // self.grid.count(axes) for size, axes in zip(parameter.shape, cuts, strict=True)]
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
-    def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: MessageKind) -> Line:
-        return Line(self._mesh.over(axes), self._policy.channel(dimension, phase, kind, "".join(axes)), self._overlap)
+    def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: MessageKind) -> GridLine:
+        return GridLine(
+            self._mesh.over(axes), self._policy.channel(dimension, phase, kind, "".join(axes)), self._overlap
+        )
 
 
 def laid(x: Tensor, spread: ActivationCuts) -> Tensor:

@@ -8,7 +8,7 @@ from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.contract.traffic import Phase
-from hpcbench.parallel.grid.lines import Line, Lines, check
+from hpcbench.parallel.grid.lines import GridLine, Lines, check
 from hpcbench.parallel.regions import all_reduce
 from hpcbench.parallel.vocabulary import locate
 
@@ -38,7 +38,7 @@ def grid_loss(lines: Lines) -> Callable[[Tensor, Tensor], Tensor]:
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, held: slice, vocabulary: Line, rows: Line) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, held: slice, vocabulary: GridLine, rows: GridLine) -> Tensor:
         place, present = locate(targets, held)
         largest = all_reduce(logits.amax(dim=-1), vocabulary.group, vocabulary.channel, MPI.MAX)  # [n]
         shifted = logits - largest[:, None]

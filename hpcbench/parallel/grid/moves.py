@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
-from hpcbench.parallel.grid.lines import Line
+from hpcbench.parallel.grid.lines import GridLine
 
 
 class Coming:
@@ -30,7 +30,7 @@ def here(x: Tensor) -> Coming:
     return Coming(None, lambda: x)
 
 
-def gather(x: Tensor, line: Line | None) -> Coming:
+def gather(x: Tensor, line: GridLine | None) -> Coming:
     """Gather the blocks of all ranks in rank order: [n, ...] -> [q n, ...]; the same bits on every rank."""
     if line is None or line.group.size == 1:
         return here(x)
@@ -41,7 +41,7 @@ def gather(x: Tensor, line: Line | None) -> Coming:
     return _begun(work, line, x, joined, source)
 
 
-def scatter(x: Tensor, line: Line | None) -> Coming:
+def scatter(x: Tensor, line: GridLine | None) -> Coming:
     """Sum over the ranks, and return the rank's block: [q n, ...] -> [n, ...]."""
     if line is None or line.group.size == 1:
         return here(x)
@@ -50,7 +50,7 @@ def scatter(x: Tensor, line: Line | None) -> Coming:
     return _begun(work, line, x, summed, source)
 
 
-def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
+def broadcast(x: Tensor, root: int, line: GridLine | None) -> Coming:
     """Broadcast the block of one rank. Blocks have the same shape on all ranks."""
     if line is None or line.group.size == 1:
         return here(x)
@@ -60,7 +60,7 @@ def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
     return _begun(work, line, x, buffer)
 
 
-def reduce(x: Tensor, root: int, line: Line) -> Coming:
+def reduce(x: Tensor, root: int, line: GridLine) -> Coming:
     """Sum over the ranks on the root. The other ranks get nothing."""
     if line.group.size == 1:
         return here(x)
@@ -70,7 +70,7 @@ def reduce(x: Tensor, root: int, line: Line) -> Coming:
     return _begun(work, line, x, summed, source)
 
 
-def _begun(work: Work, line: Line, like: Tensor, result: Buffer, source: Buffer = None) -> Coming:
+def _begun(work: Work, line: GridLine, like: Tensor, result: Buffer, source: Buffer = None) -> Coming:
     if line.overlap:
         work.in_background()
 

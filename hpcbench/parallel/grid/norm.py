@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.buffers import wire_dtype
-from hpcbench.parallel.grid.lines import Line, Lines, check, laid
+from hpcbench.parallel.grid.lines import GridLine, Lines, check, laid
 from hpcbench.parallel.grid.moves import gather
 from hpcbench.parallel.regions import all_reduce
 
@@ -38,7 +38,7 @@ class GridNorm(nn.Module):
 
 class _Normalize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, features: int, eps: float, there: Line, back: Line) -> Tensor:
+    def forward(ctx: Any, x: Tensor, features: int, eps: float, there: GridLine, back: GridLine) -> Tensor:
         wide = x.to(wire_dtype(x.dtype))
         mean, squares = merged(wide, there)
         scale = (squares / features + eps).rsqrt()[..., None]
@@ -56,7 +56,7 @@ class _Normalize(torch.autograd.Function):
         return scale * (given - first - normed * second), None, None, None, None
 
 
-def merged(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
+def merged(x: Tensor, line: GridLine) -> tuple[Tensor, Tensor]:
     """Return the mean of all features and the sum of squares about it, [b, s], from this rank's x, [b, s, h / q]."""
     mean = x.mean(dim=-1)
     sums_here = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]

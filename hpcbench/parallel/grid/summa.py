@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hpcbench.contract.grid import Multiplication, Product
 from hpcbench.parallel.buffers import wire_dtype
-from hpcbench.parallel.grid.lines import Line, Lines
+from hpcbench.parallel.grid.lines import GridLine, Lines
 from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
 
 
@@ -23,14 +23,14 @@ class Operand(NamedTuple):
     """A block that a rank holds, and the line along which it is broadcast; None if it has no streamed dim."""
 
     block: Tensor
-    line: Line | None = None
+    line: GridLine | None = None
 
 
 Compute = Callable[[Tensor, Tensor, int], Tensor]
 """Computes a block of the result from two blocks and the number of the piece."""
 
 
-def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None, compute: Compute) -> Tensor:
+def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | None, compute: Compute) -> Tensor:
     """Compute the rank's block of the result.
 
     Parameters

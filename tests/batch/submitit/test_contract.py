@@ -1,4 +1,4 @@
-"""What this package takes for granted of submitit, and what submitit may take for granted of its plugin."""
+"""Assumptions about submitit, and those of submitit about its plugin."""
 
 import ast
 import json
@@ -20,12 +20,8 @@ from hpcbench.batch.schedulers.submitit_lsf import (
     LSFInfoWatcher,
     LSFJob,
     LSFJobEnvironment,
-    LSFScriptExecutor,
-    LSFScriptJob,
     owner,
 )
-from hpcbench.batch.schedulers.submitit_script import Script, ScriptJob
-from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor, SlurmScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -38,9 +34,8 @@ ROW = "^-^-^-^-^-^-^n1^x^-^-\n"
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watchers belong to classes: each test has its own."""
+    """A watcher belongs to a class. Each test gets its own."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
-    monkeypatch.setattr(LSFScriptJob, "watcher", LSFInfoWatcher())
 
 
 def test_entry_points() -> None:
@@ -55,7 +50,7 @@ def test_lsf_is_ours() -> None:
     assert plugins.get_executors()["lsf"] is LSFExecutor
     assert isinstance(plugins.get_job_environments()["lsf"], LSFJobEnvironment)
     assert owner() == "hpcbench.batch.schedulers.submitit_lsf.LSFExecutor"
-    assert "_" not in LSFExecutor.name()  # what precedes the first one is taken for the executor's name
+    assert "_" not in LSFExecutor.name()  # submitit takes the part before the first underscore for the name
 
 
 def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,85 +65,47 @@ def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_cluster_no_executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert LSFExecutor.affinity() == LSFScriptExecutor.affinity() == SlurmScriptExecutor.affinity() == -1
+    assert LSFExecutor.affinity() == -1
     with pytest.raises(RuntimeError, match="bsub is not on PATH"):
         LSFExecutor(tmp_path)
 
 
-@pytest.fixture(params=["slurm", "lsf"])
-def scripts(
-    request: pytest.FixtureRequest, programs: Programs, tmp_path: Path
-) -> SlurmScriptExecutor | LSFScriptExecutor:
-    """An executor of scripts, and programs that take two."""
-    folder = tmp_path / "not" / "there"
-    if request.param == "slurm":
-        programs.answer("sbatch", "Submitted batch job 1\n", times=1)
-        programs.answer("sbatch", "Submitted batch job 2\n", times=1)
-        return SlurmScriptExecutor(folder)
-    programs.answer("bsub", TAKEN.format(1), times=1)
-    programs.answer("bsub", TAKEN.format(2), times=1)
-    return LSFScriptExecutor(folder)
-
-
-def test_scripts_keep_our_classes(scripts: SlurmScriptExecutor | LSFScriptExecutor, tmp_path: Path) -> None:
-    script = Script(tmp_path / "job.sh")
-    script.path.write_text("#!/bin/bash\n", encoding="utf-8")
-    with scripts.batch():
-        jobs = [scripts.submit(script), scripts.submit(script)]
-    assert [job.job_id for job in jobs] == ["1", "2"]
-    assert {type(job) for job in jobs} == {SlurmScriptJob if isinstance(scripts, SlurmScriptExecutor) else LSFScriptJob}
-    assert not list(tmp_path.rglob("*.pkl"))
-
-
-def test_only_scripts_are_taken(scripts: SlurmScriptExecutor | LSFScriptExecutor) -> None:
-    with pytest.raises(TypeError, match="takes a Script"):
-        scripts.submit(print, 1)
-    with pytest.raises(RuntimeError, match="not called"):
-        Script(Path("/x"))()
-
-
-def test_a_job_outlives_its_process(
-    programs: Programs, scripts: SlurmScriptExecutor | LSFScriptExecutor, tmp_path: Path
-) -> None:
-    script = Script(tmp_path / "job.sh")
-    script.path.write_text("#!/bin/bash\n", encoding="utf-8")
+def test_a_job_outlives_its_process(programs: Programs, tmp_path: Path) -> None:
+    programs.answer("bsub", TAKEN.format(1))
     programs.answer("bjobs", HEADER + "1^0^RUN" + ROW)
-    programs.answer("squeue", "1|RUNNING|0|0|N/A|N/A|n1|None\n")
     path = tmp_path / "job.pkl"
-    path.write_bytes(pickle.dumps(scripts.submit(script)))
+    path.write_bytes(pickle.dumps(LSFExecutor(tmp_path / "not" / "there").submit(print, 1)))
     code = "import pickle, sys; job = pickle.load(open(sys.argv[1], 'rb')); print([job.job_id, job.state, job.done()])"
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ast.literal_eval(done.stdout) == ["1", "RUNNING", False]
 
 
-def said(*words: tuple[str, str]) -> str:
+def format_statuses(*words: tuple[str, str]) -> str:
     return HEADER + "".join(f"{job}^0^{stat}" + ROW for job, stat in words)
 
 
-@pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
-def test_what_is_not_over(programs: Programs, tmp_path: Path, kind: type[core.Job[None]]) -> None:
+def test_what_is_not_over(programs: Programs, tmp_path: Path) -> None:
     over = {"DONE", "EXIT"}
     for stat in ("PEND", "RUN", "PSUSP", "USUSP", "SSUSP", "UNKWN", "ZOMBI", "WAIT", "PROV", "NEW", *sorted(over)):
         programs.forget("bjobs")
-        programs.answer("bjobs", said(("1", stat)))
-        kind.watcher.clear()
-        job = kind(folder=tmp_path, job_id="1")
-        kind.watcher._finished.clear()
-        assert job.done(force_check=True) is (stat in over), stat
+        programs.answer("bjobs", format_statuses(("1", stat)))
+        LSFJob.watcher.clear()
+        job: LSFJob[None] = LSFJob(folder=tmp_path, job_id="1")
+        LSFJob.watcher._finished.clear()
+        assert job.watcher.is_done("1", mode="force") is (stat in over), stat
 
 
 def test_what_is_missing_is_not_completed(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", "", "Job <1> is not found\n", 255)
     programs.answer("bhist", "", "No matching job found\n", 255)
-    job = LSFScriptJob(folder=tmp_path, job_id="1")
+    job: LSFJob[None] = LSFJob(folder=tmp_path, job_id="1")
     assert job.state == "UNKNOWN"
     assert job.done(force_check=True) is False
-    assert job._get_outcome_and_result()[0] == "error"
 
 
 def test_two_jobs_one_call(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("bjobs", said(("1", "RUN"), ("2", "DONE")))
-    jobs = [LSFScriptJob(folder=tmp_path, job_id=job) for job in ("1", "2")]
+    programs.answer("bjobs", format_statuses(("1", "RUN"), ("2", "DONE")))
+    jobs: list[LSFJob[None]] = [LSFJob(folder=tmp_path, job_id=job) for job in ("1", "2")]
     assert [job.state for job in jobs] == ["RUNNING", "COMPLETED"]
     assert [job.done() for job in jobs] == [False, True]
     assert len(programs.calls("bjobs")) == 1
@@ -163,13 +120,13 @@ def test_a_state_outlives_what_says_nothing() -> None:
         {"1": JobStatus(State.TIMED_OUT, "TERM_RUNLIMIT", exit=140)},
     ]
 
-    def words(ids: object) -> dict[str, JobStatus]:
+    def find_statuses(ids: object) -> dict[str, JobStatus]:
         answer = answers.pop(0)
         if isinstance(answer, UserError):
             raise answer
         return answer
 
-    watcher = StatusWatcher(words)
+    watcher = StatusWatcher(find_statuses)
     watcher.register_job("1")
     seen = []
     while answers:
@@ -178,20 +135,12 @@ def test_a_state_outlives_what_says_nothing() -> None:
     assert seen == ["RUNNING"] * 4 + ["TIMEOUT"]
     assert watcher.get_info("1", mode="cache")["Exit"] == "140"
     assert watcher.is_done("1", mode="cache")
-    watcher.update()  # asks no more: there would be no answer
-
-
-def test_results_of_scripts(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("bjobs", said(("1", "DONE"), ("2", "EXIT")))
-    assert LSFScriptJob(folder=tmp_path, job_id="1").result() is None
-    with pytest.raises(Exception, match="FAILED"):
-        LSFScriptJob(folder=tmp_path, job_id="2").result()
+    watcher.update()  # no further call, which would have no answer
 
 
 def test_jobs_derive_from_submitit_s_alone() -> None:
-    """A plain class among the bases would break `batch`, which changes the class of a job."""
-    for kind in (ScriptJob, LSFJob, LSFScriptJob, SlurmScriptJob):
-        assert all(issubclass(base, core.Job) for base in kind.__bases__)
+    """Another base class would break `batch`, which changes the class of a job."""
+    assert all(issubclass(base, core.Job) for base in LSFJob.__bases__)
 
 
 def test_a_dry_run_does_not_load_submitit() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from hpcbench.features.prune.engine import formats, masks, select
 from hpcbench.features.prune.engine.formats import Bits, Bytes
 from hpcbench.features.prune.engine.masks import Masks
-from hpcbench.features.prune.engine.select import Part
+from hpcbench.features.prune.engine.select import TargetSlice
 from hpcbench.parallel import gradients
 from hpcbench.parallel.packing import Packing
 
@@ -87,7 +87,7 @@ def one_replica_has_another_mask() -> Patch:
     """The last replica keeps a weight that the others do not."""
     selected = Masks._selected
 
-    def faulty(self: Masks, parts: list[Part], updates: int) -> list[Bits]:
+    def faulty(self: Masks, parts: list[TargetSlice], updates: int) -> list[Bits]:
         found = selected(self, parts, updates)
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
             found[0][np.argmin(found[0])] = True

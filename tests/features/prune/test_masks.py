@@ -15,7 +15,7 @@ from hpcbench.contract.training import Model
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import MaskError
 from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.select import Part, largest_of_each, largest_units, two_of_four
+from hpcbench.features.prune.engine.select import TargetSlice, largest_of_each, largest_units, two_of_four
 from hpcbench.features.prune.engine.targets import Target, place_bytes, targets, units
 from hpcbench.features.prune.settings import Prune
 from hpcbench.parallel.packing import Packing, clear
@@ -34,7 +34,7 @@ def cut(target, whole, rows, columns, runs):
         for column in cut_evenly(whole.shape[1], columns):
             flat = np.ascontiguousarray(whole[row, column]).reshape(-1)
             for run in cut_evenly(flat.size, runs):
-                parts.append(Part(target, (row, column), run.start, flat[run]))
+                parts.append(TargetSlice(target, (row, column), run.start, flat[run]))
                 boxes.append((row, column, run))
     return parts, boxes
 
@@ -57,7 +57,7 @@ def test_the_smallest_go_and_of_equal_ones_the_later(dtype, grid, zeros):
     target = Target("a", shape, "a")
     other = Target("b", (300, 3), "b")
     parts, boxes = cut(target, few, *grid)
-    parts.append(Part(other, (slice(0, 300), slice(0, 3)), 0, np.ones(900, dtype)))
+    parts.append(TargetSlice(other, (slice(0, 300), slice(0, 3)), 0, np.ones(900, dtype)))
     *found, second = largest_of_each(parts, [target, other], [zeros, 5], width=few.itemsize, counts=True, total=alone)
     order = np.lexsort((-np.arange(few.size), np.abs(few).reshape(-1)))
     expected = np.ones(few.size, bool)
@@ -78,7 +78,7 @@ def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
         others = tuple(dim for dim in range(len(target.shape)) if dim != target.dim)
         by_place = np.abs(whole[target.name]).sum(axis=others) if others else np.abs(whole[target.name])
         sizes[target.family] += by_place.reshape(count, -1).sum(axis=1)
-    parts = [Part(t, tuple(slice(0, n) for n in t.shape), 0, whole[t.name].reshape(-1)) for t in found]
+    parts = [TargetSlice(t, tuple(slice(0, n) for n in t.shape), 0, whole[t.name].reshape(-1)) for t in found]
     weights = sum(math.prod(t.shape) for t in found) // (2 * count)
     zeros = count // 4
     kept = largest_units(
@@ -93,17 +93,17 @@ def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
 
 def test_equal_units_are_kept_from_the_first_on():
     target = Target("up", (6, 4), "up", 0)
-    parts = [Part(target, (slice(0, 6), slice(0, 4)), 0, np.full(24, 0.1, np.float32))]
+    parts = [TargetSlice(target, (slice(0, 6), slice(0, 4)), 0, np.full(24, 0.1, np.float32))]
     (kept,) = largest_units(parts, ["up"], units=6, zeros=2, weights=4, counts=True, total=alone, largest=alone)
     assert kept.reshape(6, 4).all(axis=1).tolist() == [True] * 4 + [False] * 2
 
 
 def test_two_of_four_by_hand():
     values = np.array([3, -1, 2, 0, 1, 1, 1, 1, 0, 0, -5, 4], np.float32)
-    part = Part(Target("w", (1, 12), "w"), (slice(0, 1), slice(0, 12)), 0, values)
+    part = TargetSlice(Target("w", (1, 12), "w"), (slice(0, 1), slice(0, 12)), 0, values)
     assert two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="lies on two ranks"):
-        two_of_four(Part(part.target, part.held, 2, values[2:10]))
+        two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
 
 
 def test_places_need_as_few_bytes_as_they_can():

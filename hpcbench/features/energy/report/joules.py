@@ -11,7 +11,7 @@ from hpcbench.report.checks.relations import CheckedRun
 
 
 @dataclass(frozen=True)
-class Energy:
+class StepJoules:
     """Joules of the steps that count."""
 
     scope: str
@@ -34,7 +34,7 @@ class Energy:
         return self.joules / self.seconds
 
 
-def energy(log: RunLog) -> Energy | None:
+def energy(log: RunLog) -> StepJoules | None:
     """Return the joules of the ``energy`` event; None if there is no whole sum."""
     event = log.read_event(events.Energy)
     if event.scope is None or event.from_step is None or event.to_step is None:
@@ -44,7 +44,7 @@ def energy(log: RunLog) -> Energy | None:
         return None
     sums = {"node": event.node_joules, "gpu": event.gpu_joules, "processor": event.processor_joules}
     parts = {name: value / steps for name, value in sums.items() if value is not None and isfinite(value)}
-    return Energy(make_printable(event.scope, 40), joules, steps, seconds, parts)
+    return StepJoules(make_printable(event.scope, 40), joules, steps, seconds, parts)
 
 
 _ROUGH = 0.01

@@ -6,11 +6,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from hpcbench.collect.accounts import Account, accounts
+from hpcbench.collect.accounts import JobEnergy, accounts
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.features.energy import events
-from hpcbench.features.energy.report.joules import Energy, energy
+from hpcbench.features.energy.report.joules import StepJoules, energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
 from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, make_columns, make_samples_column, make_scheme_column
@@ -175,7 +175,7 @@ def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
         yield _of_a_job(str(job), known[str(job)], own)
 
 
-def _of_a_job(job: str, account: Account, own: list[Energy]) -> str:
+def _of_a_job(job: str, account: JobEnergy, own: list[StepJoules]) -> str:
     joules, seconds = sum(one.joules for one in own), sum(one.seconds for one in own)
     scope = " and ".join(sorted({one.scope for one in own}))
     per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""

@@ -16,7 +16,7 @@ from hpcbench.errors import TransitError
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import Bits, Bytes, MaskError
 from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.select import Part, largest_of_each, largest_units, two_of_four
+from hpcbench.features.prune.engine.select import TargetSlice, largest_of_each, largest_units, two_of_four
 from hpcbench.features.prune.engine.targets import Target, targets, units
 from hpcbench.features.prune.rules import pruning
 from hpcbench.features.prune.settings import Prune
@@ -123,16 +123,16 @@ class Masks:
         """Whether no other replica counts the same weights."""
         return self._scattered or self._mesh.dp.rank == 0
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[TargetSlice]:
         """Return the weights that this rank updates and that can become zero, in the order of the pieces."""
         return [
-            Part(self._by_name[owned.name], slot.shard.held, owned.start, piece.master[part].cpu().numpy())
+            TargetSlice(self._by_name[owned.name], slot.shard.held, owned.start, piece.master[part].cpu().numpy())
             for piece, _ in self._of
             for slot, part, owned in piece.parts()
             if owned.name in self._by_name
         ]
 
-    def _selected(self, parts: list[Part], updates: int) -> list[Bits]:
+    def _selected(self, parts: list[TargetSlice], updates: int) -> list[Bits]:
         pattern, model = self.settings.pattern, self._model
         if pattern == "2:4":
             return [two_of_four(part) for part in parts]

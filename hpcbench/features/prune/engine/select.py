@@ -22,7 +22,7 @@ Reduce = Callable[[Floats], None]
 
 
 @dataclass(frozen=True)
-class Part:
+class TargetSlice:
     """Weights of a target that one rank updates.
 
     Attributes
@@ -64,7 +64,7 @@ def magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return bits
 
 
-def two_of_four(part: Part) -> Bits:
+def two_of_four(part: TargetSlice) -> Bits:
     """Return the two largest of each four neighbours along the inputs; of equal ones the earlier.
 
     Raises
@@ -81,7 +81,13 @@ def two_of_four(part: Part) -> Bits:
 
 
 def largest_of_each(
-    parts: Sequence[Part], targets: Sequence[Target], zeros: Sequence[int], *, width: int, counts: bool, total: Reduce
+    parts: Sequence[TargetSlice],
+    targets: Sequence[Target],
+    zeros: Sequence[int],
+    *,
+    width: int,
+    counts: bool,
+    total: Reduce,
 ) -> list[Bits]:
     """Return the weights of each part that are kept, if so many of each target are not. All ranks call it together.
 
@@ -136,7 +142,7 @@ def largest_of_each(
 
 
 def largest_units(
-    parts: Sequence[Part],
+    parts: Sequence[TargetSlice],
     families: Sequence[str],
     *,
     units: int,

@@ -1,15 +1,9 @@
-"""Slurm's executor of submitit, for scripts that are ready."""
+"""Answers of Slurm's sbatch, and what to do about a refusal."""
 
 import re
-from pathlib import Path
-
-from submitit.slurm.slurm import SlurmExecutor
 
 from hpcbench.batch.schedulers.accounts import slurm_remedy
-from hpcbench.batch.schedulers.slurm_query import SlurmQuery
-from hpcbench.batch.schedulers.submit_command import Dialect
-from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
-from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
+from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 _WANTS_GPUS = re.compile(
     r"GPU spec|CPU job|GPU jobs? only|--gres|--gpus"
@@ -19,7 +13,7 @@ _WANTS_GPUS = re.compile(
 )
 """How a site's own plugin says that a job must ask for GPUs, in whatever words."""
 
-DIALECT = Dialect(
+DIALECT = SubmitDialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),
     busy=re.compile("Resource temporarily unavailable|Slurm temporarily unable to accept job"),
     unclear=re.compile("Socket timed out|Zero Bytes were transmitted|Message receive failure|Unexpected message"),
@@ -63,25 +57,3 @@ DIALECT = Dialect(
         (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
     ),
 )
-
-
-class SlurmScriptJob(ScriptJob):
-    """A job script in Slurm's hands."""
-
-    _cancel_command = "scancel"
-    watcher = StatusWatcher(SlurmQuery().read_statuses)
-
-
-class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
-    """Hands scripts to sbatch in an environment that holds nothing of another job."""
-
-    job_class = SlurmScriptJob  # type: ignore[assignment]
-    program = "sbatch"
-    dialect = DIALECT
-
-    def __init__(self, folder: Path) -> None:
-        ScriptExecutor.__init__(self, folder)  # Slurm's wants srun here, which a login node may lack
-
-    def command(self, script: Script) -> list[str]:
-        """Return the command line of `sbatch` for a script."""
-        return [self.program, *script.options, str(script.path)]

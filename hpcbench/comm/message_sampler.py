@@ -19,7 +19,7 @@ MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
 length that fits the message."""
 
 
-class Keeper:
+class MessageSampler:
     """Samples of one rank's messages, over some steps.
 
     Parameters
@@ -40,34 +40,34 @@ class Keeper:
 
     def __init__(self, each: int, message_bytes: int, step_bytes: int) -> None:
         self._each, self._message_bytes, self._step_bytes = each, message_bytes, step_bytes
-        self._channels: list[ChannelKeeper] = []
-        self._kept: list[SampledMessage] = []
-        self._room = 0
+        self._channels: list[ChannelSampler] = []
+        self._samples: list[SampledMessage] = []
+        self._bytes_left = 0
         self.left_out = 0
 
-    def begin(self, *, keeps: bool) -> None:
-        """Begin a step: count its messages, and sample some of them if `keeps`."""
-        self._kept, self._room, self.left_out = [], self._step_bytes, 0
+    def begin(self, *, sampled: bool) -> None:
+        """Begin a step: count its messages, and sample some of them if `sampled`."""
+        self._samples, self._bytes_left, self.left_out = [], self._step_bytes, 0
         for channel in self._channels:
-            channel.begin(spread(channel.seen, self._each) if keeps else frozenset())
+            channel.begin(choose_evenly(channel.seen, self._each) if sampled else frozenset())
 
     def end(self) -> tuple[SampledMessage, ...]:
         """End a step and return its samples. Messages until the next step are not counted."""
-        samples, self._kept = tuple(self._kept), []
+        samples, self._samples = tuple(self._samples), []
         for channel in self._channels:
             channel.end()
         return samples
 
-    def of(self, channel: str) -> "ChannelKeeper":
+    def add_channel(self, channel: str) -> "ChannelSampler":
         """Make the sampler of a channel, given by name.
 
         A channel that is made within a step is sampled from the next step on.
         """
-        sampler = ChannelKeeper(self, channel)
+        sampler = ChannelSampler(self, channel)
         self._channels.append(sampler)
         return sampler
 
-    def add(
+    def sample(
         self,
         channel: str,
         operation: str,
@@ -79,23 +79,23 @@ class Keeper:
     ) -> None:
         """Sample a message whose values are these vectors, concatenated."""
         size, width = sum(vector.size for vector in values), np.dtype(dtype).itemsize
-        held = min(size, self._message_bytes // width)
-        if held * width > self._room:
+        count = min(size, self._message_bytes // width)
+        if count * width > self._bytes_left:
             self.left_out += 1
             return
-        self._room -= held * width
-        copy, filled = np.empty(held, dtype), 0
+        self._bytes_left -= count * width
+        copy, filled = np.empty(count, dtype), 0
         for vector in values:
-            taken = vector.reshape(-1)[: held - filled]
+            taken = vector.reshape(-1)[: count - filled]
             if taken.size:
                 narrow(place.sample(taken), copy[filled : filled + taken.size])
             filled += taken.size
         parts = _list_parts(tensors, size)
         message = SampledMessage(channel, operation, number, copy.dtype.name, size, parts, copy.tobytes())
-        self._kept.append(message)
+        self._samples.append(message)
 
 
-class ChannelKeeper:
+class ChannelSampler:
     """The sampler of one channel.
 
     Attributes
@@ -104,21 +104,21 @@ class ChannelKeeper:
         Messages of the last step.
     """
 
-    def __init__(self, keeper: Keeper, channel: str) -> None:
-        self._keeper, self._channel = keeper, channel
+    def __init__(self, sampler: MessageSampler, channel: str) -> None:
+        self._sampler, self._channel = sampler, channel
         self._chosen: frozenset[int] = frozenset()
-        self._counts, self._number = False, 0
+        self._is_counting, self._number = False, 0
         self.seen = 0
 
     def begin(self, chosen: frozenset[int]) -> None:
         """Begin a step: count its messages and sample those with the chosen numbers."""
-        self._chosen, self._counts, self._number = chosen, True, 0
+        self._chosen, self._is_counting, self._number = chosen, True, 0
 
     def end(self) -> None:
         """End a step."""
-        self.seen, self._counts = self._number, False
+        self.seen, self._is_counting = self._number, False
 
-    def message(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, tensors: MessageTensors) -> None:
+    def count(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, tensors: MessageTensors) -> None:
         """Count a message that is about to be sent, and sample it if it was chosen.
 
         Parameters
@@ -134,14 +134,14 @@ class ChannelKeeper:
         tensors
             The tensors in the message; None if unknown.
         """
-        if not self._counts:
+        if not self._is_counting:
             return
         number, self._number = self._number, self._number + 1
         if number in self._chosen:
-            self._keeper.add(self._channel, operation, number, place, values, dtype, tensors)
+            self._sampler.sample(self._channel, operation, number, place, values, dtype, tensors)
 
 
-def spread(count: int, each: int) -> frozenset[int]:
+def choose_evenly(count: int, each: int) -> frozenset[int]:
     """Choose `each` of `count` messages, including the first and the last; the first ones if count is 0."""
     if count <= each:
         return frozenset(range(each))

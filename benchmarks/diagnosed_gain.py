@@ -1,0 +1,210 @@
+"""Whether the bound of `hpcbench diagnose` holds: the gain of int8 on unchanged programs, next to the diagnosis.
+
+    python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
+
+Four ranks, each on a virtual host behind a limited link, train with PyTorch's own collectives over gloo. `hpcbench
+diagnose --run` traces some steps of each program. Then the program runs alone and under `hpcbench run --scheme
+naive-int8`, in pairs and rotated order. exposed: part of a traced step in which communication is exposed. bound: the
+largest gain of int8 on all dimensions together, by the diagnosis. gain: steps per second with int8 over those without,
+a geometric mean over pairs, with an interval of 95 %. of the bound: gain over bound.
+
+The bound must be at least the gain, and the gain at least 60 % of the bound where more than half of a step is exposed
+transfer. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2, and
+hpcbench[torch,local].
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from provenance import ROOT, head, provenance
+from rich.table import Table
+from tiny import parse
+
+from hpcbench.bench.progress import progress
+from hpcbench.console import show_table
+from hpcbench.errors import UserError
+from hpcbench.report.significance import student_t_quantile
+from hpcbench.testing.hosts import why_not
+
+SCRIPTS = ROOT / "studies" / "programs"
+PROGRAMS = {
+    "ddp": [str(SCRIPTS / "gpt_ddp.py"), "--layers", "4", "--width", "192"],
+    "fsdp": [str(SCRIPTS / "gpt_fsdp_tp.py"), "--tp", "1", "--width", "384"],
+    "tp": [str(SCRIPTS / "gpt_fsdp_tp.py"), "--tp", "{ranks}", "--width", "384", "--batch", "256"],
+}
+"""Scripts and arguments: data-parallel gradients, sharded weights, and tensor-parallel activations."""
+STEP_SECONDS = re.compile(r"time ([\d.]+)ms|in ([\d.]+) s$", re.MULTILINE)
+WARMUP = 3
+"""Steps at the beginning that do not count."""
+CODEC = "int8"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program over links of one rate."""
+
+    program: str
+    rate: str
+    exposed: float
+    """Part of the traced step."""
+    transfer: float
+    """Part of the traced step in which transfers, without waiting for late ranks, were exposed."""
+    bound: float
+    gains: list[float]
+    """Steps per second with int8 over those without, by pair."""
+
+    @property
+    def gain(self) -> float:
+        """Geometric mean over the pairs."""
+        return math.exp(fmean(map(math.log, self.gains)))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of 95 % by Student's t; None for one pair."""
+        if len(self.gains) < 2:
+            return None
+        logarithms = [math.log(gain) for gain in self.gains]
+        error = stdev(logarithms) / math.sqrt(len(logarithms)) * student_t_quantile(0.975, len(logarithms) - 1)
+        return self.gain * math.exp(-error), self.gain * math.exp(error)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the diagnosis holds; undecided if the interval has values on both sides."""
+        low, high = self.interval or (self.gain, self.gain)
+        if low > self.bound:
+            return "ABOVE THE BOUND"
+        if self.transfer > 0.5 and high < 0.6 * self.bound:
+            return "BELOW 60 % OF THE BOUND"
+        holds = high <= self.bound and (self.transfer <= 0.5 or low >= 0.6 * self.bound)
+        return "holds" if holds else "undecided"
+
+
+def become_rank(arguments: list[str]) -> None:
+    """Run a script as the rank that MPI's launcher gave this process."""
+    os.environ.update(RANK=os.environ["PMI_RANK"], WORLD_SIZE=os.environ["PMI_SIZE"], LOCAL_RANK="0")
+    os.environ.update(MASTER_ADDR="host1", MASTER_PORT="29500")
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def call(command: list[str]) -> str:
+    """Return the output of a command.
+
+    Raises
+    ------
+    UserError
+        It has failed.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).split())[-400:]
+        raise UserError(f"{' '.join(command[:8])} ...: exit status {done.returncode}: {last}")
+    return done.stdout
+
+
+def program_command(name: str, rate: str, ranks: int, steps: int) -> list[str]:
+    """Return the command line that trains a program on virtual hosts."""
+    arguments = [word.format(ranks=ranks) for word in PROGRAMS[name]]
+    hosts = [sys.executable, "-m", "hpcbench.testing.hosts.launcher", "-n", str(ranks), "-ppn", "1", "--rate", rate]
+    return [*hosts, sys.executable, str(Path(__file__).resolve()), "--rank", *arguments, "--steps", str(steps)]
+
+
+def diagnose(command: list[str]) -> dict[str, Any]:
+    """Trace some steps of a program; return the diagnosis."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "diagnosis.json"
+        options = ["--run", "--directory", directory, "--output", str(output)]
+        call([sys.executable, "-m", "hpcbench", "diagnose", *options, "--", *command])
+        content: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    return content
+
+
+def bound_gain(diagnosis: dict[str, Any]) -> float:
+    """Return the largest gain of the codec on all dimensions together."""
+    saved = sum(1 - 1 / gain["factor"] for gain in diagnosis["gains"] if gain["codec"] == CODEC)
+    return 1 / (1 - saved)
+
+
+def step_seconds(output: str) -> float:
+    """Return the mean time of the counted steps that a program printed."""
+    times = [float(ms) / 1e3 if ms else float(s) for ms, s in STEP_SECONDS.findall(output)]
+    return fmean(times[WARMUP:])
+
+
+def measure(name: str, rate: str, ranks: int, steps: int, repeats: int) -> Row:
+    """Diagnose a program, and measure its gain."""
+    command = program_command(name, rate, ranks, steps)
+    coded = [sys.executable, "-m", "hpcbench", "run", "--scheme", f"naive-{CODEC}", "--", *command]
+    diagnosis = diagnose(command)
+    rows = diagnosis["rows"]
+    transfer = sum(row["exposed"] - (row["exposed_waiting"] or 0.0) for row in rows) / diagnosis["step_seconds"]
+    gains = []
+    for repeat in range(repeats):
+        turns = [command, coded] if repeat % 2 == 0 else [coded, command]
+        seconds = [step_seconds(call(turn)) for turn in turns]
+        gains.append(seconds[0] / seconds[1] if repeat % 2 == 0 else seconds[1] / seconds[0])
+    return Row(name, rate, diagnosis["exposed"], transfer, bound_gain(diagnosis), gains)
+
+
+def tabulate(rows: list[Row]) -> Table:
+    """Return the table of all rows."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("program")
+    for heading in ("link", "exposed", "transfer", "bound", "gain (95 % CI)", "of the bound"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        interval = f" ({row.interval[0]:.2f} to {row.interval[1]:.2f})" if row.interval else ""
+        figures = [f"{row.exposed:.1%}", f"{row.transfer:.1%}", f"{row.bound:.2f}", f"{row.gain:.2f}{interval}"]
+        table.add_row(row.program, row.rate, *figures, f"{row.gain / row.bound:.0%}", row.verdict)
+    return table
+
+
+def main() -> int:
+    """Run the benchmark; return the exit status."""
+    if sys.argv[1:2] == ["--rank"]:
+        become_rank(sys.argv[2:])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs="*", metavar="ddp|fsdp|tp")
+    parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit"], help="of each host's link")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=3, help="pairs of runs")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parse(parser, programs=["ddp"], rates=["100mbit"], ranks=2, steps=9, repeats=1)
+    try:
+        if wrong := [name for name in options.programs if name not in PROGRAMS]:
+            raise UserError(f"no program {wrong[0]!r}: use {', '.join(PROGRAMS)}")
+        if reason := why_not():
+            raise UserError(reason)
+        print(*head(Path(__file__)), "", sep="\n", flush=True)
+        cases = [(name, rate) for name in options.programs or PROGRAMS for rate in options.rates]
+        rows = []
+        with progress() as show:
+            for number, (name, rate) in enumerate(cases):
+                show(number, len(cases), f"{name}, {rate}")
+                rows.append(measure(name, rate, options.ranks, options.steps, options.repeats))
+    except UserError as error:
+        print(f"diagnosed_gain: {error}", file=sys.stderr)
+        return 2
+    show_table(tabulate(rows))
+    if options.json:
+        content = {"provenance": provenance(Path(__file__)), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
