@@ -28,7 +28,7 @@ from torch._C import _distributed_c10d as c10d
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Tally
 from hpcbench.comm.plan import Operation, Plan
-from hpcbench.comm.steps import Part, Step
+from hpcbench.comm.steps import PeerSpan, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import ElementRange
 from hpcbench.programs.kernel_operators import add_encode, count_wire_bytes, decode, encode
@@ -158,7 +158,7 @@ class CollectiveCall:
 
     def all_to_all(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[PlanStep],
         values: torch.Tensor,
         sends: Sequence[ElementRange],
         out: torch.Tensor,
@@ -238,7 +238,7 @@ class CollectiveCall:
         rank = self._carrier.rank
         for peer in range(self._ranks):
             if peer != rank:
-                self._count_sent(Part(peer, plan.slices[0][rank]), wire.numel(), coded=True)
+                self._count_sent(PeerSpan(peer, plan.slices[0][rank]), wire.numel(), coded=True)
         came = self._carrier.gather(wire)
         begin = self._carrier.order.mark()
         for rank, piece in enumerate(plan.slices[0]):
@@ -272,10 +272,10 @@ class CollectiveCall:
     def _count(self, span: ElementRange) -> int:
         return count_wire_bytes(self._codec, span.size, self._sent) if span.size else 0
 
-    def _size(self, part: Part, coded: bool) -> int:
+    def _size(self, part: PeerSpan, coded: bool) -> int:
         return self._count(part.span) if coded else part.span.size * self._sent.itemsize
 
-    def _count_sent(self, part: Part, nbytes: int, *, coded: bool) -> None:
+    def _count_sent(self, part: PeerSpan, nbytes: int, *, coded: bool) -> None:
         message = part.span.size * self._sent.itemsize
         self.tally.message_bytes += message
         self.tally.wire_bytes += nbytes
