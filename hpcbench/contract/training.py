@@ -244,7 +244,7 @@ class Train(Section):
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
         if self.node_copy and self.zero != 3:
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
-        for _, section in self:
+        for section in vars(self).values():
             problem = isinstance(section, Feature) and section.problem(steps=self.steps, warmup_steps=self.warmup_steps)
             if problem:
                 raise ValueError(problem)
