@@ -79,9 +79,14 @@ class Account:
             row.wire_bytes += tally.wire_bytes
             row.coded_bytes += tally.coded_bytes
             row.network_bytes += tally.network_bytes
+            row.lost_overflows += tally.lost_overflows
+        self.add_times(row, tally)
+
+    def add_times(self, row: CallCounts, tally: Tally) -> None:
+        """Add the codec's time in an encoded call, which a GPU reports only after the call."""
+        with self._lock:
             row.encode_s += tally.encode_s
             row.decode_s += tally.decode_s
-            row.lost_overflows += tally.lost_overflows
 
     def document(self) -> list[dict[str, object]]:
         """Return the rows that have calls, for a file."""

@@ -34,7 +34,8 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
 
     Notes
     -----
-    The hook's first argument is the process group, or None for that of all ranks. Buckets on a GPU are not encoded.
+    The hook's first argument is the process group, or None for that of all ranks. Buckets on a GPU travel over the
+    group's NCCL, which is experimental.
     """
     scheme = NamedScheme(name="hook", rules=[Rule(dimension="DP", codec=codec, feedback=feedback)])
     settings = Interposition(scheme=scheme, groups=Groups(min_bytes=min_bytes), out="nowhere")
@@ -52,7 +53,7 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
             share = 1 / group.size()
             plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()
             return plain.then(lambda done: done.value()[0].mul_(share))
-        begin = calls.encoded.reduce(Operation.ALL_REDUCE, [gradients], [gradients], channel, row, average=True)
+        begin = decision.carrier.reduce(Operation.ALL_REDUCE, [gradients], [gradients], channel, row, average=True)
         coded: torch.futures.Future[Any] = begin(decision.make()).get_future()
         return coded.then(lambda done: done.value()[0])
 
