@@ -183,7 +183,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     @cache
     def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], alone: bool, ep: int) -> Item:
         parts = math.prod(grid.count(axes) for axes in cuts)
-        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), alone, ep)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.list_sharing_axes(cuts), alone, ep)
 
     @cache
     def count_held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
@@ -200,7 +200,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         return PredictedBucket(
             length=padded(filled, rules.mesh.replicas // inside[0].ep),
             filled=filled,
-            summands=grid.alike(inside[0].cuts) if rules.spread else (),
+            summands=grid.list_sharing_axes(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
             ep=inside[0].ep,

@@ -10,13 +10,13 @@ import pytest
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError
 from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.errors import UserError
 
 
-class Queue(Scheduler):
+class Queue(JobScheduler):
     """A scheduler that does to each job what the test says: take, refuse, lose, swallow, or kill us."""
 
     slowest = 0.0

@@ -11,11 +11,11 @@ TRAIN = Train(steps=20, global_batch=8, seq_len=8)
 
 UNFIT = [
     ({"tied": True}, {}, "1d", "model.tied: the head gives every row of the shared weight a gradient: set it to false"),
-    ({}, {}, "2d", "layout.tensor: 2d cuts the embedding's rows, too: use 1d"),
+    ({}, {}, "2d", "layout.tensor: 2d cuts the embedding's rows: use 1d"),
     ({}, {"optimizer": "onebit-adam"}, "1d", "train.optimizer: 1-bit Adam averages momenta"),
     ({}, {"sync": "ssp"}, "1d", "train.sync: ssp sends gradients to a server"),
-    ({}, {"schedule": "pipedream"}, "1d", "train.schedule: pipedream has not been built for gradients by rows"),
-    ({}, {"schedule": "pipedream-2bw"}, "1d", "train.schedule: pipedream-2bw has not been built"),
+    ({}, {"schedule": "pipedream"}, "1d", "train.schedule: pipedream does not support sending gradients as rows"),
+    ({}, {"schedule": "pipedream-2bw"}, "1d", "train.schedule: pipedream-2bw does not support"),
 ]
 
 
