@@ -53,7 +53,7 @@ def test_what_divides_fits(layout, train):
 def test_what_does_not_is_told_what_would(layout, train, field, words):
     found = find_model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout))
     assert found is not None and ".".join(found.field) == field
-    assert words in found.words
+    assert words in found.problem
 
 
 def test_replicas_are_all_ranks_with_the_same_weights():

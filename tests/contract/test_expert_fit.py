@@ -55,7 +55,7 @@ def test_what_does_not_is_told_what_would(experts, layout, train, field, words):
     cut = Layout(**layout)
     found = find_expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
     assert found is not None and ".".join(found.field) == field
-    assert words in found.words and "\n" not in found.words
+    assert words in found.problem and "\n" not in found.problem
 
 
 def test_experts_that_drop_nothing_go_with_ranks_that_share_positions():

@@ -41,7 +41,7 @@ def test_what_does_not_is_told_what_would(mode, tp, depth, model, train, field, 
     found = find_grid_misfit(MODEL.changed(**model), TRAIN.changed(**train), mode, tp, depth)
     assert found is not None and ".".join(found.field) == field
     with pytest.raises(ValueError, match=words):
-        raise ValueError(found.words)
+        raise ValueError(found.problem)
 
 
 def test_an_evaluation_is_shared_out_evenly():

@@ -80,5 +80,5 @@ def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], words: 
 
 
 def test_a_step_that_is_not_taken_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, and there are 50: lower it"):
+    with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, but there are only 50"):
         Train(steps=50, global_batch=8, keep_messages=MessageSamples(steps=[20, 60]))

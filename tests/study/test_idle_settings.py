@@ -198,19 +198,19 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "train",
         {"train.prune": {"pattern": "rows", "begin": 4}},
-        "prune never begins: it first sets weights to zero aft",
+        "prune has no effect: it first sets weights to zero aft",
     ),
     (
         "train",
         {"train.prune": {"pattern": "rows", "begin": 3, "end": 4, "every": 1}},
-        "none trains with sparse weights: lower prune.begin, end or every",
+        "but there are only 4 steps: lower prune.begin, end or every",
     ),
     (
         "train.prune.every",
         {"train.prune": {"pattern": "rows", "begin": 1, "end": 3, "every": 3}},
-        "from begin 1 to end 3 are fewer updates",
+        "there are fewer updates from begin 1 to end 3",
     ),
-    ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every is for a sparsity that grows"),
+    ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every needs a sparsity that grows"),
     ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
     ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 splits no layer"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),

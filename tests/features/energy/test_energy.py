@@ -13,10 +13,10 @@ from test_run_loop import RUN, logged_with, run_of
 from hpcbench.contract.events import Rank, RankGpu
 from hpcbench.features.energy.events import EnergyCounter
 from hpcbench.features.energy.observer import energy, meter
-from hpcbench.features.energy.observer.counters import NoCounterError, cray, rapl
-from hpcbench.features.energy.observer.energy import EnergyMeter, summed
+from hpcbench.features.energy.observer.counters import NoCounterError, find_rapl_counters, open_cray_counter
+from hpcbench.features.energy.observer.energy import EnergyMeter, sum_counters
 from hpcbench.features.energy.observer.meter import Meter
-from hpcbench.features.energy.observer.nvml import gpu
+from hpcbench.features.energy.observer.nvml import open_gpu_counter
 from hpcbench.train import text
 
 # ---------------------------------------------------------------- emulated counters
@@ -110,7 +110,7 @@ def test_packages_and_their_memory_are_read_and_what_they_hold_is_not(tmp_path: 
     Zone(tmp_path / "intel-rapl:0:1", "dram", 3)
     Zone(tmp_path / "intel-rapl:1", "psys", 99)
     Zone(tmp_path / "intel-rapl-mmio:0", "package-0", 10)
-    found = {one.name: one for one in rapl(tmp_path)}
+    found = {one.name: one for one in find_rapl_counters(tmp_path)}
     assert {name: one.read() for name, one in found.items()} == {"package-0": 10, "dram of 0": 3}
     assert found["package-0"].span == 262_143
 
@@ -118,9 +118,9 @@ def test_packages_and_their_memory_are_read_and_what_they_hold_is_not(tmp_path: 
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (lambda path: None, "has no counter of a package"),
+        (lambda path: None, "does not contain a counter of a package"),
         (lambda path: (path / "energy_uj").unlink(), "energy_uj: No such file"),
-        (lambda path: (path / "energy_uj").write_text("much\n"), "holds no number"),
+        (lambda path: (path / "energy_uj").write_text("much\n"), "does not contain a number"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, prepare: Any, words: str) -> None:
@@ -129,15 +129,15 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, prepare: Any, words: str) -
     zone = Zone(root / "intel-rapl:0", "package-0" if "has no" not in words else "core")
     prepare(zone.path)
     with pytest.raises(NoCounterError, match=words):
-        list(rapl(root))
+        list(find_rapl_counters(root))
 
 
 def test_a_cray_node_has_one_counter(tmp_path: Path) -> None:
     (tmp_path / "energy").write_text("47311 J 1411166093476 us\n")
-    counter = cray(tmp_path)
+    counter = open_cray_counter(tmp_path)
     assert (counter.read(), counter.part, counter.span) == (47311, "node", None)
     with pytest.raises(NoCounterError, match=r"energy: No such file"):
-        cray(tmp_path / "none")
+        open_cray_counter(tmp_path / "none")
 
 
 def rank_gpu(**about: Any) -> RankGpu:
@@ -145,19 +145,19 @@ def rank_gpu(**about: Any) -> RankGpu:
 
 
 def test_a_gpu_is_asked_by_its_own_name(nvml: Nvml) -> None:
-    counter = gpu(rank_gpu(uuid="a"))
+    counter = open_gpu_counter(rank_gpu(uuid="a"))
     assert counter.read() == 5000 and nvml.asked == ["GPU-a"]
     nvml.millijoules += 1500
     assert counter.read() == 5001.5
     for uuid, words in (("b", "NVML says Not Supported"), ("c", "GPU-c: NVML says Not Found")):
         with pytest.raises(NoCounterError, match=words):
-            gpu(rank_gpu(uuid=uuid))
+            open_gpu_counter(rank_gpu(uuid=uuid))
 
 
 def test_a_gpu_without_a_uuid_is_asked_by_its_place(nvml: Nvml) -> None:
-    assert gpu(rank_gpu(pci="0000:1A:00")).read() == 5000 and nvml.asked == ["0000:1A:00.0"]
-    with pytest.raises(NoCounterError, match="PyTorch does not say which GPU"):
-        gpu(rank_gpu(number=0))
+    assert open_gpu_counter(rank_gpu(pci="0000:1A:00")).read() == 5000 and nvml.asked == ["0000:1A:00.0"]
+    with pytest.raises(NoCounterError, match="PyTorch reports neither a UUID nor a PCI address"):
+        open_gpu_counter(rank_gpu(number=0))
 
 
 def missing_library(name: str) -> None:
@@ -169,7 +169,7 @@ def test_without_pynvml_or_driver_there_is_no_counter(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pynvml", module)
     monkeypatch.setattr(pynvml, "CDLL", missing_library)
     with pytest.raises(NoCounterError, match=words):
-        gpu(rank_gpu(uuid="a"))
+        open_gpu_counter(rank_gpu(uuid="a"))
 
 
 # ---------------------------------------------------------------- the meter
@@ -198,7 +198,7 @@ def test_a_counter_that_begins_anew_is_followed(begin: float) -> None:
 def test_steps_too_long_to_follow_it_have_no_joules() -> None:
     now = [0.0]
     found = metered(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
-    assert found.problem == "may have begun anew unseen: 100 s lay between two readings, and it holds 65536 J"
+    assert found.problem == "may have wrapped around unnoticed: it holds 65536 J, and was not read for 100 s"
 
 
 def test_a_counter_that_goes_back_has_no_joules() -> None:
@@ -274,7 +274,7 @@ def test_the_widest_sum_counts_that_nothing_is_missing_of(
     counters: Any, gpus: Any, scope: str | None, joules: float | None
 ) -> None:
     ranks = world("n0", "n1", gpus=gpus)
-    found = summed(ranks, [told("n0", *counters), told("n1", *counters)], from_step=3, to_step=12)
+    found = sum_counters(ranks, [told("n0", *counters), told("n1", *counters)], from_step=3, to_step=12)
     assert (found.scope, found.joules, found.seconds) == (scope, joules, 10.0)
     assert len(found.counters or ()) == 2 * len(counters)
 
@@ -282,20 +282,25 @@ def test_the_widest_sum_counts_that_nothing_is_missing_of(
 def test_no_sum_is_made_up_where_one_host_has_no_counter() -> None:
     ranks = world("n0", "n1", "n2")
     missing = "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
-    found = summed(ranks, [told("n0", CPU), told("n1", rapl=missing), told("n2", rapl=missing)], from_step=1, to_step=2)
+    found = sum_counters(
+        ranks,
+        [told("n0", CPU), told("n1", rapl=missing), told("n2", rapl=missing)],
+        from_step=1,
+        to_step=2,
+    )
     assert (found.scope, found.joules, found.processor_joules) == (None, None, None)
     assert found.problems == (f"n1 and 1 more: no counter of rapl: {missing}",)
 
 
 def test_counters_that_hold_more_than_the_run_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     half = world("n0", "n1", cores=4)
-    found = summed(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2)
-    words = "has 4 of 8 cores, and counters hold what others did there"
+    found = sum_counters(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2)
+    words = "has 4 of 8 cores, so the counters include the work of other jobs"
     assert found.wide == (f"n0 and 1 more: the run {words}",) and found.joules == 200
     all_of_it = [told("n0", CPU, owned=8), told("n1", CPU, owned=4)]
-    assert summed(half, all_of_it, from_step=1, to_step=2).wide == (f"n1: the job {words}",)
+    assert sum_counters(half, all_of_it, from_step=1, to_step=2).wide == (f"n1: the job {words}",)
     monkeypatch.setattr(energy, "_WIDE", 0.4)
-    assert summed(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2).wide == ()
+    assert sum_counters(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2).wide == ()
 
 
 def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:

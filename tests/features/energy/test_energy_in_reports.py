@@ -128,9 +128,12 @@ def test_where_nothing_can_be_counted_the_table_says_why(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"wide": ["n1: the job has 4 of 8 cores, and counters hold what others did there"]}, "4 of 8 cores"),
+        ({"wide": ["n1: the job has 4 of 8 cores, so the counters include the work of other jobs"]}, "4 of 8 cores"),
         ({"problems": ["n1: rapl package-0: went back from 9 J to 3 J"], "scope": None}, "went back from 9 J"),
-        ({"seconds": 0.1}, r"energy was counted for 0\.1 s, by counters that change every 0\.001 s: good to 2%"),
+        (
+            {"seconds": 0.1},
+            r"measured for 0\.1 s with counters that change every 0\.001 s: the error may be 2%",
+        ),
     ],
 )
 def test_what_is_wrong_with_counters_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -146,6 +149,6 @@ def test_the_schedulers_own_figure_stands_beside(root: Path, counted: str, wrong
     save(root, {"j0001-r1": Seen("p", JobStatus(State.COMPLETED, accounting=accounting), 0.0)})
     (table,) = [b for c in chosen(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
     (note,) = table.notes
-    assert note.startswith(f"j0001-r1: the scheduler counted {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
-    assert "its runs' counters 1800 J (180 W) of processors" in note
-    assert ("more than the whole" in note) == wrong
+    assert note.startswith(f"j0001-r1: the scheduler measured {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
+    assert "The counters of its runs measured 1800 J (180 W) of processors" in note
+    assert ("more than the energy of the whole job" in note) == wrong

@@ -14,9 +14,9 @@ from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import MaskError
-from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.select import TargetSlice, largest_of_each, largest_units, two_of_four
-from hpcbench.features.prune.engine.targets import Target, place_bytes, targets, units
+from hpcbench.features.prune.engine.lengths import compute_piece_length, compute_whole_length, count_mask_bytes
+from hpcbench.features.prune.engine.select import TargetSlice, select_largest, select_largest_units, select_two_of_four
+from hpcbench.features.prune.engine.targets import Target, count_place_bytes, count_units, list_targets
 from hpcbench.features.prune.settings import Prune
 from hpcbench.parallel.packing import Packing, clear
 
@@ -58,7 +58,7 @@ def test_the_smallest_go_and_of_equal_ones_the_later(dtype, grid, zeros):
     other = Target("b", (300, 3), "b")
     parts, boxes = cut(target, few, *grid)
     parts.append(TargetSlice(other, (slice(0, 300), slice(0, 3)), 0, np.ones(900, dtype)))
-    *found, second = largest_of_each(parts, [target, other], [zeros, 5], width=few.itemsize, counts=True, total=alone)
+    *found, second = select_largest(parts, [target, other], [zeros, 5], width=few.itemsize, counts=True, total=alone)
     order = np.lexsort((-np.arange(few.size), np.abs(few).reshape(-1)))
     expected = np.ones(few.size, bool)
     expected[order[:zeros]] = False
@@ -69,8 +69,8 @@ def test_the_smallest_go_and_of_equal_ones_the_later(dtype, grid, zeros):
 @pytest.mark.parametrize("pattern", ["rows", "heads"])
 def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
     model = Model(layers=2, hidden=16, heads=4)
-    found = targets(model, pattern)
-    count = units(model, pattern)
+    found = list_targets(model, pattern)
+    count = count_units(model, pattern)
     assert count == (64 if pattern == "rows" else 4)
     whole = {target.name: CHANCE.standard_normal(target.shape) for target in found}
     sizes = {family: np.zeros(count) for family in dict.fromkeys(target.family for target in found)}
@@ -81,12 +81,12 @@ def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
     parts = [TargetSlice(t, tuple(slice(0, n) for n in t.shape), 0, whole[t.name].reshape(-1)) for t in found]
     weights = sum(math.prod(t.shape) for t in found) // (2 * count)
     zeros = count // 4
-    kept = largest_units(
+    kept = select_largest_units(
         parts, list(sizes), units=count, zeros=zeros, weights=weights, counts=True, total=alone, largest=alone
     )
     for part, mask in zip(parts, kept, strict=True):
         gone = np.argsort(sizes[part.target.family])[:zeros]
-        assert np.array_equal(~mask, np.isin(part.units(), gone))
+        assert np.array_equal(~mask, np.isin(part.list_units(), gone))
     bias = next(t for t in found if t.name.endswith("bias"))
     assert (~kept[found.index(bias)]).sum() == zeros * bias.span
 
@@ -94,21 +94,21 @@ def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
 def test_equal_units_are_kept_from_the_first_on():
     target = Target("up", (6, 4), "up", 0)
     parts = [TargetSlice(target, (slice(0, 6), slice(0, 4)), 0, np.full(24, 0.1, np.float32))]
-    (kept,) = largest_units(parts, ["up"], units=6, zeros=2, weights=4, counts=True, total=alone, largest=alone)
+    (kept,) = select_largest_units(parts, ["up"], units=6, zeros=2, weights=4, counts=True, total=alone, largest=alone)
     assert kept.reshape(6, 4).all(axis=1).tolist() == [True] * 4 + [False] * 2
 
 
 def test_two_of_four_by_hand():
     values = np.array([3, -1, 2, 0, 1, 1, 1, 1, 0, 0, -5, 4], np.float32)
     part = TargetSlice(Target("w", (1, 12), "w"), (slice(0, 1), slice(0, 12)), 0, values)
-    assert two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
+    assert select_two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="lies on two ranks"):
-        two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
+        select_two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
 
 
 def test_places_need_as_few_bytes_as_they_can():
     sizes = {256: 1, 257: 2, 65536: 2, 65537: 3}
-    assert {n: place_bytes([Target("w", (n,), "w")]) for n in sizes} == sizes
+    assert {n: count_place_bytes([Target("w", (n,), "w")]) for n in sizes} == sizes
 
 
 # ---------------------------------------------------------------- masks on their way
@@ -120,9 +120,9 @@ def test_a_bitmap_comes_back(n, seed):
     chance = np.random.default_rng(seed)
     free = chance.random(n) < 0.7
     kept = (chance.random(n) < 0.5) | ~free
-    sent = formats.to_bitmap(kept)
-    assert sent.nbytes == mask_bytes(n)
-    assert np.array_equal(formats.from_bitmap(sent, free), kept)
+    sent = formats.pack_bitmap(kept)
+    assert sent.nbytes == count_mask_bytes(n)
+    assert np.array_equal(formats.unpack_bitmap(sent, free), kept)
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1))
@@ -133,29 +133,29 @@ def test_places_come_back(groups, seed):
     kept = np.ones((groups, 4), bool)
     for group in np.flatnonzero(sparse):
         kept[group, chance.choice(4, 2, replace=False)] = False
-    sent = formats.to_places(kept.reshape(-1), sparse.repeat(4))
-    assert sent.nbytes == mask_bytes(4 * groups)
-    assert np.array_equal(formats.from_places(sent, sparse.repeat(4)), kept.reshape(-1))
+    sent = formats.pack_places(kept.reshape(-1), sparse.repeat(4))
+    assert sent.nbytes == count_mask_bytes(4 * groups)
+    assert np.array_equal(formats.unpack_places(sent, sparse.repeat(4)), kept.reshape(-1))
 
 
 def test_places_by_hand():
     kept = np.array([1, 0, 1, 0, 0, 1, 0, 1], bool)
-    assert formats.to_places(kept, np.ones(8, bool)).tolist() == [0b1101_1000]
+    assert formats.pack_places(kept, np.ones(8, bool)).tolist() == [0b1101_1000]
 
 
 def test_a_mask_that_nobody_makes_is_refused():
     free = np.array([True] * 4 + [False] * 4)
-    good = formats.to_places(np.array([1, 1, 0, 0, 1, 1, 1, 1], bool), free)
-    assert formats.from_places(good, free).sum() == 6
+    good = formats.pack_places(np.array([1, 1, 0, 0, 1, 1, 1, 1], bool), free)
+    assert formats.unpack_places(good, free).sum() == 6
     for code, words in ((0b0000_0101, "group 0 of four are 0101"), (0b0000_0001, "0001"), (0b0100_0100, "group 1")):
         with pytest.raises(MaskError, match=words):
-            formats.from_places(np.array([code], np.uint8), free)
-    with pytest.raises(MaskError, match="value 6 is left out"):
-        formats.from_bitmap(np.array([0b1011_1111], np.uint8), free)
-    with pytest.raises(MaskError, match="another number of values than two"):
-        formats.to_places(np.ones(8, bool), free)
-    with pytest.raises(MaskError, match="beside others"):
-        formats.to_places(np.ones(4, bool), np.array([True, False, False, False]))
+            formats.unpack_places(np.array([code], np.uint8), free)
+    with pytest.raises(MaskError, match="value 6 is masked, but cannot be zero"):
+        formats.unpack_bitmap(np.array([0b1011_1111], np.uint8), free)
+    with pytest.raises(MaskError, match="does not keep exactly two values"):
+        formats.pack_places(np.ones(8, bool), free)
+    with pytest.raises(MaskError, match="mixes values that can be zero with others"):
+        formats.pack_places(np.ones(4, bool), np.array([True, False, False, False]))
 
 
 # ---------------------------------------------------------------- packed values
@@ -167,7 +167,7 @@ def test_packed_values_come_back_and_zeros_do_not_travel(pieces):
     kept = torch.from_numpy(CHANCE.random(n) < 0.4)
     cuts = cut_evenly(n, pieces)
     counts = [int(kept[cut].sum()) for cut in cuts]
-    length = piece_length(counts) if pieces > 1 else whole_length(counts[0], 4)
+    length = compute_piece_length(counts) if pieces > 1 else compute_whole_length(counts[0], 4)
     packing = Packing(kept, cuts, length=length, own=own)
     assert packing.elements == length * pieces and packing.counts == counts
     assert max(counts) <= length < max(counts) + (16 if pieces > 1 else 64)
@@ -199,16 +199,16 @@ def test_what_is_no_number_is_cleared_too():
 
 def test_sparsity_grows_in_a_cubic_curve_of_whole_numbers():
     growing = Prune(pattern="unstructured", sparsity=0.8, begin=10, end=50, every=10)
-    assert [updates for updates in range(1, 100) if growing.due(updates)] == [20, 30, 40, 50]
-    parts = [growing.part(updates) for updates in (9, 10, 19, 20, 30, 40, 49, 50, 99)]
+    assert [updates for updates in range(1, 100) if growing.is_due(updates)] == [20, 30, 40, 50]
+    parts = [growing.compute_fraction(updates) for updates in (9, 10, 19, 20, 30, 40, 49, 50, 99)]
     cubic = [Fraction(4, 5) * (1 - Fraction(k, 4) ** 3) for k in (3, 2, 1)]
     assert parts == [0, 0, 0, *cubic, cubic[-1], Fraction(4, 5), Fraction(4, 5)]
-    assert growing.zeros(1000, 20) == 463  # 462.5
+    assert growing.count_zeros(1000, 20) == 463  # 462.5
     uneven = growing.changed(every=15)
-    assert [updates for updates in range(1, 100) if uneven.due(updates)] == [25, 40, 50]
+    assert [updates for updates in range(1, 100) if uneven.is_due(updates)] == [25, 40, 50]
 
 
 def test_at_once_is_at_once():
     prune = Prune(pattern="2:4", begin=7)
-    assert [updates for updates in range(1, 100) if prune.due(updates)] == [7]
-    assert (prune.part(6), prune.part(7)) == (0, Fraction(1, 2))
+    assert [updates for updates in range(1, 100) if prune.is_due(updates)] == [7]
+    assert (prune.compute_fraction(6), prune.compute_fraction(7)) == (0, Fraction(1, 2))
