@@ -184,8 +184,8 @@ def _describe_job(job: str, account: JobEnergy, joules_of_runs: list[StepJoules]
     scope = " and ".join(sorted({run.scope for run in joules_of_runs}))
     per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""
     sentence = (
-        f"{make_printable(job, 40)}: the scheduler measured {account.joules:.4g} J{per_second} for the job. The counters "
-        f"of its runs measured {joules:.4g} J ({joules / seconds:.4g} W) of {scope} in the counted steps"
+        f"{make_printable(job, 40)}: the scheduler measured {account.joules:.4g} J{per_second} for the job. The "
+        f"counters of its runs measured {joules:.4g} J ({joules / seconds:.4g} W) of {scope} in the counted steps"
     )
     if joules > _MORE * account.joules:
         return (
