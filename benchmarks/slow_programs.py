@@ -1,11 +1,13 @@
-"""Unchanged DDP and FSDP2 scripts over slow links: plain, our algorithm alone, bf16, int8, and int8 where it pays.
+"""Unchanged programs over slow links, with codecs of hpcbench and with other systems' switches.
 
-    python benchmarks/slow_programs.py [ddp] [fsdp] [--repeats N] [--out DIR] [--json DIR] [--tiny]
+    python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
-Four ranks, each on a virtual host behind a link of 100 Mbit/s, train a small GPT (studies/program-slow-links-*.yaml;
-they say how long that takes). The schemes of a repeat run one after another with the same seed, in rotated order, and
-are compared in pairs. The report is printed. --out keeps the submissions, and --json the values of each run, as
-DIR/slow-programs-ddp.json and DIR/slow-programs-fsdp.json.
+Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and FSDP2,
+plain, with our algorithm alone, bf16, int8, and int8 where it pays. systems: two ranks with DDP, next to PyTorch's own
+hooks. deepspeed: two ranks with ZeRO 1 and 3, next to communication_data_type (needs hpcbench[frameworks]). By default
+ddp and fsdp. The schemes of a repeat run one after another with the same seed, in rotated order, and are compared in
+pairs. The report is printed, with the bytes that the interfaces counted. --out keeps the submissions, and --json the
+values of each run, as DIR/slow-programs-PROGRAM.json.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit status 2 if something is missing.
 """
@@ -23,6 +25,12 @@ from tiny import parse
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import why_not
 
+STUDIES = {
+    "ddp": "program-slow-links-ddp",
+    "fsdp": "program-slow-links-fsdp",
+    "systems": "program-systems",
+    "deepspeed": "program-deepspeed",
+}
 TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, identity, naive-int8]", "program.groups.min_bytes=0")
 """Settings with which the same runs in seconds."""
 
@@ -51,9 +59,9 @@ def store_runs(submission: Path, target: Path) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", metavar="ddp|fsdp")
+    parser.add_argument("programs", nargs="*", metavar="|".join(STUDIES))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--site", default="virtual-hosts", help="another site with slow links")
     parser.add_argument("--out", type=Path, metavar="DIR")
@@ -61,18 +69,20 @@ def main() -> int:
     options = parse(parser, programs=["ddp"], repeats=1, site="local")
     sets = [f"repeats={options.repeats}", *(TINY if options.tiny else ())]
     try:
-        if wrong := [name for name in options.programs if name not in ("ddp", "fsdp")]:
-            raise UserError(f"no program {wrong[0]!r}: use ddp, fsdp")
+        if wrong := [name for name in options.programs if name not in STUDIES]:
+            raise UserError(f"no program {wrong[0]!r}: use {', '.join(STUDIES)}")
         if options.site == "virtual-hosts" and (reason := why_not()):
             raise UserError(reason)
         print(*head(Path(__file__)), sep="\n", flush=True)
         with tempfile.TemporaryDirectory() as temporary:
             for name in options.programs or ("ddp", "fsdp"):
-                study = ROOT / "studies" / f"program-slow-links-{name}.yaml"
+                study = ROOT / "studies" / f"{STUDIES[name]}.yaml"
                 where = (options.out or Path(temporary)) / name
                 changes = [word for setting in sets for word in ("--set", setting)]
                 hpcbench("submit", str(study), "--site", options.site, "--out", str(where), "--wait", *changes)
-                print("", hpcbench("report", str(where), "--tables", "speed,loss,traffic"), sep="\n", flush=True)
+                print(
+                    "", hpcbench("report", str(where), "--tables", "speed,loss,traffic,network"), sep="\n", flush=True
+                )
                 if options.json:
                     store_runs(where, options.json / f"slow-programs-{name}.json")
     except UserError as error:

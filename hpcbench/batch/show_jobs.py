@@ -90,7 +90,7 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
     return f"no message leaves the node, so nothing is learned about the network: {remedy}"
 
 
-def list_cells(runs: "Sequence[ExpandedRun]") -> list[str]:
+def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
     """List the runs of each cell of a study by scheme and repeat, one line per cell."""
     cells: dict[str, dict[str, list[int]]] = {}
     for run in runs:

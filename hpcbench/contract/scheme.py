@@ -1,5 +1,6 @@
 """A scheme: the codec for each kind of traffic, and what it changes in the processes of its runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -239,10 +240,8 @@ class Scheme(Section):
 
     @model_validator(mode="after")
     def _algorithm_carries_out_each_rule(self) -> "Scheme":
-        for traffic in list_possible_traffic():
-            treatment = self.treatment(traffic, half=True)
-            if treatment.refusal:
-                raise ValueError(f"{self.name_rule(treatment.rule)}: {treatment.refusal}")
+        if refused := _find_refusal(Algorithm(self.algorithm), tuple(self.all_rules)):
+            raise ValueError(f"{self.name_rule(refused.rule)}: {refused.refusal}")
         return self
 
     @property
@@ -271,16 +270,26 @@ class Scheme(Section):
         half
             Whether values are rounded to 16 bits before the codec, so that even a lossless codec leaves an error.
         """
-        if traffic[0] == "EXACT":
-            return Treatment("none", Algorithm.NATIVE)
-        k, rule = [(k, rule) for k, rule in enumerate(self.all_rules) if rule.matches(traffic)][-1]
-        algorithm = Algorithm(self.algorithm)
-        if rule.between_nodes and algorithm is not Algorithm.AUTO:
-            algorithm = Algorithm.HIERARCHICAL
-        elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
-            algorithm = Algorithm.ENCODED
-        feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
-        return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, k)
+        return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half)
+
+
+def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, half: bool) -> Treatment:
+    if traffic[0] == "EXACT":
+        return Treatment("none", Algorithm.NATIVE)
+    k, rule = [(k, rule) for k, rule in enumerate(rules) if rule.matches(traffic)][-1]
+    if rule.between_nodes and algorithm is not Algorithm.AUTO:
+        algorithm = Algorithm.HIERARCHICAL
+    elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
+        algorithm = Algorithm.ENCODED
+    feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
+    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, k)
+
+
+@lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
+def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
+    """Return the first treatment that the algorithm cannot carry out; None if it can carry out all."""
+    treatments = (_resolve(algorithm, rules, traffic, half=True) for traffic in list_possible_traffic())
+    return next((treatment for treatment in treatments if treatment.refusal), None)
 
 
 class _Named(Section):

@@ -47,7 +47,7 @@ class Section(BaseModel):
         ValidationError
             A value is wrong, or there is no such field.
         """
-        return type(self).model_validate({**dict(self), **values})
+        return type(self).model_validate({**vars(self), **values})
 
 
 class Feature(Section):

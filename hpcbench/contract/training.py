@@ -247,7 +247,7 @@ class Train(Section):
             raise ValueError(
                 f"node_copy is a second copy of the pieces of ZeRO stage 3, but zero is {self.zero}: set zero to 3"
             )
-        for _, section in self:
+        for section in vars(self).values():
             problem = isinstance(section, Feature) and section.problem(steps=self.steps, warmup_steps=self.warmup_steps)
             if problem:
                 raise ValueError(problem)

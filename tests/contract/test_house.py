@@ -42,8 +42,8 @@ NAME_FEATURES = {
     *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow
 }
 """The modules by which features are connected to the rest."""
-CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
-"""What the contract imports beside the standard library."""
+CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic", "pynvml")
+"""What the contract imports beside the standard library; pynvml within the function that counts NVLink."""
 
 Sources = Mapping[str, str]
 """The text of each module, by its full name."""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 from tools import explain_missing
 
+from hpcbench.testing.hosts import why_not
+
 HERE = Path(__file__).parent / "frameworks"
+STUDIES = Path(__file__).parents[2] / "studies"
 SCHEMES = {
     "int8 on dp": 'rules: [{dimension: DP, codec: "int8:256"}]\n',
     "hybrid": 'default: xpk\nrules: [{dimension: DP, codec: "int8:256"}]\n',
@@ -78,3 +82,25 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
     assert compressed[0]["digest"] != plain[0]["digest"]
     for before, after in zip(plain, compressed, strict=True):
         assert after["losses"] == pytest.approx(before["losses"], rel=0.02)
+
+
+def test_switches_of_deepspeed_are_compared_in_pairs(tmp_path: Path, need: Callable[[str | None], None]) -> None:
+    """Of ZeRO 3's bytes, the reduced gradients are two thirds over two ranks; bf16 halves them."""
+    need(why_not())
+    need("deepspeed is missing: pip install '.[frameworks]'" if find_spec("deepspeed") is None else None)
+    need(explain_missing("Python.h"))
+    shutil.copytree(STUDIES / "programs", tmp_path / "programs")
+    study = (STUDIES / "program-deepspeed.yaml").read_text(encoding="utf-8")
+    for before, after in (("repeats: 5", "repeats: 1"), ("--layers 4", "--layers 1"), ("[1, 3]", "[3]")):
+        assert before in study
+        study = study.replace(before, after)
+    (tmp_path / "study.yaml").write_text(study.replace(", naive-int8]", "]"), encoding="utf-8")
+    variables = {**os.environ, "DS_ACCELERATOR": "cpu"}
+    for command in (["submit", "study.yaml", "--wait"], ["report", "--format", "json", "--output", "report.json"]):
+        words = [sys.executable, "-m", "hpcbench", *command]
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, env=variables)
+    (cell,) = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["submissions"][0]["cells"]
+    plain, half = cell["schemes"]
+    assert (plain["scheme"], half["scheme"]) == ("baseline", "deepspeed-bf16")
+    assert 0.55 < half["network_bytes_per_step"] / plain["network_bytes_per_step"] < 0.75
+    assert half["loss"] == pytest.approx(plain["loss"], rel=0.02) and half["loss"] != plain["loss"]

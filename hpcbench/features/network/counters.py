@@ -11,8 +11,11 @@ from typing import Literal
 
 NET_DEV = Path("/proc/self/net/dev")
 SYS_CLASS = Path("/sys/class")
-Kind = Literal["interface", "infiniband", "roce", "roce-apart", "slingshot"]
-"""``roce-apart``: RDMA over Ethernet whose bytes are not in the interface's counter; ``roce``: they may be in both."""
+Kind = Literal["interface", "infiniband", "roce", "roce-apart", "slingshot", "nvlink"]
+"""``roce-apart``: RDMA over Ethernet whose bytes are not in the interface's counter; ``roce``: they may be in both.
+
+``nvlink``: links between the GPUs of a node, which are not part of the network.
+"""
 
 _INFINIBAND_TYPE = "32"
 """Type of IP-over-InfiniBand interfaces (``ARPHRD_INFINIBAND``). Their bytes are also in the counters of the port."""

@@ -14,7 +14,7 @@ class DeviceBytes(LogObject):
     host: str | None
     name: str | None
     kind: str | None
-    """``interface``, ``infiniband``, ``roce-apart``, ``roce`` or ``slingshot``, as in `counters.Kind`."""
+    """``interface``, ``infiniband``, ``roce-apart``, ``roce``, ``slingshot`` or ``nvlink``, as in `counters.Kind`."""
     sent_bytes: int | None
     received_bytes: int | None
     uncertain_bytes: int | None = None
@@ -38,6 +38,8 @@ class NetworkBytes(Counted):
     """Sum of the uncertain bytes of all devices; 0 if the counters were read exactly at the steps."""
     whole_sent_bytes: int | None = None
     """Bytes that all nodes have sent during the whole run of a program, with its start and end."""
+    nvlink_bytes: int | None = None
+    """Bytes that the GPUs of all nodes have sent over NVLink, which no other sum includes; None without NVLink."""
     devices: tuple[DeviceBytes, ...] | None
     problems: tuple[str, ...] | None
     """Counters that are missing or unusable, with the reason."""

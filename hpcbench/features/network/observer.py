@@ -7,6 +7,7 @@ from mpi4py import MPI
 
 from hpcbench.features.network.counters import Reading, read_counters
 from hpcbench.features.network.events import DeviceBytes, NetworkBytes
+from hpcbench.features.network.nvlink import NvLinks
 from hpcbench.features.network.sampler import shares_node
 from hpcbench.features.network.window import Sample, find_problem, sum_devices
 from hpcbench.train.observer import Observer
@@ -31,24 +32,28 @@ class NetworkMeter(Observer):
         self._hosts, self._comm, self._first = hosts, comm, first
         self._reads = hosts.index(hosts[comm.rank]) == comm.rank
         self._begin: tuple[float, dict[str, Reading]] | None = None
+        self._links = NvLinks() if self._reads else None
         self._seconds = 0.0
         self._devices: dict[str, DeviceBytes] = {}
 
     def begin(self, step: int) -> None:
         """Read the counters before the first counted step, and before the first step after a pause."""
         if self._reads and step >= self._first and self._begin is None:
-            self._begin = time.time(), read_counters()
+            self._begin = time.time(), self._read()
 
     def pause(self, step: int, *, more: bool) -> None:
         """Read the counters after a step that is followed by something other than the next one."""
         if more and self._begin is not None:
-            (begin, before), (end, after) = self._begin, (time.time(), read_counters())
+            (begin, before), (end, after) = self._begin, (time.time(), self._read())
             self._begin = None
             self._seconds += end - begin
             host = self._hosts[self._comm.rank]
             for name in before | after:
                 here = _subtract(host, name, before.get(name), after.get(name))
                 self._devices[name] = _add(self._devices[name], here) if name in self._devices else here
+
+    def _read(self) -> dict[str, Reading]:
+        return {**read_counters(), **(self._links.read() if self._links else {})}
 
     def summary(self, *, from_step: int, to_step: int) -> NetworkBytes:
         """Return the bytes of all nodes (a collective call)."""

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from hpcbench.features.network.counters import read_counters
+from hpcbench.features.network.nvlink import NvLinks
 
 _INTERVAL_S = 0.25
 _LONG_RUN_S = 600.0
@@ -48,13 +49,12 @@ def _detach() -> None:
 
 
 def _sample(path: Path, program: int, started: str | None) -> None:
-    begin, is_shared = time.monotonic(), shares_node()
+    begin, is_shared, links = time.monotonic(), shares_node(), NvLinks()
     with path.open("a", encoding="utf-8") as file:
         while True:
             runs = started is not None and _find_start(program) == started
-            devices = {
-                name: (reading.kind, reading.sent, reading.received) for name, reading in read_counters().items()
-            }
+            readings = {**read_counters(), **links.read()}
+            devices = {name: (reading.kind, reading.sent, reading.received) for name, reading in readings.items()}
             file.write(json.dumps({"time": time.time(), "shared": is_shared, "devices": devices}) + "\n")
             file.flush()
             if not runs:

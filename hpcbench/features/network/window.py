@@ -79,7 +79,7 @@ def count_bytes(nodes: Sequence[NodeSamples], begin: float, end: float, steps: t
     )
     if counted.sent_bytes is None:
         return counted
-    series = [samples for node in nodes for _, samples in node.devices.values()]
+    series = [samples for node in nodes for kind, samples in node.devices.values() if kind != "nvlink"]
     return replace(counted, whole_sent_bytes=sum((samples[-1][1] or 0) - (samples[0][1] or 0) for samples in series))
 
 
@@ -91,23 +91,26 @@ def sum_devices(
     seconds: float,
     steps: tuple[int, int],
 ) -> NetworkBytes:
-    """Sum the bytes of all devices; None if bytes are missing, or if two counters may have the same bytes."""
-    problems = [f"{device.host}: {device.name}: {device.problem}" for device in devices if device.problem]
+    """Sum the bytes of all network devices; None if bytes are missing, or if two counters may have the same bytes."""
+    links = [device for device in devices if device.kind == "nvlink"]
+    network = [device for device in devices if device.kind != "nvlink"]
+    problems = [f"{device.host}: {device.name}: {device.problem}" for device in network if device.problem]
     problems += [
         f"{device.host}: {device.name}: RDMA over Ethernet, which the counter of its interface may include"
-        for device in devices
+        for device in network
         if device.kind == "roce" and (device.sent_bytes or device.received_bytes)
     ]
-    problems += [f"{host}: no network counter" for host in hosts if all(device.host != host for device in devices)]
+    problems += [f"{host}: no network counter" for host in hosts if all(device.host != host for device in network)]
     is_known = not problems and bool(hosts)
     return NetworkBytes(
         from_step=steps[0],
         to_step=steps[1],
         seconds=round(seconds, 6),
         nodes=len(hosts),
-        sent_bytes=_sum(device.sent_bytes for device in devices) if is_known else None,
-        received_bytes=_sum(device.received_bytes for device in devices) if is_known else None,
-        uncertain_bytes=_sum(device.uncertain_bytes for device in devices) if is_known else None,
+        sent_bytes=_sum(device.sent_bytes for device in network) if is_known else None,
+        received_bytes=_sum(device.received_bytes for device in network) if is_known else None,
+        uncertain_bytes=_sum(device.uncertain_bytes for device in network) if is_known else None,
+        nvlink_bytes=None if not links or any(link.problem for link in links) else _sum(d.sent_bytes for d in links),
         devices=tuple(devices),
         problems=tuple(problems),
         shared=tuple(shared),

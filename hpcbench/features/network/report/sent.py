@@ -20,6 +20,8 @@ class CountedBytes:
     """Bytes that may belong to other steps."""
     whole_run: int | None
     """Bytes of the whole run of a program; None for the engine's own runs."""
+    nvlink: int | None
+    """Bytes of all GPUs over NVLink; None without NVLink."""
     steps: int
     nodes: int
 
@@ -27,6 +29,11 @@ class CountedBytes:
     def per_step_and_node(self) -> float:
         """Mean bytes that a node sends in a step."""
         return self.sent / self.steps / self.nodes
+
+    @property
+    def nvlink_per_step_and_node(self) -> float | None:
+        """Mean bytes that the GPUs of a node send over NVLink in a step; None without NVLink."""
+        return None if self.nvlink is None else self.nvlink / self.steps / self.nodes
 
 
 def read_bytes(log: RunLog) -> CountedBytes | None:
@@ -37,7 +44,14 @@ def read_bytes(log: RunLog) -> CountedBytes | None:
     steps = event.to_step - event.from_step + 1
     if steps < 1 or event.nodes < 1 or not 0 <= event.sent_bytes < _LARGEST:
         return None
-    return CountedBytes(event.sent_bytes, event.uncertain_bytes or 0, event.whole_sent_bytes, steps, event.nodes)
+    return CountedBytes(
+        sent=event.sent_bytes,
+        uncertain=event.uncertain_bytes or 0,
+        whole_run=event.whole_sent_bytes,
+        nvlink=event.nvlink_bytes if 0 <= (event.nvlink_bytes or 0) < _LARGEST else None,
+        steps=steps,
+        nodes=event.nodes,
+    )
 
 
 def check(subject: CheckedRun) -> Iterator[str]:

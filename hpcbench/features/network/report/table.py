@@ -68,6 +68,18 @@ UNCERTAIN = Quantity(
     over_steps="mean of the steps",
     table="network",
 )
+NVLINK = Quantity(
+    key="nvlink_bytes_per_step",
+    head="NVLink ({unit})",
+    label="bytes on NVLink",
+    unit="B",
+    meaning="Bytes that the GPUs of a node send over NVLink in a step, by their counters, without headers",
+    scale=BYTES,
+    run=lambda run: counted.nvlink_per_step_and_node if (counted := run.extract(read_bytes)) else None,
+    over_steps="mean of the steps",
+    better="lower",
+    table="network",
+)
 SENT = Quantity(
     key="sent_bytes",
     head="sent_bytes",
@@ -76,7 +88,7 @@ SENT = Quantity(
     exported=Exported("runs", "integer", events.NetworkBytes, remark="; in the counted steps, absent if not known"),
     of_schemes=False,
 )
-QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
+QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, NVLINK, SENT)
 
 
 def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
@@ -97,7 +109,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
         return None
     fields: list[Field[SchemeRow]] = [make_scheme_column(), make_samples_column(cell.rows), SPEED.field()]
     shown = len(fields)
-    fields += make_columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
+    fields += make_columns([NETWORK, AGREEMENT, UNCERTAIN, NVLINK], cell.rows)
     return tabulate(
         "network", "Bytes on the network", cell.rows, fields, notes=_list_notes(network_events), always=shown
     )
