@@ -64,7 +64,7 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"steps": []}, "at least 1 item"),
         ({"steps": [5, 3]}, "rising order"),
@@ -74,8 +74,8 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
         ({"steps": [3], "message_mb": 65.0}, "is larger than mb 64"),
     ],
 )
-def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
+def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         MessageSamples(**change)
 
 

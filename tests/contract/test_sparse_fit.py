@@ -19,14 +19,14 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("model", "train", "tensor", "words"), UNFIT)
-def test_always_is_refused_and_auto_sends_the_whole(model, train, tensor, words):
+@pytest.mark.parametrize(("model", "train", "tensor", "message"), UNFIT)
+def test_always_is_refused_and_auto_sends_the_whole(model, train, tensor, message):
     model, train = MODEL.changed(**model), TRAIN.changed(**train)
-    said = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "measured", "always")}
-    found = str(find_sparse_misfit(model, said["always"], tensor))
-    assert found.startswith(words) and found.endswith(", or train.sparse_gradients to auto or never")
-    for way, settings in said.items():
-        assert str(find_row_obstacle(model, settings, tensor)).startswith(words)
+    by_setting = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "measured", "always")}
+    misfit = str(find_sparse_misfit(model, by_setting["always"], tensor))
+    assert misfit.startswith(message) and misfit.endswith(", or train.sparse_gradients to auto or never")
+    for way, settings in by_setting.items():
+        assert str(find_row_obstacle(model, settings, tensor)).startswith(message)
         assert not may_send_rows(model, settings, tensor)
         assert way == "always" or find_sparse_misfit(model, settings, tensor) is None
         assert (find_unused_rows(model, settings, tensor) is not None) == (way in ("auto", "measured"))

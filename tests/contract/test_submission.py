@@ -28,13 +28,13 @@ def edit(root: Path, *keys: str | int, to: Any) -> None:
 
 
 def test_it_is_read_as_it_was_written(root: Path) -> None:
-    found = read_submission(root)
-    said = json.loads((root / "submission.json").read_text())
-    shown = found.model_dump(mode="json")
-    assert {name: shown[name] for name in said if name != "schema"} == {
-        name: value for name, value in said.items() if name != "schema"
+    submission = read_submission(root)
+    content = json.loads((root / "submission.json").read_text())
+    shown = submission.model_dump(mode="json")
+    assert {name: shown[name] for name in content if name != "schema"} == {
+        name: value for name, value in content.items() if name != "schema"
     }
-    assert found.scheduler is SchedulerKind.LOCAL and f"{found.scheduler}" == "local"
+    assert submission.scheduler is SchedulerKind.LOCAL and f"{submission.scheduler}" == "local"
 
 
 def test_the_schedulers_are_those_that_a_site_may_have() -> None:
@@ -44,7 +44,7 @@ def test_the_schedulers_are_those_that_a_site_may_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "words"),
+    ("keys", "value", "message"),
     [
         (("scheduler",), "pbs", "scheduler: Input should be 'local', 'slurm', 'lsf' or 'flux'"),
         (("scheduler",), None, "scheduler: "),
@@ -58,11 +58,11 @@ def test_the_schedulers_are_those_that_a_site_may_have() -> None:
         (("thresholds",), [{"quantity": "speed"}], "thresholds.0.quantity: "),
     ],
 )
-def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, value: Any, words: str) -> None:
+def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, value: Any, message: str) -> None:
     edit(root, *keys, to=value)
     with pytest.raises(UserError) as caught:
         read_submission(root)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{root / 'submission.json'}: damaged: ")
 
 

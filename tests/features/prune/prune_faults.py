@@ -39,8 +39,8 @@ def places_of_another_group() -> Patch:
     """A message says of each four what holds for the four before."""
     to = formats.pack_places
 
-    def faulty(kept: Bits, free: Bits) -> Bytes:
-        groups = kept.reshape(-1, 4).copy()
+    def faulty(mask: Bits, free: Bits) -> Bytes:
+        groups = mask.reshape(-1, 4).copy()
         sparse = np.flatnonzero(free.reshape(-1, 4).any(axis=1))
         groups[sparse] = groups[np.roll(sparse, 1)]
         return to(groups.reshape(-1), free)
@@ -66,8 +66,8 @@ def masks_of_masters_only() -> Patch:
 def zeros_travel() -> Patch:
     """Messages are longer than the values that they carry, and every value is right."""
 
-    def faulty(kept: list[int]) -> int:
-        return -(-max(kept) // 16) * 16 + 64
+    def faulty(nonzeros: list[int]) -> int:
+        return -(-max(nonzeros) // 16) * 16 + 64
 
     return patch.object(masks, "compute_piece_length", faulty)
 
@@ -88,10 +88,10 @@ def one_replica_has_another_mask() -> Patch:
     selected = Masks._select
 
     def faulty(self: Masks, parts: list[TargetSlice], updates: int) -> list[Bits]:
-        found = selected(self, parts, updates)
+        selection = selected(self, parts, updates)
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
-            found[0][np.argmin(found[0])] = True
-        return found
+            selection[0][np.argmin(selection[0])] = True
+        return selection
 
     return patch.object(Masks, "_select", faulty)
 
@@ -100,8 +100,8 @@ def place_out_of_order() -> Patch:
     """A message gives the same place of a group of four twice."""
     to = formats.pack_places
 
-    def faulty(kept: Bits, free: Bits) -> Bytes:
-        sent = to(kept, free)
+    def faulty(mask: Bits, free: Bits) -> Bytes:
+        sent = to(mask, free)
         sent[np.argmax(sent > 0)] = 0b0101
         return sent
 

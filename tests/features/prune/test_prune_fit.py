@@ -27,7 +27,7 @@ def test_what_divides_fits(layout, pattern):
 
 
 @pytest.mark.parametrize(
-    ("model", "train", "layout", "field", "words"),
+    ("model", "train", "layout", "field", "message"),
     [
         (
             {},
@@ -57,20 +57,20 @@ def test_what_divides_fits(layout, pattern):
         ),
     ],
 )
-def test_what_does_not_is_told_what_would(model, train, layout, field, words):
+def test_what_does_not_is_told_what_would(model, train, layout, field, message):
     train = TRAIN.changed(**{"global_batch": 24, "eval_samples": 24, **train})
-    found = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
-    assert found is not None and ".".join(found.field) == field
-    assert words in found.problem and "\n" not in found.problem
+    misfit = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
+    assert misfit is not None and ".".join(misfit.field) == field
+    assert message in misfit.problem and "\n" not in misfit.problem
 
 
 def test_one_bit_adam_has_moments_of_all_weights():
-    found = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
-    assert str(found).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
+    misfit = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
+    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("prune", "message"),
     [
         ({"pattern": "2:4", "sparsity": 0.75}, "exactly half"),
         ({"pattern": "2:4", "end": 9}, "leave out sparsity, end and every"),
@@ -81,6 +81,6 @@ def test_one_bit_adam_has_moments_of_all_weights():
         ("columns", "Input should be"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(said, words):
-    with pytest.raises(ValidationError, match=words):
-        Train(steps=20, warmup_steps=3, global_batch=24, prune=said)
+def test_a_schedule_that_cannot_be_is_refused(prune, message):
+    with pytest.raises(ValidationError, match=message):
+        Train(steps=20, warmup_steps=3, global_batch=24, prune=prune)

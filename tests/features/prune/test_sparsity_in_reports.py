@@ -25,10 +25,10 @@ PARTS: list[dict[str, Any]] = [
 
 def lines(run: Planted, parts: Any) -> str:
     """The log of a run with sparse weights."""
-    found = list(log_lines(run))
-    place = next(i for i, line in enumerate(found) if '"traffic"' in line)
-    found.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
-    return "".join(f"{line}\n" for line in found)
+    lines = list(log_lines(run))
+    place = next(i for i, line in enumerate(lines) if '"traffic"' in line)
+    lines.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def measured(path: Path, parts: Any) -> Measures:
