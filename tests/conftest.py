@@ -16,15 +16,15 @@ from start_ranks import RankServer, run_ranks
 
 pytest_plugins = ["needs", "unsteady"]
 
-# Or this process, and programs that tests start, would compile all modules each time.
+# Without it this process, and programs that tests start, would compile all modules each time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# pytest-xdist hands the terminal's width on to its workers: tables would be cut to it.
+# pytest-xdist passes the terminal's width to its workers, which would cut tables.
 os.environ.pop("COLUMNS", None)
 
-# Where a shell starts a command in the background, or nohup does, the command ignores these signals, and so would all
-# that tests start; a handler of ours does not outlive exec.
+# A command that a shell starts in the background, or nohup, ignores these signals, and so would all programs that tests
+# start. A handler is reset by exec, so these programs get the default.
 for _number, _handler in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, lambda *_: None),
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def rank_server() -> Iterator[RankServer]:
-    """Forks ranks that need not import anything."""
+    """Server that forks ranks which have imported their modules already."""
     server = RankServer()
     yield server
     server.end()
@@ -61,7 +61,7 @@ def rank_server() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def job_ranks() -> Iterator[RankServer]:
-    """The same for ranks that job scripts start: see `RankServer.python`. Their tests stay in crowds of their own."""
+    """Server of ranks that job scripts start (see `RankServer.python`). Its tests stay in their own crowds."""
     server = RankServer()
     yield server
     server.end()
@@ -69,13 +69,13 @@ def job_ranks() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a worker whose exit status is of interest; see `run_ranks`. Tests that kill ranks give ``server=None``."""
+    """Function that runs a worker, see `run_ranks`. Tests that kill ranks pass ``server=None``."""
     return partial(run_ranks, server=rank_server)
 
 
 @pytest.fixture(scope="session")
 def mpi_results(rank_server: RankServer) -> Callable[..., list[dict[str, Any]]]:
-    """Runs a worker once a session for each set of arguments; gives the JSON lines of its standard output."""
+    """Function that runs a worker once per session and arguments, and returns the JSON lines that it prints."""
     cache: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def results(n: int, script: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""Which tests run one after another, and which beside them: a test's crowd, for `pytest --dist loadgroup`.
+"""Crowds of tests for `pytest --dist loadgroup`: the tests of a crowd run one after another, in one process.
 
-Tests of a crowd share what there is once: the cores, which ranks of MPI want for themselves; the machine's network;
-ports and daemons of schedulers. A crowd is one process's work, so tests that wait run beside tests that compute. Each
-other file is a crowd of its own. Crowds are markers, too: `make quick` leaves them out. Ranks are two crowds, since all
-of them one after another take longer than everything else.
+The tests of a crowd share a resource that exists once: the cores, which MPI ranks need for themselves; the machine's
+network; ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests run next to computing
+ones. Each file without a named crowd is a separate crowd. Crowds are also markers, which `make quick` leaves out. Tests
+with ranks form two crowds, because a single one would take longer than all other tests.
 """
 
 import re
@@ -20,13 +20,13 @@ NAMED = {
         *("bench/test_bench_collectives.py", "bench/test_bench_network.py", "bench/test_bench_progress.py"),
         "comm/test_openmpi.py",
     ),
-    # MPI jobs under Slurm fail where virtual hosts come and go
+    # MPI jobs under Slurm fail while virtual hosts are created and removed
     "networks": (
         *("benchmarks/test_tiny_hosts.py", "benchmarks/test_overlap.py", "benchmarks/test_throttled_training.py"),
         *("benchmarks/test_predict_measured.py", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
         "programs/test_program_systems.py",
     ),
-    "programs": ("programs",),  # one process plays all programs
+    "programs": ("programs",),  # one process stands for all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
     "jobs": (
         "test_end_to_end.py",
@@ -37,19 +37,19 @@ NAMED = {
         "benchmarks",
     ),
 }
-"""Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""
+"""Files and folders of each crowd; the first match counts. Tests with forked ranks belong to the crowd of ranks."""
 ENGINE = {HERE / "parallel", HERE / "features"}
-"""The folders whose ranks are a crowd without those of the others."""
+"""Folders whose tests with ranks form a separate crowd."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cupy_accelerator.py", "test_wheel.py")
-"""They need a compiler."""
+"""Files whose tests need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
-"""They compute for more than half a minute."""
+"""Files whose tests compute for more than half a minute."""
 _NAMES_LONG = re.compile(r"mark\.long\b|\bTiers\b")
 TURNS = [*NAMED, "compiler", "long", None]
 
 
 class Of(NamedTuple):
-    """The common properties of the tests of a file: its crowd, if it is named, its marker, and its turn."""
+    """The crowd of the tests of a file, None if it has no name, their marker, and their turn."""
 
     crowd: str | None
     kind: str | None
@@ -70,16 +70,16 @@ def _among(place: Path, patterns: tuple[str, ...]) -> bool:
 
 
 def assign(items: list[pytest.Item]) -> None:
-    """Mark tests with their crowds, and put those first that take longest: a worker that begins late ends late."""
+    """Mark tests with their crowds, and sort them, longest first: a long test that starts late ends late."""
     turns = {}
     for item in items:
-        found = of(item.path)
-        if "rank_server" in getattr(item, "fixturenames", ()) or found.kind == "ranks":
-            found = Of("ranks" if ENGINE & {*item.path.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
-        item.add_marker(pytest.mark.xdist_group(found.crowd or item.path.relative_to(HERE).as_posix()))
-        if found.kind:
-            item.add_marker(found.kind)
-        turns[item] = found.turn
+        group = of(item.path)
+        if "rank_server" in getattr(item, "fixturenames", ()) or group.kind == "ranks":
+            group = Of("ranks" if ENGINE & {*item.path.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
+        item.add_marker(pytest.mark.xdist_group(group.crowd or item.path.relative_to(HERE).as_posix()))
+        if group.kind:
+            item.add_marker(group.kind)
+        turns[item] = group.turn
     items.sort(key=turns.__getitem__)  # stable: tests of a file stay together
 
 

@@ -1,4 +1,4 @@
-"""Processes that import only what an installation of hpcbench with some extras would bring."""
+"""Processes that can import only the packages of an installation of hpcbench with some extras."""
 
 import os
 import re
@@ -19,9 +19,9 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 ALWAYS = {"hpcbench", "pip", "setuptools"}
-"""Distributions that a new environment has, and the one that is installed."""
+"""Distributions of a new environment, and hpcbench."""
 GUARD = '''\
-"""Written by a test: modules of packages that the installation would not bring cannot be imported."""
+"""Written by a test: modules of packages that the installation lacks cannot be imported."""
 
 import os
 from importlib.machinery import PathFinder
@@ -39,7 +39,7 @@ if "SLURM_STEP_ID" in os.environ:  # a rank
     open({seen!r}, "a").close()
 '''
 SEEN = "seen-in-a-step"
-"""File beside the guard that it touches in a step of a Slurm job."""
+"""File next to the guard, which the guard creates in a step of a Slurm job."""
 
 
 def requirements(extras: Iterable[str], project: dict[str, object] | None = None) -> set[str]:
@@ -83,21 +83,21 @@ def write_guard(directory: Path, installed: set[str]) -> Path:
 
 
 def installed_by(page: Path) -> set[str]:
-    """Return the names of all distributions that the page's line with `pip install` brings."""
+    """Return the names of all distributions that the page's line with `pip install` installs."""
     installing = [content for language, content, _ in blocks(page.read_text(encoding="utf-8")) if language == "sh"]
     (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", "".join(installing), re.MULTILINE)
     return requirements(extras.split(","))
 
 
 def run_page(page: Path, directory: Path, variables: Mapping[str, str]) -> tuple[int, int]:
-    """Type all that the page says, with no packages but those that it installs; returns the numbers as `typed_pages`.
+    """Run the commands of a page with only the packages that it installs; return the same numbers as `typed_pages`.
 
     Parameters
     ----------
     page, directory
-        The page, and where its commands run. The guard is in `guard` below that.
+        Page, and working directory of its commands. The guard is in the subdirectory `guard`.
     variables
-        More variables of their environment.
+        Further environment variables of the commands.
     """
     guard = write_guard(directory / "guard", installed_by(page))
     paths = [str(guard), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,4 +1,4 @@
-"""Sites as they are shipped, whose scheduler is a fake, and whose ranks do what a test asks of each scheme."""
+"""Shipped sites with the fake of a scheduler. The ranks do what a test sets for each scheme."""
 
 import contextlib
 import json
@@ -108,59 +108,59 @@ class Place:
         self.write_study()
 
     def write_study(self, **changes: Any) -> None:
-        """The study, with other fields."""
+        """Write the study with other fields."""
         self.study.write_text(json.dumps({**STUDY, **changes}), encoding="utf-8")
 
     def acts(self, acts: dict[str, str]) -> None:
-        """What a run's rank 0 does, by the run's id: ok; stop when asked to, once; hold until `go`; deaf; fail."""
+        """Set what rank 0 of a run does, by run id: ok; stop once when asked to; hold until `go`; deaf; fail."""
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:
-        """Let those that hold end."""
+        """Let the ranks that hold end."""
         (self.directory / "go").touch()
 
     def began(self, run: str = "r1-baseline") -> None:
-        """Wait until the run's ranks have begun."""
+        """Wait until the run's ranks have started."""
         wait_for(lambda: (self.directory / f"began.{run}").exists())
 
     def submit(self, **options: Any) -> SubmitResult:
-        """As `hpcbench submit` does."""
+        """Submit the study, as `hpcbench submit` does."""
         return submit(self.study, Options(site=str(self.site), **options))
 
     @property
     def root(self) -> Path:
-        """The first submission."""
+        """Directory of the first submission."""
         return self.directory / "results" / "fake" / "001"
 
     @property
     def ranks(self) -> list[tuple[str, str, int]]:
-        """Attempt, pretended host and number of each rank that was started."""
+        """Return attempt, fake host and number of each rank that was started."""
         lines = (self.directory / "ranks.txt").read_text(encoding="utf-8").splitlines()
         return [(attempt, host, int(rank)) for attempt, host, rank in map(str.split, lines)]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until the condition holds; fail when it does not within the time."""
+    """Wait until the condition holds; fail if it does not hold in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.1)
 
 
 def wait_until_over(place: Place, root: Path) -> Tracked:
-    """Wait until the fake has no job left, then see how the submission stands."""
+    """Wait until the fake has no job left; return the state of the submission."""
     place.fake.wait(seconds=120)
     wait_for(lambda: track(root).over)
     return track(root)
 
 
 def states(tracked: Tracked) -> list[State]:
-    """States of all runs, in their order."""
+    """Return the states of all runs, in their order."""
     return [status.state for status in tracked.runs.values()]
 
 
-def said(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
-    """Exit status of `hpcbench report`, and its words in one line."""
+def read_report(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
+    """Return the exit status of `hpcbench report`, and its output on one line."""
     capsys.readouterr()
     status = report([root])
     return status, " ".join(capsys.readouterr().out.split())
@@ -168,18 +168,20 @@ def said(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def on_path(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The fake runs, and its programs are found first."""
+    """Run the fake, with its programs first on PATH."""
     with fake:
         monkeypatch.setenv("PATH", fake.environment["PATH"])
         yield fake
 
 
 def launch_lines(root: Path) -> list[str]:
-    """The launch line of each script."""
+    """Return the launch line of each script."""
     scripts = [path.read_text(encoding="utf-8").splitlines() for path in sorted(root.glob("jobs/*/job.sh"))]
-    return [line.removeprefix("launch=(").removesuffix(")") for one in scripts for line in one if "launch=(" in line]
+    return [
+        line.removeprefix("launch=(").removesuffix(")") for lines in scripts for line in lines if "launch=(" in line
+    ]
 
 
 def repository_on_python_path() -> dict[str, str]:
-    """For ranks of a checkout that is not installed."""
+    """Return the variables with which ranks find a checkout that is not installed."""
     return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}

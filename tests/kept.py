@@ -1,4 +1,4 @@
-"""Files that tests make at some cost and need again: compiled code, by a digest of all that it is made of."""
+"""Cache of files that are expensive to make, such as compiled code, by a digest of their sources."""
 
 import hashlib
 import os
@@ -11,33 +11,33 @@ KEPT = Path(__file__).parents[1] / "build" / "tests"
 
 @cache
 def digest(*places: Path) -> str:
-    """Digest of files and of all files in folders: their names and bytes, in any place."""
-    found = hashlib.sha256()
+    """Return a digest of the names and bytes of files, and of all files in folders."""
+    content_hash = hashlib.sha256()
     for place in places:
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
         for file in files:
             content = file.read_bytes()
-            found.update(f"{file.relative_to(place.parent)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+            content_hash.update(f"{file.relative_to(place.parent)} {len(content)}\n".encode() + content)
+    return content_hash.hexdigest()
 
 
-def kept(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
-    """The file of a key. The key must name everything that the file depends on.
+def cache_file(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
+    """Return the file of a key, which must contain everything that the file depends on.
 
     Parameters
     ----------
     make
-        Writes the file, if there is none yet. Several processes may do so at a time, and none of them sees a
-        half-written file.
+        Function that writes the file if it does not exist. Several processes may do so at the same time; none of
+        them sees a half-written file.
     """
     name = hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
     target = KEPT / f"{name}{suffix}"
     if not target.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
-        own = KEPT / f"{name}.{os.getpid()}{suffix}"
+        partial = KEPT / f"{name}.{os.getpid()}{suffix}"
         try:
-            make(own)
-            own.replace(target)
+            make(partial)
+            partial.replace(target)
         finally:
-            own.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     return target

@@ -1,8 +1,8 @@
-"""Fixture ``need`` for tests that need more than `make test` can install everywhere: they are skipped, and fail in CI.
+"""Fixture ``need`` for tests whose programs `make test` cannot install everywhere: they are skipped, or fail in CI.
 
 A test without the fixture does not see the programs of tools.py, although they are installed: a test that forgets the
 fixture fails on every machine. For this, directories of PATH are links, each to a directory or to a copy without them.
-The last line of a run says what was not tested, and what to do about it.
+The last line of a run names what was not tested, and the remedy.
 """
 
 import os
@@ -49,7 +49,7 @@ class Search:
 
 
 def link_all_but(names: Iterable[str], directory: Path, copy: Path) -> Path:
-    """Make a copy of a directory of programs, as links, without some of them."""
+    """Copy a directory of programs as links, without some of them."""
     copy.mkdir()
     for name in {path.name for path in directory.iterdir()} - set(names):
         (copy / name).symlink_to(directory / name)
@@ -58,7 +58,7 @@ def link_all_but(names: Iterable[str], directory: Path, copy: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def need() -> Callable[[str | None], None]:
-    """Skip the test if it is given a reason why it cannot run here; in CI everything can be installed, and it fails."""
+    """Function that skips the test, or fails it in CI, for a reason that is not None."""
 
     def check(reason: str | None) -> None:
         if reason and os.environ.get("CI"):
@@ -75,7 +75,7 @@ SEARCH = pytest.StashKey[Search]()
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # this process runs tests
         config.stash[SEARCH] = Search()
-        config.stash[SEARCH].show(False)  # modules are imported before tests can ask
+        config.stash[SEARCH].show(False)  # modules are imported before a test can call need
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -97,7 +97,7 @@ def _find_skipped(config: pytest.Config) -> list[pytest.TestReport]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail in CI if tests were skipped: everything can be had there but a GPU."""
+    """Fail in CI if tests were skipped: everything except a GPU can be installed there."""
     if os.environ.get("CI") and _find_skipped(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,4 @@
-"""Compares a model that is spread over ranks with the same model on one rank: each value by its global name."""
+"""Comparison of a model distributed over ranks with the same model on one rank, value by value."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Whole:
-    """Tensors put together from all ranks.
+    """Tensors assembled from all ranks.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class Whole:
 
 
 def parameters(trainer: Trainer) -> list[Part]:
-    """The weights with which the model of this rank computes."""
+    """Return the weights with which the model of this rank computes."""
     return [Part(slot.shard, values.double().cpu().numpy()) for slot, values in trainer.data_parallel.weights()]
 
 
 def gradients(trainer: Trainer) -> list[Part]:
-    """The reduced gradients that this rank's optimizer sees."""
+    """Return the reduced gradients that this rank's optimizer gets."""
     parts = []
     for piece in trainer.data_parallel.pieces:
         for slot, part in piece.bucket.parts(piece.owned):
@@ -64,12 +64,12 @@ def padding(trainer: Trainer) -> float:
 
 
 def meet(comm: MPI.Comm) -> None:
-    """Wait for the others without taking their cores, as a blocking call of MPI would."""
+    """Wait for the other ranks without using a core, unlike a blocking call of MPI."""
     Progress(Wait.GIVE_WAY).complete([comm.Ibarrier()])
 
 
 def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
-    """Put the parts of all ranks together, on rank 0."""
+    """Assemble the parts of all ranks on rank 0; None on the other ranks."""
     meet(comm)
     everything = comm.gather(parts)
     if everything is None:
@@ -77,8 +77,8 @@ def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
     values: dict[str, Values] = {}
     differ = 0.0
     for part in (part for rank in everything for part in rank):
-        whole = values.setdefault(part.shard.name, np.full(part.shard.shape, np.nan))
-        place = whole[part.shard.held]
+        tensor = values.setdefault(part.shard.name, np.full(part.shard.shape, np.nan))
+        place = tensor[part.shard.held]
         both = ~np.isnan(place) & ~np.isnan(part.values)
         if both.any():
             differ = max(differ, float(np.abs(place[both] - part.values[both]).max()))
@@ -87,16 +87,16 @@ def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
     return Whole(values, differ)
 
 
-def relative_error(whole: dict[str, Values], reference: dict[str, Values]) -> tuple[float, str]:
-    """Largest ||a - b|| / ||b|| over all tensors, and the name of the worst one.
+def relative_error(values: dict[str, Values], reference: dict[str, Values]) -> tuple[float, str]:
+    """Return the largest ||a - b|| / ||b|| over all tensors, and the name of that tensor.
 
     It is infinite if a value is missing.
     """
-    if whole.keys() != reference.keys():
-        return float("inf"), f"names differ: {sorted(whole.keys() ^ reference.keys())}"
+    if values.keys() != reference.keys():
+        return float("inf"), f"names differ: {sorted(values.keys() ^ reference.keys())}"
     errors = {}
     for name, expected in reference.items():
-        off, size = float(np.linalg.norm(whole[name] - expected)), float(np.linalg.norm(expected))
+        off, size = float(np.linalg.norm(values[name] - expected)), float(np.linalg.norm(expected))
         error = off / size if size else math.inf if off else 0.0
         errors[name] = error if np.isfinite(error) else float("inf")
     worst = max(errors, key=errors.__getitem__)

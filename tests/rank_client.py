@@ -1,4 +1,4 @@
-"""A small program that a launcher starts in place of a rank; it gives its place to `rank_server.py`.
+"""A small program that a launcher starts in place of a rank, and that `rank_server.py` replaces by a forked rank.
 
 It imports next to nothing, so that it starts in 20 ms: ``python -I -S rank_client.py SOCKET PROGRAM...``.
 """
@@ -11,7 +11,7 @@ import sys
 
 
 def main(path: str, program: list[str]) -> int:
-    """Ask for the rank; gives its exit status, negative for a signal.
+    """Request the rank; return its exit status, negative for a signal.
 
     Raises
     ------
@@ -20,14 +20,14 @@ def main(path: str, program: list[str]) -> int:
     """
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.connect(path)
-    # A launcher talks to a rank through files that it leaves open, whose numbers stand in the environment.
+    # A launcher communicates with a rank through open files, whose numbers are in the environment.
     files = [0, 1, 2, *(int(os.environ[name]) for name in ("PMI_FD", "HYDI_CONTROL_FD") if name in os.environ)]
     directory = os.getcwd()  # noqa: PTH109 (pathlib takes longer to import than all of this)
     place = (program, dict(os.environ), directory, list(os.sched_getaffinity(0)), files)
-    words = marshal.dumps(place)
+    message = marshal.dumps(place)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))
-    connection.sendmsg([len(words).to_bytes(4, "little")], [rights])
-    connection.sendall(words)
+    connection.sendmsg([len(message).to_bytes(4, "little")], [rights])
+    connection.sendall(message)
     answer = connection.recv(4)
     if not answer:
         raise ConnectionError("no answer")

@@ -1,7 +1,7 @@
-"""Forks MPI ranks from a process that has imported PyTorch, mpi4py and hpcbench once; standard input is a socket.
+"""Server that forks MPI ranks after it has imported PyTorch, mpi4py and hpcbench; standard input is a socket.
 
 A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py`
-in place of a rank, which hands its files, environment, directory and cores over and waits. MPI begins after the fork.
+in place of a rank, which passes on its files, environment, directory and cores, and waits. MPI begins after the fork.
 Nothing outlives the process that started the server.
 """
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import mpi4py
 
-mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a rank begins MPI itself; its end is as ever
+mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a rank initializes MPI itself; it is finalized as usual
 
 from mpi4py import MPI  # noqa: E402
 
@@ -31,7 +31,7 @@ from hpcbench.comm import wait  # noqa: E402
 PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
 PR_SET_PDEATHSIG = 1
 LATE = "torch.fx.experimental.symbolic_shapes"
-"""What `Tensor.backward` imports where it is given a gradient, as tests do: with SymPy, more than a second."""
+"""Module that `Tensor.backward` imports if it gets a gradient. With SymPy this takes more than a second."""
 
 LONGEST_PAUSE_S = 1e-3
 """Longest pause of a rank that waits. Many ranks share each core here, so a message may be late but not cost a core."""
@@ -78,7 +78,7 @@ def serve(listening: socket.socket) -> Place:
                 pid = os.fork()
                 if not pid:
                     for connection in (listening, client, *(other for _, other in ranks.values())):
-                        connection.detach()  # or its end would close a file of ours
+                        connection.detach()  # else its end would close a file of the server
                     return place
                 for file in place.files:
                     os.close(file)
@@ -95,16 +95,16 @@ def serve(listening: socket.socket) -> Place:
 
 
 def receive(client: socket.socket) -> Place | None:
-    """Read what `rank_client.py` sends; None if it was killed before it had said all."""
+    """Read the message of `rank_client.py`; None if it was killed before the end of the message."""
     head, files, _, _ = socket.recv_fds(client, 4, 8)
-    words = b""
-    while len(words) < int.from_bytes(head, "little"):
+    message = b""
+    while len(message) < int.from_bytes(head, "little"):
         if not (more := client.recv(1 << 16)):
             break
-        words += more
+        message += more
     else:
         if head:
-            return Place(*marshal.loads(words), files)
+            return Place(*marshal.loads(message), files)
     for file in files:
         os.close(file)
     return None
@@ -130,7 +130,7 @@ def die_with_parent() -> None:
 
 
 def run(program: list[str]) -> None:
-    """Run a script or, after ``-m``, a module as Python would, or what stands after ``-m mpi4py`` as that would."""
+    """Run a script, or a module after ``-m``, as Python would; after ``-m mpi4py`` as mpi4py would."""
     MPI.Init_thread()
     mpi4py.rc.initialize = True
     if program[0] == "-u":

@@ -1,4 +1,4 @@
-"""The text that tests train on. Ranks that the server forks have it already."""
+"""Training text of the tests. Ranks that the server forks have loaded it already."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Starts real MPI programs: ranks with an interpreter of their own, or forked from a server that a session keeps."""
+"""Start of real MPI programs: each rank has a new interpreter, or is forked from the server of the session."""
 
 import os
 import shlex
@@ -20,19 +20,19 @@ SETTINGS = {
 
 
 class RankServer:
-    """`rank_server.py`, started when the first rank is asked for."""
+    """The process of `rank_server.py`, started when the first rank is requested."""
 
     def __init__(self) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="ranks")
         self._process: subprocess.Popen[bytes] | None = None
 
     def client(self) -> list[str]:
-        """What stands before a script and its arguments in a launcher's command."""
+        """Return the words before a script and its arguments in a launcher's command."""
         path = f"{self._place.name}/socket"
         if self._process is None:
             with socket.socket(socket.AF_UNIX) as listening:
                 listening.bind(path)
-                listening.listen(64)  # ranks may come before the imports are over
+                listening.listen(64)  # ranks may arrive before the imports are done
                 self._process = subprocess.Popen(
                     [sys.executable, str(SERVER)],
                     stdin=listening,
@@ -43,14 +43,14 @@ class RankServer:
         return [sys.executable, "-I", "-S", str(CLIENT), path]
 
     def python(self, folder: Path) -> Path:
-        """An interpreter for a site: it forks the ranks of training, and is Python's own for all else.
+        """Write an interpreter for a site: it forks training ranks, and runs Python for everything else.
 
-        A signal for the launcher's processes ends them without their own last words.
+        A signal to the launcher's processes ends them before they can print a message.
         """
         path = folder / "python"
-        forked, own = shlex.join(self.client()), shlex.quote(sys.executable)
+        forked, python = shlex.join(self.client()), shlex.quote(sys.executable)
         path.write_text(
-            f'#!/bin/sh\ncase " $* " in\n*\' -m hpcbench.train \'*) exec {forked} "$@" ;;\nesac\nexec {own} "$@"\n',
+            f'#!/bin/sh\ncase " $* " in\n*\' -m hpcbench.train \'*) exec {forked} "$@" ;;\nesac\nexec {python} "$@"\n',
             encoding="utf-8",
         )
         path.chmod(0o755)
@@ -77,12 +77,13 @@ def run_ranks(
     Parameters
     ----------
     server
-        Forks the ranks. Without it, or where the environment has settings for mpi4py, each starts from nothing.
+        Server that forks the ranks. Without it, or with settings of mpi4py in the environment, each rank starts a
+        new interpreter.
     abort
-        A rank that raises ends all of them, which would wait for it forever.
+        Whether a rank that raises ends all ranks, which would otherwise wait for it forever.
     """
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
-    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install mpich"
+    assert mpiexec, "no mpiexec next to the interpreter nor on PATH: pip install mpich"
     if server is None or any(name.startswith("MPI4PY_RC_") for name in os.environ):
         python = [sys.executable]
     else:

@@ -1,4 +1,4 @@
-"""The command line from outside: exit statuses, one-line errors whatever is given, and what it does not import."""
+"""The command line: exit statuses, one-line errors for all arguments, and modules that it must not import."""
 
 import json
 import os
@@ -20,7 +20,7 @@ HEAVY = {"torch", "mpi4py", "numpy", "cupy"}
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    """Run a command in this process: its exit status, standard output and standard error."""
+    """Run a command in this process; return its exit status, standard output and standard error."""
     monkeypatch.setattr(sys, "argv", ["hpcbench", *arguments])
     with pytest.raises(SystemExit) as caught:
         cli.main()
@@ -173,7 +173,7 @@ HOSTILE_STUDIES: dict[str, bytes] = {
 }
 
 
-def test_the_study_that_hostile_ones_are_made_of_is_right(
+def test_the_base_of_the_hostile_studies_is_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -267,7 +267,7 @@ def test_wrong_arguments_end_in_one_line(
         ({"python": "a\0b"}, "has a control character"),
     ],
 )
-def test_faults_of_a_site_file_are_told_with_their_line(
+def test_faults_of_a_site_file_are_reported_with_their_line(
     change: dict[str, object],
     says: str,
     tmp_path: Path,
@@ -293,7 +293,7 @@ def test_files_that_may_not_be_read_are_one_line(
     def refuse(path: Path, *_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so the refusal is made here
+    monkeypatch.setattr(Path, "open", refuse)  # root may read every file, so the refusal is simulated
     code, out, err = run(capsys, monkeypatch, "submit", "secret.yaml")
     assert (code, out, err) == (2, "", "hpcbench: secret.yaml: may not be read: check its permissions\n")
 
@@ -399,10 +399,10 @@ def test_the_study_that_the_readme_submits_to_a_cluster_uses_its_network(
     commands = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("hpcbench submit")]
     dry, real = commands
     assert [word for word in dry if word != "--dry-run"] == real
-    words = [
+    command = [
         word.replace("./mysite.yaml", "slurm-cluster").replace("studies", str(CHECKOUT / "studies")) for word in dry
     ]
-    code, out, _ = run(capsys, monkeypatch, *words[1:], "--out", str(tmp_path / "o"))
+    code, out, _ = run(capsys, monkeypatch, *command[1:], "--out", str(tmp_path / "o"))
     assert code == 0 and "  messages leave the node in all runs" in out.splitlines()
 
 

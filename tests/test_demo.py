@@ -1,4 +1,4 @@
-"""What `make demo` does, with two short runs: over a link of virtual hosts where they can be had, else in memory."""
+"""`make demo` with two short runs: over a link between virtual hosts if they can be created, else in memory."""
 
 import os
 import subprocess
@@ -38,14 +38,14 @@ def test_the_demo_answers(site: str, tmp_path: Path, need: Callable[[str | None]
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
     assert ("shared memory" in first and "namespaces are denied" in first) == (site == "local")
-    said = done.stdout.partition(f"demo on {site}: gpt-tiny")[2]
-    assert "naive-int8" in said
-    assert said.index("What to type next") > said.index("results/demo/report.html")
+    text = done.stdout.partition(f"demo on {site}: gpt-tiny")[2]
+    assert "naive-int8" in text
+    assert text.index("What to type next") > text.index("results/demo/report.html")
     assert {path.name for path in tmp_path.iterdir()} - {"bin"} == {"results"}, "git ignores only this"
     assert "naive-int8" in (tmp_path / "results" / "demo" / "report.html").read_text(encoding="utf-8")
 
 
-def test_what_cannot_run_ends_the_demo_with_its_status(tmp_path: Path) -> None:
+def test_a_failed_step_ends_the_demo_with_its_status(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     done = subprocess.run(
         ["bash", str(DEMO), "--set", "train.steps=0"], cwd=tmp_path, env=environment, capture_output=True, text=True

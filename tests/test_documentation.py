@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, generated pages are current, the site builds, and the first page stays short."""
+"""Pages of the documentation: valid links, current generated pages, a site that builds, and a short first page."""
 
 import ast
 import re
@@ -19,19 +19,19 @@ SPEAK_OF_DOCS = ("hpcbench", "benchmarks", "studies", "templates", "kernels", "d
 
 
 def links(text: str) -> Iterator[str]:
-    """Targets of the links of a page, but for those in code."""
+    """Yield the targets of the links of a page, except those in code."""
     yield from LINK.findall(CODE.sub("", text))
 
 
 def anchors(text: str) -> set[str]:
-    """What the headings of a page can be linked by."""
+    """Return the anchors of the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """Links within the repository that lead nowhere."""
-    found = []
+    """Return the links within the repository whose targets do not exist."""
+    broken_links = []
     for target in links(text):
         if re.match(r"[a-z]+:", target):
             continue
@@ -39,8 +39,8 @@ def broken(page: Path, text: str) -> list[str]:
         to = page.parent / name if name else page
         inside = text if to == page else to.read_text(encoding="utf-8") if to.is_file() and anchor else ""
         if not to.exists() or (anchor and anchor not in anchors(inside)):
-            found.append(target)
-    return found
+            broken_links.append(target)
+    return broken_links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -84,8 +84,8 @@ def test_the_reference_has_every_command_and_field() -> None:
     from hpcbench.study.schema import Study
 
     commands = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    for words in ("submit", "report", "doctor", "bench codecs"):
-        assert f"\n## hpcbench {words}\n" in commands
+    for command in ("submit", "report", "doctor", "bench codecs"):
+        assert f"\n## hpcbench {command}\n" in commands
     assert "`--dry-run`" in commands and "`-h" not in commands
     for name, section in (("study", Study), ("site", Site)):
         page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
@@ -108,8 +108,8 @@ def test_the_first_page_is_short() -> None:
 
 
 def without_subject(source: str) -> list[int]:
-    """Lines of docstrings, of notes below a value and of entries in their sections that do not name their subject."""
-    found = []
+    """Return the lines of docstrings, attribute docstrings and their entries that do not name their subject."""
+    line_numbers = []
     for node in ast.walk(ast.parse(source)):
         if not (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -119,17 +119,17 @@ def without_subject(source: str) -> list[int]:
         # the first line, and below a heading such as Parameters the first line of each entry
         indented = [len(line) - len(line.lstrip()) for line in node.value.value.splitlines()]
         entries = [k for k in range(1, len(lines)) if lines[k] and lines[k - 1] and indented[k] > indented[k - 1]]
-        found += [node.lineno + k for k in (0, *entries) if NO_SUBJECT.match(lines[k])]
-    return found
+        line_numbers += [node.lineno + k for k in (0, *entries) if NO_SUBJECT.match(lines[k])]
+    return line_numbers
 
 
 def test_every_docstring_begins_with_its_subject() -> None:
-    found = {
+    places = {
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / "hpcbench").rglob("*.py"))
         for line in without_subject(path.read_text(encoding="utf-8"))
     }
-    assert found == set()
+    assert places == set()
 
 
 @pytest.mark.parametrize(

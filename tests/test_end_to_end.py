@@ -1,4 +1,4 @@
-"""The whole way on this machine: submit, real ranks, logs, report; and what becomes of runs that end badly."""
+"""From submission to report on this machine, with real ranks; and the states of runs that fail."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def submit(folder: Path, schemes: str, *options: str, site: str = "local", steps
 
 
 def quick_site(folder: Path, server: RankServer) -> str:
-    """This machine, with ranks that have imported everything before they start."""
+    """Write a site file of this machine, whose ranks have imported everything before they start."""
     site = (data_dir("sites") / "local.yaml").read_text()
     assert "python: auto" in site
     path = folder / "quick.yaml"
@@ -66,10 +66,10 @@ def events(folder: Path, run: str):
 
 def wait_for(condition, seconds=120):
     end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "waited in vain"
+    while not (value := condition()):
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.2)
-    return found
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_every_run_completes_and_the_report_has_a_verdict_for_each_scheme(comple
 
 
 def test_lossless_scheme_has_the_losses_of_the_baseline_and_a_lossy_one_has_not(completed):
-    """Two replicas: their sum has no order, so the baseline's bits are the same."""
+    """The sum of two replicas does not depend on their order, so the losses are bitwise identical."""
 
     def losses(run):
         return [line.split(" | ")[1] for line in lines(completed, run) if line.startswith("step")]
@@ -122,7 +122,7 @@ def test_all_schemes_send_the_same_messages_and_encoded_ones_are_smaller(complet
             assert min(channel["encode_s"], channel["decode_s"], channel["transfer_s"]) > 0
 
 
-def test_log_says_who_ran_where(completed):
+def test_log_contains_the_host_of_each_rank(completed):
     start, environment, _, configuration, *_ = events(completed, "r1-baseline")
     assert start["scheme"] == "baseline"
     assert [rank["rank"] for rank in environment["world"]] == [0, 1, 2, 3]
@@ -143,15 +143,15 @@ def test_log_says_who_ran_where(completed):
 
 
 def test_cut_log_reports_what_it_holds(completed, tmp_path):
-    whole = (completed / "out/001/runs/r1-baseline/log.txt").read_bytes()
-    cut = whole[: whole.index(b"step 4/6") + 30]
+    log = (completed / "out/001/runs/r1-baseline/log.txt").read_bytes()
+    cut = log[: log.index(b"step 4/6") + 30]
     (tmp_path / "cut.txt").write_bytes(cut)
     done = hpcbench("report", "cut.txt", "--format", "json", cwd=tmp_path)
     assert "incomplete" in (done.stdout + done.stderr)
     assert done.returncode == 1
 
 
-def test_killed_rank_ends_its_run_and_the_others_stand(tmp_path):
+def test_killed_rank_ends_its_run_and_no_other(tmp_path):
     submitted = submit(tmp_path, "baseline, identity", "--set", "train.steps=100000", "--only", "scheme=baseline")
     assert submitted.returncode == 0, submitted.stderr
     log = tmp_path / "out/001/runs/r1-baseline/log.txt"
@@ -171,7 +171,7 @@ def test_killed_rank_ends_its_run_and_the_others_stand(tmp_path):
 
 
 def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_path, job_ranks):
-    """fp32 with an absurd learning rate diverges at step 2; the table names the step, the exit status says bad."""
+    """fp32 with a huge learning rate diverges at step 2: the table names the step, and the exit status is 1."""
     site = quick_site(tmp_path, job_ranks)
     done = submit(tmp_path, "baseline, identity", "--wait", "--set", "train.lr=1e30", site=site)
     assert done.returncode == 1
@@ -184,7 +184,7 @@ def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_p
 
 
 def test_world_of_the_wrong_size_is_refused(completed, tmp_path):
-    """As under a launcher that starts N worlds of one rank each."""
+    """A launcher of another MPI library starts N worlds of one rank each."""
     run = completed / "out/001/runs/r1-baseline/run.json"
     done = subprocess.run(
         [sys.executable, "-m", "hpcbench.train", str(run)], capture_output=True, text=True, timeout=120, cwd=tmp_path

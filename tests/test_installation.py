@@ -1,4 +1,4 @@
-"""What messages and pages tell people to install."""
+"""Instructions of messages and pages to install packages."""
 
 import re
 import subprocess
@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("hpcbench", "docs", "studies", "sites", "templates", "benchmarks", "README.md", "Makefile")
 ARGUMENT = r"\s+['\"]?[\w./<>=~-]+(?:\[[\w,]*\])?['\"]?"
 FROM_AN_INDEX = re.compile(rf"pip install(?:{ARGUMENT})*?\s+['\"]?hpcbench(?:\[[\w,]*\])?(?=['\"\s`,;:]|$)")
-"""`pip install` of a distribution named hpcbench: the one that package indexes have is another project."""
+"""`pip install` of a distribution named hpcbench, which is another project in package indexes."""
 
 
 def texts() -> list[Path]:
-    """All files that tell people something."""
+    """Return all files with text for users."""
     roots = [ROOT / place for place in PLACES]
     files = [file for root in roots for file in (sorted(root.rglob("*")) if root.is_dir() else [root])]
     return [file for file in files if file.is_file() and file.suffix not in (".pyc", ".so", ".png", ".npz")]
@@ -33,11 +33,11 @@ def texts() -> list[Path]:
         ("pip install matplotlib", False),
     ],
 )
-def test_the_expression_sees_what_it_should(text: str, refused: bool) -> None:
+def test_the_expression_matches_only_installations_from_an_index(text: str, refused: bool) -> None:
     assert bool(FROM_AN_INDEX.search(text)) is refused
 
 
-def test_nobody_is_sent_to_the_package_of_another_project() -> None:
+def test_no_text_names_the_package_of_another_project() -> None:
     assert len(texts()) > 500
     places = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""Where programs are missing, tests that need them are skipped with the remedy, and no test needs them secretly."""
+"""Tests whose programs are missing are skipped with the remedy, and no test uses such a program without `need`."""
 
 import json
 import os
@@ -38,7 +38,11 @@ def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     path = os.pathsep.join(map(str, (TESTS, place)))
-    changes = {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment}  # others take a second to load
+    changes = {
+        "PYTHONPATH": path,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # plugins take a second to load
+        **environment,
+    }
     return subprocess.run(command, cwd=place, env={**inherited, **changes}, capture_output=True, text=True)
 
 
@@ -205,7 +209,7 @@ def pytest_runtest_logreport(report):
         with open(os.environ["ENDS"], "a") as out:
             print(json.dumps([report.nodeid, report.outcome, reason]), file=out)
 """
-"""A plugin that chooses the tests with the fixture `need`, and ends each where it asks for the first time."""
+"""A plugin that selects the tests with the fixture `need`, and ends each at its first call of `need`."""
 
 
 def find_users() -> list[Path]:
@@ -220,7 +224,7 @@ def find_users() -> list[Path]:
 
 
 def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
-    """Run the tests that use `need` where some programs are missing; return for each why it was skipped."""
+    """Run the tests that use `need` without some programs; return why each test was skipped."""
     (place / "only_needs.py").write_text(ONLY_NEEDS)
     ends = place / "ends"
     files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]

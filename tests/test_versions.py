@@ -1,4 +1,4 @@
-"""The revision of hpcbench: of the checkout as it is now, or what an installed package was built from."""
+"""The revision of hpcbench: the current one of a checkout, or the one that an installed package was built from."""
 
 import subprocess
 from collections.abc import Callable

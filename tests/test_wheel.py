@@ -1,4 +1,4 @@
-"""A wheel holds what a checkout holds: kernels, templates, sites, studies and presets are found in it."""
+"""A wheel contains the files of a checkout: kernels, templates, sites, studies and presets."""
 
 import json
 import os
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.long  # all kernels are compiled once more
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, need):
-    """Return a copy of the checkout with a history of its own: the checkout may have none, or another owner."""
-    need(explain_missing("git"))  # CMake asks it for the revision
+    """A copy of the checkout with a new git history: the checkout may have none, or another owner."""
+    need(explain_missing("git"))  # CMake asks git for the revision
     copy = tmp_path_factory.mktemp("source") / "hpcbench"
     shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "build", "results", "__pycache__"))
     git = ["git", "-C", copy, "-c", "user.name=tester", "-c", "user.email=tester@example.org"]
@@ -96,14 +96,14 @@ def test_dry_run_from_the_wheel(unpacked, tmp_path):
 
 
 def test_the_wheel_has_the_revision_it_was_built_from(unpacked, tmp_path, revision):
-    """Also below the checkout of something else, whose revision is not hpcbench's."""
+    """The wheel lies below the checkout of another project, which has another revision."""
     code = "from hpcbench.cli import main\ntry: main()\nexcept SystemExit as e: assert not e.code, e.code\n"
     options = "sys.argv += ['--version']\n"
     assert run_in(unpacked, tmp_path, options + code) == f"hpcbench 0.1.0 (revision {revision})\n"
     keep = "from pathlib import Path\nfrom hpcbench.batch.record_provenance import keep\n"
     run_in(unpacked, tmp_path, keep + "keep(Path(), Path('study.yaml'))")
-    kept = json.loads((tmp_path / "provenance/submit.json").read_text())["git"]["hpcbench"]
-    assert kept == {"revision": revision, "dirty": False}
+    recorded = json.loads((tmp_path / "provenance/submit.json").read_text())["git"]["hpcbench"]
+    assert recorded == {"revision": revision, "dirty": False}
 
 
 def test_a_wheel_from_an_sdist_has_the_revision_too(tmp_path, source, revision):
@@ -114,7 +114,7 @@ def test_a_wheel_from_an_sdist_has_the_revision_too(tmp_path, source, revision):
     environment = {**os.environ, "PYTHONPATH": str(tools), "PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
     subprocess.run([sys.executable, "-c", build, tmp_path], cwd=source, env=environment, check=True, timeout=600)
     (sdist,) = tmp_path.glob("hpcbench-*.tar.gz")
-    fast = ["-C", "cmake.build-type=Debug", "-C", "cmake.define.CMAKE_CXX_FLAGS=-O0"]  # nothing of it runs
+    fast = ["-C", "cmake.build-type=Debug", "-C", "cmake.define.CMAKE_CXX_FLAGS=-O0"]  # no code of it runs
     subprocess.run([*pip, "wheel", "-q", "--no-deps", *fast, "-w", tmp_path, sdist], check=True, timeout=600)
     (wheel,) = tmp_path.glob("hpcbench-*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -1,4 +1,4 @@
-"""Programs that the distribution has and PyPI does not: what needs each of them, and its package in Debian and Ubuntu.
+"""Programs that the distribution has and PyPI lacks: the tests that need each, and its package in Debian and Ubuntu.
 
 ``python3 tests/tools.py build|test`` installs the missing programs where it may, as `make` does. It runs before there
 is a virtual environment. Elsewhere the tests that need a missing program are skipped: see needs.py.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Tool(NamedTuple):
-    """What needs a program, and the package that has it."""
+    """The tests that need a program, and the package that contains it."""
 
     user: str
     package: str
@@ -25,7 +25,7 @@ class Tool(NamedTuple):
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 BUILD = {"g++": Tool("the kernels", "g++"), "ensurepip": Tool("the virtual environment", f"{_PYTHON}-venv")}
-"""Without these nothing can be installed."""
+"""Programs without which nothing can be installed."""
 _HOSTS, _SLURM = "virtual hosts", "a Slurm cluster of one machine"
 TEST = {
     "Python.h": Tool("scripts of DeepSpeed, which compiles", f"{_PYTHON}-dev"),
@@ -49,7 +49,7 @@ TEST = {
     "tc": Tool(_HOSTS, "iproute2"),
     "unshare": Tool("virtual hosts and containers", "util-linux"),
 }
-"""A test sees these only if it uses the fixture ``need``."""
+"""Programs that only tests with the fixture ``need`` find."""
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::http::Timeout=30")
 _INSTALL = ("install", "-y", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
@@ -57,7 +57,7 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def explain_missing(*programs: str) -> str | None:
-    """Return what cannot be tested without these programs, and the remedy, in one line; None if all are installed."""
+    """Return one line with the untested parts and the remedy if a program is missing; None if all are installed."""
     missing = [name for name in programs if not is_installed(name)]
     if not missing:
         return None
@@ -75,7 +75,7 @@ def is_installed(name: str) -> bool:
 
 
 def show_command(packages: dict[str, None]) -> str:
-    """Return the line that a user would type."""
+    """Return the command that installs these packages."""
     return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
 
@@ -115,7 +115,7 @@ def _run_apt(*arguments: str) -> str:
 
 @contextmanager
 def _without_daemons(policy: Path) -> Iterator[None]:
-    if policy.exists():  # the owner's own policy stays in force
+    if policy.exists():  # an existing policy of the owner stays
         yield
         return
     policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
@@ -127,7 +127,7 @@ def _without_daemons(policy: Path) -> Iterator[None]:
 
 
 def main(kind: str) -> int:
-    """Install the programs of a kind; return 2 if something is still missing without which nothing can be built."""
+    """Install the programs of a kind; return 2 if a program that the build needs is still missing."""
     install(list_packages(kind))
     importlib.invalidate_caches()
     missing = list_packages(kind)

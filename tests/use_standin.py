@@ -1,4 +1,4 @@
-"""Lets `import cupy` give the stand-in of standin/cupy. Only who calls `use` has it: no path leads there by itself."""
+"""Replacement of CuPy by the stand-in of standin/cupy. Only code that calls `use` imports it."""
 
 import os
 import sys
@@ -14,11 +14,11 @@ from hpcbench.comm import accelerator
 
 HERE = Path(__file__).parent
 PLACES = [str(HERE / "standin"), str(HERE / "codecs")]
-"""The stand-in, and the emulator that it runs kernels by."""
+"""Directories of the stand-in and of the emulator that runs its kernels."""
 
 
 def has_gpu() -> bool:
-    """Whether CuPy finds a GPU here. Then the tests for GPUs run on it, and nothing stands in for it."""
+    """Return whether CuPy finds a GPU. Then the tests for GPUs run on it, without the stand-in."""
     try:
         device.cuda()
     except (ImportError, RuntimeError):
@@ -27,7 +27,7 @@ def has_gpu() -> bool:
 
 
 def use() -> dict[str, ModuleType]:
-    """Take the stand-in from now on, in this process. Return the modules of CuPy that were imported.
+    """Use the stand-in from now on in this process. Return the modules of CuPy that were imported.
 
     Raises
     ------
@@ -38,12 +38,12 @@ def use() -> dict[str, ModuleType]:
         raise RuntimeError("a GPU is here: nothing stands in for it")
     imported = forget()
     sys.path[:0] = PLACES
-    os.environ["CUPY_CACHE_DIR"] = str(KEPT / "standin")  # no GPU could load what the stand-in compiles
+    os.environ["CUPY_CACHE_DIR"] = str(KEPT / "standin")  # a GPU cannot load the stand-in's compiled kernels
     return imported
 
 
 def forget() -> dict[str, ModuleType]:
-    """Forget CuPy and the devices that were made of it. Return its modules."""
+    """Remove CuPy and its devices from the imported modules. Return these modules."""
     device._device.cache_clear()
     accelerator._accelerator.cache_clear()
     return {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "cupy"}
@@ -51,7 +51,7 @@ def forget() -> dict[str, ModuleType]:
 
 @contextmanager
 def standin() -> Iterator[None]:
-    """Take the stand-in for a while."""
+    """Use the stand-in within a block."""
     path, cache = sys.path[:], os.environ.get("CUPY_CACHE_DIR")
     imported = use()
     try:

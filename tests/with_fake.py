@@ -1,6 +1,6 @@
-"""Runs a command with a faked scheduler first on PATH: ``python tests/with_fake.py lsf -- COMMAND``.
+"""Run of a command with the fake of a scheduler first on PATH: ``python tests/with_fake.py lsf -- COMMAND``.
 
-When the command has ended, its remaining jobs are waited for. Then the fake ends with all its processes.
+When the command has ended, the program waits for its remaining jobs. Then it ends the fake with all processes.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from hpcbench.errors import UserError
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command, and return its exit status; 2 if the arguments are wrong."""
-    words = sys.argv[1:] if argv is None else argv
-    command = words[words.index("--") + 1 :] if "--" in words else []
+    command_line = sys.argv[1:] if argv is None else argv
+    command = command_line[command_line.index("--") + 1 :] if "--" in command_line else []
     reader = argparse.ArgumentParser(
-        description="Run a command with a faked scheduler first on PATH. It runs jobs for real on this machine.",
+        description="Run a command with the fake of a scheduler first on PATH. It runs jobs for real on this machine.",
         usage="%(prog)s lsf|flux [--site FILE] [--flavour F] [--nodes N] [--minute S] -- COMMAND...",
     )
     reader.add_argument("system", choices=["lsf", "flux"])
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     reader.add_argument("--flavour", help="of LSF: csm, lsf, old or lsf-like")
     reader.add_argument("--nodes", type=int, default=4, help="pretended compute nodes")
     reader.add_argument("--minute", type=float, default=60.0, help="seconds that a minute of the scheduler lasts")
-    arguments = reader.parse_args(words[: words.index("--")] if "--" in words else words)
+    arguments = reader.parse_args(command_line[: command_line.index("--")] if "--" in command_line else command_line)
     if not command:
         reader.error("give a command after --")
     try:

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 import hpcbench
+from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.scripts.containers import PROGRAMS
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.doctor.ranks import PATIENCE, in_job, job_environment, last_error, launcher_of, listed_hosts, rank_command
 from hpcbench.study.container import Container
@@ -53,7 +53,7 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
 def _program(site: Site, kind: str, program: str, *, starts: bool) -> Check:
     """Check the container's program on this node, with the site's modules and setup."""
     name = f"container {kind}"
-    path = ask(in_job(site, [*_FIND, program])).out.split()
+    path = attempt(in_job(site, [*_FIND, program])).out.split()
     if path:
         return report_ok(name, path[-1], needed=True)
     fact = f"{program} is not on PATH"
@@ -70,7 +70,7 @@ def _remedy(kind: str, program: str) -> str:
 def _plugin(site: Site) -> Check:
     """Check that the site's srun has the options of pyxis."""
     name = "container pyxis"
-    answer = ask(in_job(site, [launcher_of(site), "--help"]))
+    answer = attempt(in_job(site, [launcher_of(site), "--help"]))
     if "--container-image" in answer.out + answer.err:
         return report_ok(name, "srun has --container-image", needed=True)
     if not answer.ok:
@@ -110,7 +110,7 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
     except ValueError as error:
         return report_unknown(name, f"the site has no room for a rank: {error}", needed=True)
     with listed_hosts(launch, 1) as launch_words:
-        answer = ask(in_job(site, [*launch_words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
+        answer = attempt(in_job(site, [*launch_words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
     paths = [line.strip() for line in answer.out.splitlines() if line.strip().endswith(f"/{program}")]
     if paths:
         return report_ok(name, paths[-1], needed=True)
@@ -124,7 +124,7 @@ def _rank_inside(site: Site) -> Check:
     name = "rank in the container"
     try:
         with rank_command(site, 1) as command:
-            answer = ask(in_job(site, [*command, "-c", _INSIDE]), seconds=PATIENCE, env=job_environment())
+            answer = attempt(in_job(site, [*command, "-c", _INSIDE]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
         return report_unknown(name, f"cannot be started: {error}", needed=True)
     line = shlex.join(command)

@@ -9,15 +9,16 @@ import textwrap
 from typing import Any
 
 from hpcbench.batch.files import now
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import SchedulerSettings, Site
 from hpcbench.contract.section import LABEL, NAME
 from hpcbench.doctor import flux, lsf, slurm
-from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts
+from hpcbench.doctor.cluster import Cluster
 from hpcbench.doctor.gpus import gpus_here
 from hpcbench.doctor.mpi import launcher, loaded_modules, of_interest
-from hpcbench.doctor.scheduler import Sighting, answering, sightings
+from hpcbench.doctor.scheduler import answering, sightings
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import parse_value
 

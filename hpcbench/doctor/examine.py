@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
+from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, report_ok, report_unknown
 from hpcbench.doctor.container import check_container
 from hpcbench.doctor.draft_site import survey
@@ -51,7 +51,7 @@ def _ucx() -> list[Check]:
     """Check whether UCX, the network library of many MPI libraries, supports GPUs."""
     if not shutil.which("ucx_info"):
         return []
-    answer = ask(["ucx_info", "-v"])
+    answer = attempt(["ucx_info", "-v"])
     if answer.problem:
         return [report_unknown("UCX", answer.problem)]
     first = answer.out.strip().splitlines()[0].lstrip("# ") if answer.out.strip() else "of unknown version"

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from hpcbench.doctor.ask import ask
+from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 
 
@@ -30,7 +30,7 @@ class LocalGpus:
 
 def gpus_here() -> LocalGpus:
     """Ask NVIDIA's tool, then AMD's."""
-    nvidia = ask(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
+    nvidia = attempt(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
     if nvidia.ok:
         rows = [[part.strip() for part in line.split(",")] for line in nvidia.out.splitlines() if line.count(",") == 2]
         gpus = tuple(
@@ -38,7 +38,7 @@ def gpus_here() -> LocalGpus:
         )
         if gpus:
             return LocalGpus(gpus, absent=False)
-    amd = ask(["rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--json"])
+    amd = attempt(["rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--json"])
     if amd.ok and (gpus := _amd(amd.out)):
         return LocalGpus(gpus, absent=False)
     problem = "; ".join(answer.problem or f"{answer.program} names none" for answer in (nvidia, amd))

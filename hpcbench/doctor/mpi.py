@@ -5,9 +5,9 @@ import re
 import shutil
 from dataclasses import dataclass
 
+from hpcbench.batch.schedulers.attempt import attempt
+from hpcbench.batch.schedulers.slurm_cluster import list_mpi_plugins, read_config
 from hpcbench.batch.sites.find_launcher import BANNERS
-from hpcbench.doctor.ask import ask
-from hpcbench.doctor.slurm import mpi_plugins
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def mpiexec(*programs: str) -> Mpi | None:
     path = next((program for name in programs or ("mpiexec", "mpirun") if (program := shutil.which(name))), None)
     if path is None:
         return None
-    answer = ask([path, "--version"])
+    answer = attempt([path, "--version"])
     text = answer.out + answer.err
     for pattern, kind, name in BANNERS:
         match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
@@ -41,7 +41,7 @@ def mpiexec(*programs: str) -> Mpi | None:
 def _is_mvapich(path: str) -> bool:
     """Return whether a Hydra launcher is MVAPICH's, from its path or from the ``mpiname`` next to it."""
     mpiname = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
-    answer = ask([mpiname])
+    answer = attempt([mpiname])
     return "MVAPICH" in answer.out.upper() or "mvapich" in os.path.realpath(path).lower()
 
 
@@ -57,7 +57,7 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
     if kind == "slurm":
         if path := shutil.which("ibrun"):
             return "ibrun", [], f"{path} is on PATH: TACC's"
-        plugins, default = mpi_plugins()
+        plugins, default = list_mpi_plugins(), read_config().get("MpiDefault")
         listed = f"srun --mpi=list has {', '.join(plugins) or 'nothing'}, MpiDefault is {default or 'unknown'}"
         if default and default != "none":
             return "srun", [], listed
@@ -78,7 +78,7 @@ def loaded_modules() -> list[str]:
     here = os.environ.get("LOADEDMODULES") or ""
     if here:
         return [name for name in here.split(":") if name]
-    answer = ask(["bash", "-lc", "type module > /dev/null 2>&1 && module -t list 2>&1"])
+    answer = attempt(["bash", "-lc", "type module > /dev/null 2>&1 && module -t list 2>&1"])
     lines = [line.strip() for line in answer.out.splitlines()] if answer.ok else []
     return [line for line in lines if re.fullmatch(r"[A-Za-z0-9][\w.+/@:-]*", line) and not line.endswith(":")]
 

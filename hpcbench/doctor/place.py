@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import hpcbench
-from hpcbench.doctor.ask import ask
+from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.versions import package_revision
 
@@ -82,7 +82,7 @@ def _clock(directory: Path) -> Check:
 
 
 def _quota() -> Check:
-    answer = ask(["quota", "-s", "-w"])
+    answer = attempt(["quota", "-s", "-w"])
     if not answer.present:
         return report_unknown(
             "quota", "the quota command is missing", "the site's own command shows limits, if there are any"

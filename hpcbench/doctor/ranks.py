@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpcbench.batch.schedulers.attempt import CommandOutcome, attempt
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
 from hpcbench.batch.scripts.containers import contained
@@ -19,7 +20,6 @@ from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
 from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
-from hpcbench.doctor.ask import CommandOutcome, ask
 from hpcbench.doctor.check import Check, Health, report_missing, report_ok, report_unknown
 from hpcbench.doctor.mpi import mpiexec
 
@@ -71,11 +71,11 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
             ]
         try:
             with rank_command(site, 1) as command:
-                answer = ask(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
+                answer = attempt(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
         except ValueError as error:
             return [report_unknown("python", f"a rank cannot be started: {error}", needed=True)]
     else:
-        answer = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
+        answer = attempt(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
     lines = {}
     for line in answer.out.splitlines():
         try:
@@ -108,7 +108,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
 def check_launchers(site: Site) -> list[Check]:
     """Check the site's launcher, and the other launchers of this machine."""
     wanted = launcher_of(site)
-    path = ask(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
+    path = attempt(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
     here = site.scheduler.kind == "local"
     name = f"launcher {wanted.rpartition('/')[2]}"
     checks = []
@@ -158,7 +158,7 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
     try:
         with rank_command(site, 2) as command:
-            answer = ask(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
+            answer = attempt(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
         return [report_unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
     wanted = None if site.node.cores == "auto" else site.node.cores

@@ -66,6 +66,12 @@ class Account:
         with self._lock:
             row.add_messages(tally)
 
+    def add_times(self, row: CallCounts, tally: Tally) -> None:
+        """Add the codec's time in an encoded call, which a GPU reports only after the call."""
+        with self._lock:
+            row.encode_s += tally.encode_s
+            row.decode_s += tally.decode_s
+
     def document(self) -> list[dict[str, object]]:
         """Return the rows that have calls, for a file."""
         with self._lock:

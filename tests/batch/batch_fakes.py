@@ -1,4 +1,4 @@
-"""A site whose launcher is a script: it records its arguments and does what the test asked of each scheme."""
+"""A site whose launcher is a script: it records its arguments and does what a test sets for each scheme."""
 
 import json
 import sys
@@ -120,27 +120,27 @@ class Fake:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Starts and ends of the launcher, in order."""
+        """Return the starts and ends of the launcher, in order."""
         path = self.directory / "calls.jsonl"
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
     @property
     def children(self) -> list[int]:
-        """Processes of a run that sleeps."""
+        """Return the process ids of a run that sleeps."""
         path = self.directory / "children"
         wait_for(lambda: path.exists() and path.read_text(encoding="utf-8").count(" ") == 2)
         return [int(pid) for pid in path.read_text(encoding="utf-8").split()]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> None:
-    """Wait until the condition holds; fail when it does not within the time."""
+    """Wait until the condition holds; fail if it does not hold in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.05)
 
 
 def wait_until_over(root: Path) -> Tracked:
-    """Wait until no run of the submission waits or runs, and the job has left its mark."""
+    """Wait until no run of the submission waits or runs, and the job has written its status file."""
     wait_for(lambda: track(root).over and State.RUNNING not in {s.state for s in track(root).jobs.values()})
     return track(root)

@@ -1,4 +1,4 @@
-"""Hostile texts, and documents in which one of them stands somewhere."""
+"""Hostile texts, and documents that contain one of them."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 def texts(data: Any, keys: Keys = ()) -> Iterator[Keys]:
-    """Where text stands, or could; a key of a mapping that users name is found by `+` behind its path."""
+    """Yield the paths of all texts of a document. A path that ends in `+` means a key that users choose."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from texts(value, (*keys, key))
@@ -54,8 +54,8 @@ def texts(data: Any, keys: Keys = ()) -> Iterator[Keys]:
 
 
 def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
-    found = copy.deepcopy(data)
-    place: Any = found
+    changed = copy.deepcopy(data)
+    place: Any = changed
     *path, last = keys[:-1] if keys[-1] == "+" else keys
     for key in path:
         place = place[key]
@@ -63,10 +63,10 @@ def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
         place[text] = place.pop(last)
     else:
         place[last] = text
-    return found
+    return changed
 
 
 def yaml(data: Any) -> str:
-    """As JSON, but for characters beyond 16 bits, whose halves YAML would take for two."""
+    """Return JSON with unescaped characters beyond 16 bits: YAML reads surrogates as two characters."""
     escaped = (c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(data, ensure_ascii=False))
     return "".join(escaped)

@@ -1,4 +1,4 @@
-"""Sites and readers of launch lines, for the tests of launchers and shapes."""
+"""Sites, and a parser of launch commands, for the tests of launchers and shapes."""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
 OTHERS: dict[str, dict[str, Any]] = {
     "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
 }
-"""Nodes of machines that have no site file."""
+"""Nodes of machines without a site file."""
 
 
 def site(name: str, **changes: Any) -> Site:
-    """A site that comes with hpcbench, with other values for some fields, or a made-up one of `OTHERS`.
+    """Return a shipped site, or one of `OTHERS`, with other values for some fields.
 
     Parameters
     ----------
     changes
-        Dotted names with ``__`` for the dots; the launcher's kind brings its scheduler with it.
+        Dotted names with ``__`` for the dots. A kind of launcher also sets its scheduler.
     """
     if name in OTHERS:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
@@ -40,9 +40,9 @@ def site(name: str, **changes: Any) -> Site:
         data[head] = {**data.get(head, {}), field: value}
         if key == "launcher__kind":
             data["launcher"] = {"kind": value}
-    found = Site.model_validate(data)
-    assert not [fault for fault in faults(found) if fault.path[0] == "node"]
-    return found
+    site = Site.model_validate(data)
+    assert not [fault for fault in faults(site) if fault.path[0] == "node"]
+    return site
 
 
 @cache
@@ -56,10 +56,10 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
-    """The numbers in a launch line: nodes, ranks, ranks per node, cores and GPUs per rank, if they are there.
+    """Return the nodes, ranks, ranks per node, cores and GPUs per rank that a launch command contains.
 
-    Written after the manuals and not after what writes the lines: short options with and without a blank, long ones
-    with a blank or an equals sign.
+    The parser follows the manuals, not the code under test: short options with or without a blank, long ones with
+    a blank or an equals sign.
     """
     program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
 
@@ -70,48 +70,52 @@ def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
                 return int(match[1])
         return None
 
-    said: dict[str, int | Fraction | None] = {}
+    options: dict[str, int | Fraction | None] = {}
     if program == "jsrun":
         sets, on_node, ranks, gpus = (number(name) for name in ("-n", "-r", "-a", "-g"))
         assert sets and on_node and ranks and gpus is not None and sets % on_node == 0
-        said = {
+        options = {
             "nodes": sets // on_node,
             "ranks": sets * ranks,
             "per_node": on_node * ranks,
             "gpus": Fraction(gpus, ranks),
         }
-        said["cores"] = int(re.search(r"packed:(\d+)", text)[1])  # type: ignore[index]
-        assert said["cores"] * ranks <= number("-c")  # type: ignore[operator]
+        options["cores"] = int(re.search(r"packed:(\d+)", text)[1])  # type: ignore[index]
+        assert options["cores"] * ranks <= number("-c")  # type: ignore[operator]
     elif program == "lrun":
-        said = {"nodes": number("-N"), "per_node": number("-T")}
+        options = {"nodes": number("-N"), "per_node": number("-T")}
     elif program == "srun":
-        said = {
+        options = {
             "nodes": number("-N", "--nodes"),
             "ranks": number("-n", "--ntasks"),
             "per_node": number("--ntasks-per-node"),
         }
-        said |= {"cores": number("-c", "--cpus-per-task"), "gpus": number("--gpus-per-task")}
+        options |= {"cores": number("-c", "--cpus-per-task"), "gpus": number("--gpus-per-task")}
     elif program == "flux":
-        said = {
+        options = {
             "nodes": number("-N", "--nodes"),
             "ranks": number("-n", "--ntasks"),
             "per_node": number("--tasks-per-node"),
         }
-        said |= {"cores": number("-c", "--cores-per-task"), "gpus": number("-g", "--gpus-per-task")}
+        options |= {"cores": number("-c", "--cores-per-task"), "gpus": number("-g", "--gpus-per-task")}
         by_task, by_node = {"ranks", "cores", "gpus"}, {"per_node"}
-        assert not (any(said[k] for k in by_task) and any(said[k] for k in by_node)), "families of options are mixed"
+        assert not (any(options[k] for k in by_task) and any(options[k] for k in by_node)), "mixed families"
     elif program == "mpirun_rsh":
-        said = {"ranks": number("-np"), "cores": number("MV2_THREADS_PER_PROCESS")}
+        options = {"ranks": number("-np"), "cores": number("MV2_THREADS_PER_PROCESS")}
     elif program == "mpirun":
         match = re.search(r"ppr:(\d+):node(?::PE=(\d+))?", text)
         assert match
-        said = {"ranks": number("-np", "-n"), "per_node": int(match[1]), "cores": int(match[2]) if match[2] else None}
+        options = {
+            "ranks": number("-np", "-n"),
+            "per_node": int(match[1]),
+            "cores": int(match[2]) if match[2] else None,
+        }
     elif program == "mpiexec":
         ranks = number("-n", "-np")
-        said = {"ranks": ranks, "per_node": number("-ppn") or ranks}
+        options = {"ranks": ranks, "per_node": number("-ppn") or ranks}
         match = re.search(r"-bind-to core:(\d+)", text)
-        said["cores"] = int(match[1]) if match else None
-    found = {name: value for name, value in said.items() if value is not None}
-    if "nodes" in found and "per_node" in found:
-        assert found.setdefault("ranks", found["nodes"] * found["per_node"]) == found["nodes"] * found["per_node"]
-    return found
+        options["cores"] = int(match[1]) if match else None
+    counts = {name: value for name, value in options.items() if value is not None}
+    if "nodes" in counts and "per_node" in counts:
+        assert counts.setdefault("ranks", counts["nodes"] * counts["per_node"]) == counts["nodes"] * counts["per_node"]
+    return counts

@@ -1,4 +1,4 @@
-"""The same command again: what was cut off goes on, what waits or runs is not handed in twice, what is over is new."""
+"""Repeated `submit`: an interrupted submission continues, live runs are not submitted twice, ended runs are."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def numbers(fake: Fake) -> list[str]:
     return sorted(path.name for path in (fake.directory / "results" / "fake").iterdir() if path.name.isdigit())
 
 
-def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> None:
+def test_live_runs_are_submitted_again_only_on_request(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     first = start(fake)
     wait_for(lambda: fake.children)
@@ -42,7 +42,7 @@ def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> N
         cancel(first.root.parent / name)
 
 
-def test_what_is_over_is_submitted_anew(fake: Fake) -> None:
+def test_ended_runs_are_submitted_again(fake: Fake) -> None:
     first = start(fake)
     wait_until_over(first.root)
     second = start(fake)
@@ -50,7 +50,7 @@ def test_what_is_over_is_submitted_anew(fake: Fake) -> None:
     wait_until_over(second.root)
 
 
-def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_submit_is_continued(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.write_study(repeats=3)
     real, calls = Local.submit, 0
 
@@ -75,22 +75,22 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert again.root == root and "2 more jobs submitted" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
-    over = wait_until_over(root)  # the first one too, which no queue had been started for
+    over = wait_until_over(root)  # the first one too, whose queue had not been started
     assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
     assert len([call for call in fake.calls if "argv" in call]) == 9
 
 
-def test_two_at_once_submit_once(fake: Fake) -> None:
+def test_two_submits_at_the_same_time_submit_once(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     command = [sys.executable, "-m", "hpcbench", "submit", str(fake.study), "--site", str(fake.site)]
     both = [
         subprocess.Popen(command, cwd=fake.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0, 0], said
+    outputs = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0], outputs
     assert numbers(fake) == ["001"]
-    assert sum("already submitted" in out for out, _ in said) == 2
+    assert sum("already submitted" in out for out, _ in outputs) == 2
     wait_for(lambda: fake.children)
     assert len([call for call in fake.calls if "run" in call]) == 1
     cancel(fake.directory / "results" / "fake" / "001")
@@ -102,8 +102,8 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake")
     assert f"starts after {first.root}" in second.notes
-    parcel = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
-    assert parcel["after"] == [str(first.root / "jobs" / "j0001-r1")]
+    submission = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
+    assert submission["after"] == [str(first.root / "jobs" / "j0001-r1")]
     assert {s.state for s in wait_until_over(second.root).runs.values()} == {State.COMPLETED}
     order = [call.get("run") or f"end {call['ended']}" for call in fake.calls]
     assert order == ["r1-baseline", "end r1-baseline", "r1-mzhybrid", "end r1-mzhybrid"]
@@ -113,25 +113,25 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize("any_end", [False, True])
-def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
+def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
     fake.acts({"baseline": "stop"})
     fake.write_study(walltime="6s", stop_ahead="3s")
     first = start(fake, only="scheme=baseline")
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake", after_any=any_end)
     tracked = wait_until_over(second.root)
-    found = tracked.runs["r1-mzhybrid"]
+    run = tracked.runs["r1-mzhybrid"]
     if any_end:
-        assert found.state is State.COMPLETED
+        assert run.state is State.COMPLETED
         return
-    assert found.state is State.CANCELLED
+    assert run.state is State.CANCELLED
     forerunner = f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
-    assert found.reason == f"job j0001-r1 was cancelled ({forerunner})"
+    assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
         start(fake, after="fake")
 
 
-def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
+def test_dependencies_that_are_refused(fake: Fake, tmp_path: Path) -> None:
     dry = start(fake, dry_run=True).root
     with pytest.raises(UserError, match="was not submitted: submit that study first"):
         start(fake, after=str(dry))
@@ -141,7 +141,7 @@ def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
         find_after(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
 
 
-def test_a_dry_run_in_the_same_place_is_not_gone_on_with(fake: Fake) -> None:
+def test_a_dry_run_in_the_same_directory_is_not_continued(fake: Fake) -> None:
     place = fake.directory / "place"
     dry = start(fake, out=place, dry_run=True)
     real = start(fake, out=place)

@@ -1,4 +1,4 @@
-"""When the scheduler is asked, for which jobs, and what is kept of its answers."""
+"""Times of the calls to the scheduler, their jobs, and the stored answers."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from hpcbench.errors import UserError
 
 
 class Slow(Scheduler):
-    """Answers what the test says, and counts the questions."""
+    """A scheduler whose answers a test sets, and that counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
@@ -45,14 +45,14 @@ class Slow(Scheduler):
 
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    found = Slow()
-    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", lambda root: found)
-    return found
+    scheduler = Slow()
+    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", lambda root: scheduler)
+    return scheduler
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A submission of two jobs of one run each, both handed in as 11 and 12."""
+    """A submission of two jobs of one run each, submitted with the ids 11 and 12."""
     jobs, runs = [], []
     for k in (1, 2):
         (tmp_path / "jobs" / f"j{k}").mkdir(parents=True)
@@ -78,7 +78,7 @@ def states(tracked: Tracked) -> list[State]:
     return [tracked.jobs[job].state for job in ("j1", "j2")]
 
 
-def test_one_question_for_all_and_none_without_need(root: Path, scheduler: Slow) -> None:
+def test_one_call_for_all_jobs_and_none_without_need(root: Path, scheduler: Slow) -> None:
     scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.PENDING, "Resources")}
     assert states(track(root)) == [State.RUNNING, State.PENDING]
     assert scheduler.questions == [["11", "12"]]
@@ -86,7 +86,7 @@ def test_one_question_for_all_and_none_without_need(root: Path, scheduler: Slow)
     assert len(scheduler.questions) == 1
 
 
-def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, scheduler: Slow) -> None:
+def test_accounting_of_an_ended_job_is_asked_for_once(root: Path, scheduler: Slow) -> None:
     mark(root, "j1", 0)
     mark(root, "j2", 1)
     scheduler.words = {
@@ -96,11 +96,11 @@ def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, schedu
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert scheduler.questions == [["11", "12"]]
-    kept = json.loads((root / "scheduler.json").read_text(encoding="utf-8"))
-    assert kept["j1"]["word"]["accounting"] == {"Elapsed": "60"}
+    stored = json.loads((root / "scheduler.json").read_text(encoding="utf-8"))
+    assert stored["j1"]["word"]["accounting"] == {"Elapsed": "60"}
 
 
-def test_silence_matters_only_where_an_end_is_missing(root: Path, scheduler: Slow) -> None:
+def test_a_silent_scheduler_matters_only_for_jobs_without_an_end(root: Path, scheduler: Slow) -> None:
     scheduler.words = "squeue: no answer within 30 s"
     mark(root, "j1", 0)
     tracked = track(root)
@@ -111,14 +111,14 @@ def test_silence_matters_only_where_an_end_is_missing(root: Path, scheduler: Slo
     assert states(tracked) == [State.COMPLETED, State.COMPLETED] and tracked.silent is None
 
 
-def test_an_end_without_a_mark_holds_when_nobody_can_be_asked_any_more(root: Path, scheduler: Slow) -> None:
+def test_a_stored_end_holds_when_the_scheduler_no_longer_answers(root: Path, scheduler: Slow) -> None:
     scheduler.words = {"11": JobStatus(State.CANCELLED, "by 1000"), "12": JobStatus(State.NODE_FAILED, "NODE_FAIL")}
     assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
     scheduler.words = "squeue: not found"
     assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
 
 
-def test_ends_that_may_be_taken_back_are_asked_for_again_but_not_for_ever(
+def test_ends_that_may_be_revoked_are_asked_for_again_for_a_while(
     root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler.words = {"11": JobStatus(State.NODE_FAILED), "12": JobStatus(State.CANCELLED)}
@@ -132,9 +132,7 @@ def test_ends_that_may_be_taken_back_are_asked_for_again_but_not_for_ever(
     assert scheduler.questions == [["11"]]
 
 
-def test_a_submission_that_cannot_be_written_to_is_tracked_all_the_same(
-    root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_submission_on_a_full_disk_is_tracked(root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: Any) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -157,7 +155,7 @@ def test_the_reason_of_a_failure_is_asked_for_soon_after_the_end_of_its_script(
     while clock < 40:
         clock += 1.0
         before = len(scheduler.questions)
-        assert jobs()["j2"].state is State.RUNNING  # its scheduler may yet give another reason
+        assert jobs()["j2"].state is State.RUNNING  # its scheduler may still report another reason
         times += [clock] if len(scheduler.questions) > before else []
     assert times == [3.0, 7.0, 15.0, 31.0]
     scheduler.words = {"12": JobStatus(State.OUT_OF_MEMORY, "OOM", 137)}
@@ -165,7 +163,7 @@ def test_the_reason_of_a_failure_is_asked_for_soon_after_the_end_of_its_script(
     assert jobs()["j2"].state is State.OUT_OF_MEMORY
 
 
-def test_a_job_that_waits_while_nobody_answers_has_not_ended(root: Path, scheduler: Slow) -> None:
+def test_a_waiting_job_whose_scheduler_does_not_answer_has_not_ended(root: Path, scheduler: Slow) -> None:
     scheduler.words = {"11": JobStatus(State.PENDING), "12": JobStatus(State.PENDING)}
     track(root)
     scheduler.words = "bjobs: LSF is down"

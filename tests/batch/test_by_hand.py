@@ -1,4 +1,4 @@
-"""Scripts of Slurm and LSF sites, run by hand with a stand-in for their launcher; and the commands that follow them."""
+"""Scripts of Slurm and LSF sites, run by hand with a fake launcher, and the commands that track them."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "launcher", "argv", "kept", "dropped"),
+    ("kind", "launcher", "argv", "retained", "dropped"),
     [
         (
             "slurm",
@@ -47,8 +47,8 @@ def environment() -> dict[str, str]:
         ("lsf", "lrun", ["-N1", "-T4"], ["LSB_JOBID", "LSB_HOSTS"], ["SLURM_JOB_ID", "SLURM_NNODES", *OUTER]),
     ],
 )
-def test_a_script_that_is_handed_in_runs_and_is_tracked(
-    fake: Fake, tmp_path: Path, kind: str, launcher: str, argv: list[str], kept: list[str], dropped: list[str]
+def test_a_script_that_is_run_by_hand_is_tracked(
+    fake: Fake, tmp_path: Path, kind: str, launcher: str, argv: list[str], retained: list[str], dropped: list[str]
 ) -> None:
     root = prepared(fake, tmp_path, kind, launcher)
     done = subprocess.run(
@@ -65,7 +65,7 @@ def test_a_script_that_is_handed_in_runs_and_is_tracked(
     calls = [call for call in fake.calls if "argv" in call]
     assert [call["argv"][: len(argv)] for call in calls] == [argv] * 3
     for call in calls:
-        assert set(kept) <= set(call["env"]) and not set(dropped) & set(call["env"])
+        assert set(retained) <= set(call["env"]) and not set(dropped) & set(call["env"])
 
 
 def test_the_run_limit_of_lsf_leaves_marks(fake: Fake, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return caught.value.code
 
 
-def test_status_tells_failures_by_its_exit(
+def test_status_exits_with_1_after_a_failure(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.acts({"naive-zfp8": "fail"})
@@ -120,7 +120,7 @@ def test_cancel_from_the_command_line(
     assert command(monkeypatch, "status") == 1
 
 
-def test_cancel_of_jobs_that_were_handed_in_by_hand_says_how(
+def test_cancel_of_jobs_run_by_hand_names_the_command(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = prepared(fake, tmp_path, "slurm", "srun")

@@ -1,6 +1,6 @@
-"""Training in a real container: Charliecloud, which needs no root, in an image that is made in a moment.
+"""Training in a real Charliecloud container, which needs no root, in an image that is built quickly.
 
-The image has nothing of its own but a path to the interpreter that is nowhere else: system and packages are bound in.
+The image only contains a path to the interpreter that exists nowhere else. System and packages are bound.
 """
 
 import json
@@ -51,7 +51,7 @@ def why_not() -> str | None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directories to bind on, links as the host has them, and the files that ch-run puts the host's over."""
+    """Image with mount points, the host's links, and the files that ch-run replaces by the host's."""
     root = tmp_path_factory.mktemp("image")
     for name in ("bin", "lib", "lib64", "sbin"):
         link = Path("/") / name
@@ -72,12 +72,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bound() -> list[str]:
-    """What the interpreter and its packages lie below; results lie below /tmp, which ch-run brings in, or TMPDIR."""
+    """Return the directories of the interpreter and its packages, and TMPDIR; ch-run binds /tmp itself."""
     import hpcbench
 
     places = [sys.prefix, sys.base_prefix, Path(hpcbench.__file__).parents[1], Path(__file__).parents[2]]
     places += [os.environ.get("TMPDIR", "/tmp"), "/usr"]
-    # the links that lead to the interpreter must lead there inside, too
+    # links to the interpreter must also be valid inside
     step = Path(sys.executable)
     while step.is_symlink():
         step = step.parent / step.readlink()
@@ -105,8 +105,8 @@ def submit(folder: Path, image: Path, *args: str) -> tuple[subprocess.CompletedP
 def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: Callable[[str | None], None]) -> None:
     need(why_not())
     done, run = submit(tmp_path, image)
-    words = (run / "err.txt").read_text() if run.is_dir() else ""
-    assert done.returncode == 0, done.stderr + done.stdout + words
+    errors = (run / "err.txt").read_text() if run.is_dir() else ""
+    assert done.returncode == 0, done.stderr + done.stdout + errors
     assert "(charliecloud), with its own hpcbench and MPI library" in " ".join(done.stdout.split())
     events = {}
     for line in (run / "log.txt").read_text().splitlines():
@@ -115,21 +115,21 @@ def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: 
             events[event["event"]] = event
     assert events["environment"]["container"] == f"charliecloud {image}"
     assert len(events["environment"]["world"]) == 2 and events["end"]["state"] == "completed"
-    (dp,) = [one for one in events["traffic"]["channels"] if one["dimension"] == "DP"]
-    assert 0 < dp["wire_bytes"] < dp["message_bytes"] / 3, "encoded, and sent between the two"
-    assert not Path("/inside/python").exists(), "the interpreter is one of the image"
+    (dp,) = [channel for channel in events["traffic"]["channels"] if channel["dimension"] == "DP"]
+    assert 0 < dp["wire_bytes"] < dp["message_bytes"] / 3, "the two ranks exchange encoded messages"
+    assert not Path("/inside/python").exists(), "the interpreter of the image"
 
 
 def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
     image: Path, tmp_path: Path, need: Callable[[str | None], None]
 ) -> None:
-    """A container that hides what the launcher says makes worlds of one rank each."""
+    """A container that hides the launcher's variables starts worlds of one rank each."""
     need(why_not())
     done, run = submit(tmp_path, image, "'--unset-env=PMI*'")
     assert done.returncode == 1, done.stdout
-    words = (run / "err.txt").read_text()
-    assert "the launcher started a world of 1 ranks, the run needs 2" in words
-    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in words
+    errors = (run / "err.txt").read_text()
+    assert "the launcher started a world of 1 ranks, the run needs 2" in errors
+    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in errors
 
 
 def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[str | None], None]) -> None:
@@ -155,4 +155,4 @@ def test_the_doctor_starts_a_rank_in_the_image(
         (name, Health.OK) for name in ("container charliecloud", "container image", "rank in the container")
     ], checks
     checks = [*check_interpreter(here, run=False), *check_world(here, run=False)]
-    assert not [check for check in checks if check.failed], "both are those of the image"
+    assert not [check for check in checks if check.failed], "both paths are those of the image"

@@ -1,6 +1,6 @@
-"""Containers: each kind's words after each launcher's, what cannot be said, and what a site and a study say together.
+"""Containers: the command of each kind with each launcher, refused settings, and the merge of site and study.
 
-The lines are kept in golden/containers.txt: HPCBENCH_REGOLD=1 writes them anew.
+The commands are stored in golden/containers.txt; HPCBENCH_REGOLD=1 writes them again.
 """
 
 import os
@@ -41,80 +41,82 @@ IMAGES = {
 ROOT = "/scratch/me/results/demo/001"
 
 
-def made(kind: str, **changes: Any) -> Container:
+def make_container(kind: str, **changes: Any) -> Container:
     return Container.model_validate({"kind": kind, "image": IMAGES[kind], **changes})
 
 
 def line(container: Container, where: Site, ranks: int | None = None, **changes: Any) -> str:
-    """All words that start a rank."""
+    """Return the command that starts a rank."""
     per_node = ranks or where.node.gpus
     _, launch = solve(where, nodes=2, ranks_per_node=per_node)
     more = {"root": ROOT, "reads": ["/data/text/book.txt"], "names": ["OMP_NUM_THREADS"], **changes}
-    found = contained(container, where, ranks_per_node=per_node, **more)
-    return " ".join([*launch, *found.launch, *found.inside, container.python])
+    command = contained(container, where, ranks_per_node=per_node, **more)
+    return " ".join([*launch, *command.launch, *command.inside, container.python])
 
 
 def lines() -> list[str]:
-    """Each kind by each launcher that it goes with; then each with the host's MPI library, and with more said."""
-    told = []
+    """Return each kind's command with each compatible launcher, with the host's MPI library, and with all settings."""
+    lines_of_kinds = []
     for kind in IMAGES:
         for launcher, where in LAUNCHERS.items():
             if kind != "pyxis" or launcher == "srun":
-                told.append(f"{kind}, {launcher}: {line(made(kind), where)}")
+                lines_of_kinds.append(f"{kind}, {launcher}: {line(make_container(kind), where)}")
     paths = ["/opt/cray/pe/lib64", "/opt/cray/libfabric/lib64"]
     for kind in IMAGES:
-        bound = made(kind, mpi="bind", mpi_paths=paths)
-        told.append(f"{kind}, the host's MPI library: {line(bound, LAUNCHERS['srun'])}")
+        bound = make_container(kind, mpi="bind", mpi_paths=paths)
+        lines_of_kinds.append(f"{kind}, the host's MPI library: {line(bound, LAUNCHERS['srun'])}")
         aware = Site.model_validate({**LAUNCHERS["srun"].model_dump(exclude_unset=True), "gpu_aware_mpi": True})
-        more = made(kind, mpi="bind", mpi_paths=paths, binds=["/sw", "/data:/in"], args=["--more"], python="/opt/py")
-        told.append(f"{kind}, more: {line(more, aware)}")
-    return told
+        more = make_container(
+            kind, mpi="bind", mpi_paths=paths, binds=["/sw", "/data:/in"], args=["--more"], python="/opt/py"
+        )
+        lines_of_kinds.append(f"{kind}, more: {line(more, aware)}")
+    return lines_of_kinds
 
 
-def test_each_kind_follows_each_launcher_as_the_golden_says() -> None:
-    text = "".join(f"{one}\n" for one in lines())
+def test_commands_of_each_kind_with_each_launcher_are_the_golden_ones() -> None:
+    text = "".join(f"{line}\n" for line in lines())
     if os.environ.get("HPCBENCH_REGOLD"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("one", lines(), ids=lambda one: one.partition(":")[0])
-def test_the_order_is_launcher_container_interpreter(one: str) -> None:
-    """Nothing of the container stands before the launcher, and nothing of the launcher after the image."""
-    what, _, words = one.partition(": ")
+@pytest.mark.parametrize("golden_line", lines(), ids=lambda golden_line: golden_line.partition(":")[0])
+def test_the_order_is_launcher_container_interpreter(golden_line: str) -> None:
+    """Words of the container follow those of the launcher; no option of the launcher follows the image."""
+    what, _, command = golden_line.partition(": ")
     kind = what.partition(",")[0]
-    first, *rest = words.split()
-    assert first in (*LAUNCHERS, "srun"), words
+    first, *arguments = command.split()
+    assert first in (*LAUNCHERS, "srun"), command
     program = {"pyxis": f"--container-image={IMAGES['pyxis']}", "charliecloud": "ch-run"}.get(kind, kind)
-    image = rest.index(next(word for word in rest if word.endswith(IMAGES[kind])))
-    assert rest.index(program) <= image < len(rest) - 1
-    assert rest[-1] in ("python3", "/opt/py")
-    assert not [word for word in rest[image + 1 :] if re.match(r"--?(n|np|nodes|ntasks|bind-to)\b", word)]
+    image = arguments.index(next(word for word in arguments if word.endswith(IMAGES[kind])))
+    assert arguments.index(program) <= image < len(arguments) - 1
+    assert arguments[-1] in ("python3", "/opt/py")
+    assert not [word for word in arguments[image + 1 :] if re.match(r"--?(n|np|nodes|ntasks|bind-to)\b", word)]
     for path in (ROOT, "/data"):
-        assert any(path in word for word in rest), "ranks read there"
+        assert any(path in word for word in arguments), "ranks read this path"
 
 
 def test_ranks_of_a_node_share_a_charliecloud_container() -> None:
-    assert "ch-run --join --join-ct=4 " in line(made("charliecloud"), LAUNCHERS["srun"], 4)
-    assert "--join" not in line(made("charliecloud"), LAUNCHERS["ibrun"], 1)
+    assert "ch-run --join --join-ct=4 " in line(make_container("charliecloud"), LAUNCHERS["srun"], 4)
+    assert "--join" not in line(make_container("charliecloud"), LAUNCHERS["ibrun"], 1)
 
 
 def test_charliecloud_has_the_hosts_tmp_anyway() -> None:
-    words = line(made("charliecloud"), LAUNCHERS["srun"], root="/tmp/x", reads=["/tmp/text"])
-    assert "-b" not in words.split() and " env -u TMPDIR ch-run " in words, "or another directory would be /tmp"
-    own = made("charliecloud", args=["--private-tmp"], binds=["/tmp/a:/b"])
-    binds = re.findall(r"-b (\S+)", line(own, LAUNCHERS["srun"], root="/tmp/x", reads=[]))
+    command = line(make_container("charliecloud"), LAUNCHERS["srun"], root="/tmp/x", reads=["/tmp/text"])
+    assert "-b" not in command.split() and " env -u TMPDIR ch-run " in command, "otherwise TMPDIR would replace /tmp"
+    container = make_container("charliecloud", args=["--private-tmp"], binds=["/tmp/a:/b"])
+    binds = re.findall(r"-b (\S+)", line(container, LAUNCHERS["srun"], root="/tmp/x", reads=[]))
     assert binds == ["/tmp/x:/tmp/x", "/tmp/a:/b"]
 
 
-def test_what_lies_within_a_bind_is_bound_once() -> None:
-    said = made("apptainer", binds=["/scratch", "/data/text:/text", "/scratch/x:ro"])
-    binds = re.findall(r"--bind (\S+)", line(said, LAUNCHERS["srun"]))
+def test_a_path_below_a_bind_is_not_bound_again() -> None:
+    container = make_container("apptainer", binds=["/scratch", "/data/text:/text", "/scratch/x:ro"])
+    binds = re.findall(r"--bind (\S+)", line(container, LAUNCHERS["srun"]))
     assert binds == ["/data/text:/data/text", "/scratch:/scratch", "/data/text:/text"]
 
 
 @pytest.mark.parametrize(
-    ("said", "where", "words"),
+    ("fields", "where", "message"),
     [
         ({"image": "x"}, "srun", "container.kind: is missing"),
         ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
@@ -126,15 +128,15 @@ def test_what_lies_within_a_bind_is_bound_once() -> None:
         ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "has no read-only binds: remove :ro"),
     ],
 )
-def test_what_a_kind_cannot_say_is_refused(said: dict[str, Any], where: str, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        check(Container.model_validate(said), LAUNCHERS[where])
+def test_settings_that_a_kind_lacks_are_refused(fields: dict[str, Any], where: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check(Container.model_validate(fields), LAUNCHERS[where])
 
 
 def test_a_site_that_cannot_run_its_containers_has_a_fault() -> None:
     data = LAUNCHERS["jsrun"].model_dump(exclude_unset=True)
-    found = faults(Site.model_validate({**data, "container": {"kind": "pyxis"}}))
-    assert [fault.path for fault in found] == [("container",)] and "pyxis is part of srun" in found[0].problem
+    messages = faults(Site.model_validate({**data, "container": {"kind": "pyxis"}}))
+    assert [fault.path for fault in messages] == [("container",)] and "pyxis is part of srun" in messages[0].problem
     assert faults(Site.model_validate({**data, "container": {"kind": "apptainer"}})) == []
 
 
@@ -144,12 +146,12 @@ def test_binds_are_whole_paths(bind: str) -> None:
         Container.model_validate({"binds": [bind]})
 
 
-def test_a_study_fills_in_what_its_site_says() -> None:
+def test_a_study_completes_the_container_of_its_site() -> None:
     of_site = Container.model_validate({"kind": "apptainer", "binds": ["/sw"], "gpu": "rocm", "python": "/opt/py"})
-    assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "how, but not what"
+    assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "no image is set"
     of_study = Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"})
-    found = merge_containers(of_site, of_study)
-    assert found is not None and found.model_dump() == {
+    merged = merge_containers(of_site, of_study)
+    assert merged is not None and merged.model_dump() == {
         "kind": "apptainer",
         "image": "/x.sif",
         "binds": ["/sw", "/data"],
@@ -177,7 +179,7 @@ def test_another_version_in_the_image_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded", "words"),
+    ("loaded", "message"),
     [
         ("/host/mpi/lib/libmpi.so.12.3", None),
         ("/host/ofi/libmpi_cray.so.12", None),
@@ -186,21 +188,21 @@ def test_another_version_in_the_image_is_refused() -> None:
         ("/host/mpi/lib/libfabric.so.1", "ranks use no MPI library"),
     ],
 )
-def test_ranks_that_use_the_images_library_where_the_hosts_was_bound_are_told(
-    tmp_path: Path, loaded: str, words: str | None
+def test_ranks_that_load_the_images_library_instead_of_the_hosts_are_refused(
+    tmp_path: Path, loaded: str, message: str | None
 ) -> None:
     maps = tmp_path / "maps"
     maps.write_text(MAPS.format(loaded))
     environment = {**WHERE, "HPCBENCH_MPI_PATHS": "/host/mpi:/host/ofi/"}
     inside.check_library({}, maps)
-    if words is None:
+    if message is None:
         inside.check_library(environment, maps)
     else:
-        with pytest.raises(UserError, match=re.escape(words)):
+        with pytest.raises(UserError, match=re.escape(message)):
             inside.check_library(environment, maps)
 
 
-def test_this_process_has_the_library_that_it_says() -> None:
+def test_the_library_of_this_process_is_detected() -> None:
     from mpi4py import MPI  # noqa: F401
 
-    assert inside.libraries(Path("/proc/self/maps").read_text()), "of the MPI that tests use"
+    assert inside.libraries(Path("/proc/self/maps").read_text()), "the MPI library of the tests"

@@ -1,4 +1,4 @@
-"""Durations: each scheduler's spelling of the same time, and refusal of what two of them read differently."""
+"""Durations: each scheduler's notation of a time, and refusal of notations that two schedulers read differently."""
 
 import re
 
@@ -57,8 +57,8 @@ def test_a_duration_is_whole_seconds_above_zero(seconds: float) -> None:
     ],
 )
 def test_limits_are_read_as_slurm_means_them(text: str, seconds: int | None) -> None:
-    found = Duration.of_slurm(text)
-    assert (found and found.seconds) == seconds
+    duration = Duration.of_slurm(text)
+    assert (duration and duration.seconds) == seconds
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_limits_are_read_as_lsf_means_them(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1h", "0", "00:00", "1:2:3:4", "1-", "-5", "1-2-3", "x", "1:x"])
-def test_what_schedulers_never_print_is_refused(text: str) -> None:
+def test_forms_that_schedulers_never_print_are_refused(text: str) -> None:
     for read in (Duration.of_slurm, Duration.of_lsf):
         with pytest.raises(ValueError):
             read(text)
@@ -101,4 +101,4 @@ def test_spellings_read_back(seconds: int) -> None:
     match = re.fullmatch(r"(\d+):(\d\d)", duration.lsf())
     assert match is not None
     minutes = 60 * int(match[1]) + int(match[2])
-    assert 0 <= 60 * minutes - seconds < 60  # rounded up to the minute, never down
+    assert 0 <= 60 * minutes - seconds < 60  # rounded up to the next minute

@@ -1,4 +1,4 @@
-"""The Flux back end, against the fake flux and against what Flux prints."""
+"""The Flux back end with the fake of Flux, and the parsers with output of Flux."""
 
 import getpass
 import os
@@ -42,7 +42,7 @@ def flux(fake: Fake, tmp_path: Path) -> Flux:
 
 
 def batch_job(root: Path, name: str, body: str, head: str = "", **more: object) -> BatchJob:
-    """A script of one job."""
+    """Write a job script; return its job."""
     script = root / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#flux: --nodes=1 --job-name={name} {head}\n{body}\n", encoding="utf-8")
     return BatchJob(name, str(script), ["j1"], **more)  # type: ignore[arg-type]
@@ -78,17 +78,17 @@ def test_ends_of_all_kinds(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     never = flux.submit(batch_job(tmp_path, "never", "true", after=[bad])).id
     after = flux.submit(batch_job(tmp_path, "after", "true", after=[bad], after_any=True)).id
     fake.wait()
-    words = flux.poll([bad, late, gone, never, after])
-    assert (words[bad].state, words[bad].exit) == (State.FAILED, 3)
-    assert words[late].state is State.TIMED_OUT
-    assert words[late].reason == "timeout: resource allocation expired"
-    assert words[gone].state is State.NODE_FAILED
-    assert (words[never].state, words[never].exit, words[never].start) == (State.CANCELLED, None, None)
-    assert words[never].reason.startswith("dependency: ")
-    assert words[after].state is State.COMPLETED
+    statuses = flux.poll([bad, late, gone, never, after])
+    assert (statuses[bad].state, statuses[bad].exit) == (State.FAILED, 3)
+    assert statuses[late].state is State.TIMED_OUT
+    assert statuses[late].reason == "timeout: resource allocation expired"
+    assert statuses[gone].state is State.NODE_FAILED
+    assert (statuses[never].state, statuses[never].exit, statuses[never].start) == (State.CANCELLED, None, None)
+    assert statuses[never].reason.startswith("dependency: ")
+    assert statuses[after].state is State.COMPLETED
 
 
-def test_poll_is_one_call_and_unknown_ids_are_no_news(flux: Flux, fake: Fake, tmp_path: Path) -> None:
+def test_poll_is_one_call_and_leaves_out_unknown_ids(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     ids = [flux.submit(batch_job(tmp_path, f"n{k}", "true")).id for k in range(3)]
     fake.wait()
     before = len(fake.calls)
@@ -102,18 +102,18 @@ def test_poll_is_one_call_and_unknown_ids_are_no_news(flux: Flux, fake: Fake, tm
         flux.poll(ids)
 
 
-def test_found_by_its_whole_name(flux: Flux, fake: Fake, tmp_path: Path) -> None:
+def test_a_job_is_found_by_its_complete_name(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     assert flux.find("one", 1) is None
     receipt = flux.submit(batch_job(tmp_path, "one", "true"))
     flux.submit(batch_job(tmp_path, "one-more", "true"))
     fake.wait()
-    found = flux.find("one", 1)
-    assert found is not None
-    assert (found.id, found.elements) == (receipt.id, receipt.elements)
+    listed = flux.find("one", 1)
+    assert listed is not None
+    assert (listed.id, listed.elements) == (receipt.id, receipt.elements)
     second = flux.submit(batch_job(tmp_path, "one", "sleep 60"))
     fake.wait_for(second.id, RUNNING)
-    found = flux.find("one", 1)
-    assert found is not None and found.id == second.id  # what runs counts before what is over
+    listed = flux.find("one", 1)
+    assert listed is not None and listed.id == second.id  # a running job comes before an ended one
 
 
 def test_cancel(flux: Flux, fake: Fake, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_cancel(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     assert {flux.poll([id])[id].state for id in (runs, waits)} == {State.CANCELLED}
 
 
-def test_what_flux_refuses_is_told(flux: Flux, tmp_path: Path) -> None:
+def test_a_refusal_by_flux_is_reported(flux: Flux, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unsatisfiable request") as caught:
         flux.submit(batch_job(tmp_path, "large", "true", "-N 9"))
     assert not isinstance(caught.value, UnclearError)
@@ -157,7 +157,7 @@ def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: py
     fake.order("empty", program="flux", times=1)
     with pytest.raises(UnclearError, match="no id"):
         flux.submit(batch_job(tmp_path, "quiet", "true"))
-    assert flux.find("quiet", 1) is not None  # it was taken
+    assert flux.find("quiet", 1) is not None  # the job was accepted
     fake.order("hang", program="flux", seconds=30, times=1)
     with monkeypatch.context() as patch:
         patch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 1.0)
@@ -173,7 +173,7 @@ def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: py
     assert receipt.id == fake.jobs[-1].key
 
 
-def test_nothing_of_an_outer_job_goes_in(
+def test_variables_of_an_outer_job_are_dropped(
     flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")
@@ -222,11 +222,11 @@ def test_exit_status(code: str, exit: int | None) -> None:
     assert flux_answers.read_statuses(f"77|FAILED|{code}|||||")["77"].exit == exit
 
 
-def test_lines_that_are_no_jobs_are_passed_over() -> None:
+def test_lines_without_a_job_are_skipped() -> None:
     text = "Welcome | to | the | machine\n\nf1|x\n77|FAILED|1|1700000000.5|1700000060|n[1-2]|exec|a | b\n"
-    words = flux_answers.read_statuses(text)
-    assert list(words) == ["77"]
-    word = words["77"]
+    statuses = flux_answers.read_statuses(text)
+    assert list(statuses) == ["77"]
+    word = statuses["77"]
     assert (word.start, word.end) == ("2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")
     assert (word.hosts, word.reason) == ("n[1-2]", "exec: a | b")
 
@@ -244,5 +244,5 @@ def test_lines_that_are_no_jobs_are_passed_over() -> None:
     ],
 )
 def test_ids(text: str, id: str | None) -> None:
-    # The letter l, as in flux, is no digit of base 58.
+    # The letter l, as in flux, is not a digit of base 58.
     assert flux_answers.decimal(text) == id

@@ -1,4 +1,4 @@
-"""A disk that is full, over its quota, read-only or gone: what is known is still written, and the disk is named."""
+"""A disk that is full, over its quota, read-only or missing: the end is still recorded, and messages name the disk."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def mounted(path: Path, size: str) -> bool:
 
 @pytest.fixture
 def small(tmp_path: Path, need: Callable[[str | None], None]) -> Iterator[Path]:
-    """A file system of four megabytes."""
+    """A file system of 4 MB."""
     path = tmp_path / "small"
     need(explain_missing("mount"))
     denied = "a full disk needs root and the right to mount: run as root, or in a container with --privileged"
@@ -39,7 +39,7 @@ def small(tmp_path: Path, need: Callable[[str | None], None]) -> Iterator[Path]:
 
 
 def fill(small: Path) -> Path:
-    """Take all that is left."""
+    """Write a file until the file system is full; return its path."""
     path = small / "filler"
     with path.open("ab", buffering=0) as out:
         try:
@@ -71,22 +71,22 @@ def test_full_in_the_middle_of_a_run(small: Path) -> None:
 
 def test_full_before_the_first_mark(small: Path) -> None:
     bench = Bench(small / "b", "slurm", runs="a")
-    set_aside(bench.root / "jobs" / "j1")  # as submit does
+    set_aside(bench.root / "jobs" / "j1")  # like submit
     filler = fill(small)
     done = bench.go(SLURM_JOB_ID="7")
     assert (done.returncode, bench.lines("calls")) == (74, [])
     assert (bench.job_mark["exit"], bench.job_mark["why"]) == (74, f"{small}: {FULL}")
     handed = SubmissionRecord("2026-01-01T00:00:00Z")
-    found = resolve_job_state(
+    state = resolve_job_state(
         read_mark(bench.root / "jobs" / "j1"), handed, None, requeue=False, silent=None, clock=0.0
     )
-    assert (found.state, found.reason) == (State.FAILED, f"{small}: {FULL}")
+    assert (state.state, state.reason) == (State.FAILED, f"{small}: {FULL}")
     filler.unlink()
     assert bench.go(SLURM_JOB_ID="7").returncode == 0
 
 
-@pytest.mark.parametrize(("harm", "words"), [("full", FULL), ("read-only", "Read-only file system")])
-def test_where_nothing_can_be_written_the_script_says_why(small: Path, tmp_path: Path, harm: str, words: str) -> None:
+@pytest.mark.parametrize(("harm", "message"), [("full", FULL), ("read-only", "Read-only file system")])
+def test_a_script_that_cannot_write_prints_the_reason(small: Path, tmp_path: Path, harm: str, message: str) -> None:
     bench = Bench(small / "b", "slurm", runs="a")
     (bench.root / "jobs" / "j1" / FILE).unlink(missing_ok=True)
     if harm == "full":
@@ -94,12 +94,12 @@ def test_where_nothing_can_be_written_the_script_says_why(small: Path, tmp_path:
     else:
         subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     done = bench.go(SLURM_JOB_ID="7")
-    assert done.returncode == 74 and f"{small}: {words}" in done.stderr
+    assert done.returncode == 74 and f"{small}: {message}" in done.stderr
 
 
 def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", runs="a")
-    script = tmp_path / "spooled"  # schedulers run a copy
+    script = tmp_path / "spooled"  # schedulers run a copy of the script
     script.write_text(bench.script.read_text(encoding="utf-8"), encoding="utf-8")
     bench.script = script
     bench.act("a", f"rm -rf {bench.root}")
@@ -107,11 +107,11 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     assert done.returncode != 0 and "No such file or directory" in done.stderr
     again = bench.go(SLURM_JOB_ID="7")
     assert again.returncode == 74
-    told = SchedulerAnswer(State.FAILED, exit=74)
-    found = resolve_job_state(
-        None, SubmissionRecord("2026-01-01T00:00:00Z"), told, requeue=False, silent=None, clock=0.0
+    answer = SchedulerAnswer(State.FAILED, exit=74)
+    state = resolve_job_state(
+        None, SubmissionRecord("2026-01-01T00:00:00Z"), answer, requeue=False, silent=None, clock=0.0
     )
-    assert found.reason == "exit 74 (nothing could be written: the disk is full, over its quota, read-only or gone)"
+    assert state.reason == "exit 74 (nothing could be written: the disk is full, over its quota, read-only or gone)"
 
 
 def test_both_commands_name_the_disk(fake: Fake, small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_a_run_whose_last_event_is_whole_is_completed_for_both_commands(
     for path in (root / "jobs" / "j0001-r1" / "status.json", root / "runs" / "r1-baseline" / "status.json"):
         mark = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps({**mark, "state": "running", "exit": None, "end": None}), encoding="utf-8")
-    wait_for(lambda: track(root).over)  # the scheduler may know the job for a little longer
+    wait_for(lambda: track(root).over)  # the scheduler may list the job for a little longer
     tracked = track(root)
     assert [status.state for status in tracked.runs.values()] == [State.COMPLETED]
     assert tracked.jobs["j0001-r1"].state is State.COMPLETED
@@ -146,7 +146,7 @@ def test_a_run_whose_last_event_is_whole_is_completed_for_both_commands(
     assert "lost" not in capsys.readouterr().out
 
 
-def test_the_ledger_is_written_in_the_room_that_was_set_aside(small: Path) -> None:
+def test_the_ledger_is_written_to_the_reserved_space(small: Path) -> None:
     place = small / "handed"
     place.mkdir()
     set_aside(place)
@@ -161,7 +161,7 @@ def test_the_ledger_is_written_in_the_room_that_was_set_aside(small: Path) -> No
         written(place, lambda: (place / "2").write_bytes(b"x" * 100000) and None)
 
 
-def test_a_signal_while_the_disk_is_full_is_heeded(small: Path) -> None:
+def test_a_signal_on_a_full_disk_is_obeyed(small: Path) -> None:
     bench = Bench(small / "b", "slurm", runs="a")
     bench.act("a", f"head -c 9m /dev/zero > {small}/filler; sleep 300")
     process = bench.start(SLURM_JOB_ID="7")

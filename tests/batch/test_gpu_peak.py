@@ -1,4 +1,4 @@
-"""A site's own peak of its GPUs is written into each run, for the report."""
+"""The peak FLOP/s that a site file gives for its GPUs is written into each run, for the report."""
 
 import json
 
@@ -11,17 +11,17 @@ from hpcbench.contract.run import load
 from hpcbench.errors import UserError
 
 
-def test_a_peak_goes_from_the_site_into_each_run(fake: Fake) -> None:
+def test_the_peak_of_the_site_is_written_into_each_run(fake: Fake) -> None:
     fake.write_site(node={"cores": 4, "gpu_peak_tflops": {"bf16": 247.5, "fp32": 20}})
     root = submit(fake.study, Options(site=str(fake.site), only="scheme=baseline")).root
     wait_until_over(root)
     path = root / "runs" / "r1-baseline" / "run.json"
     assert json.loads(path.read_text())["peak_tflops"] == {"bf16": 247.5, "fp32": 20.0}
-    assert load(path)[0].peak_tflops == {"bf16": 247.5, "fp32": 20.0}, "the worker takes it"
+    assert load(path)[0].peak_tflops == {"bf16": 247.5, "fp32": 20.0}, "the worker accepts it"
 
 
 @pytest.mark.parametrize("peak", [{"fp12": 1.0}, {"bf16": 0}, {"bf16": "many"}])
-def test_a_peak_that_is_none_is_refused(fake: Fake, peak: dict[str, object]) -> None:
+def test_an_invalid_peak_is_refused(fake: Fake, peak: dict[str, object]) -> None:
     fake.write_site(node={"cores": 4, "gpu_peak_tflops": peak})
     with pytest.raises(UserError) as caught:
         load_site(str(fake.site))

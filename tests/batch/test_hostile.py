@@ -1,4 +1,4 @@
-"""Hostile text in every string of study and site: it is refused in one line, or arrives as it is and runs nothing."""
+"""Hostile text in each string of study and site: it is refused in one line, or passed on unchanged and not run."""
 
 import json
 import os
@@ -147,9 +147,9 @@ STUDY: dict[str, Any] = {
     "thresholds": [{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}}],
 }
 HEADS = 14
-"""Directives that a script of these has, whatever its fields hold."""
+"""Directives of the scripts, for all values of the fields."""
 SHELL = {("setup", 0), ("teardown", 0)}
-"""Lines of the site's own: they are shell, and run."""
+"""Lines of the site file that are shell code, and run."""
 
 LAUNCHER = """\
 #!{python}
@@ -162,13 +162,13 @@ with open({seen!r} + "." + os.path.basename(os.path.dirname(sys.argv[-1])), "wb"
 
 
 REFUSALS = {("scheduler", "refuses", 0)}
-"""What other fields may not hold: never part of a script, and no two fields could hold the same text."""
+"""A field whose entries must differ, and that no script contains."""
 FIELDS = [("site", keys) for keys in texts(SITE) if keys not in SHELL | REFUSALS]
 FIELDS += [("study", keys) for keys in texts(STUDY)]
 
 
 class Place:
-    """A directory to submit from, and what its launcher saw."""
+    """A directory to submit from, with a record of the calls of its launcher."""
 
     def __init__(self, directory: Path, name: str = "launch") -> None:
         self.directory = directory
@@ -187,7 +187,7 @@ class Place:
         ).root
 
     def run(self, root: Path) -> None:
-        """Every job script, in an empty directory, with a `module` that keeps its arguments."""
+        """Run each job script in an empty directory, with a `module` command that records its arguments."""
         empty = self.directory / "empty"
         empty.mkdir()
         keep = f'() {{ [ "$1" != load ] || printf "%s\\0" "$2" >> {self.directory}/modules; }}'
@@ -204,13 +204,13 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Whether this text may stand there; where not, that is said in one line."""
+    """Return whether a field accepts this text; if not, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)
     except UserError as error:
-        said = str(error)
-        assert said.isprintable() and len(said) < 1000, said
+        message = str(error)
+        assert message.isprintable() and len(message) < 1000, message
         return False
     for script in root.glob("jobs/*/job.sh"):
         lines = script.read_text(encoding="utf-8").split("\n")
@@ -237,7 +237,7 @@ def test_the_documents_hold_every_field() -> None:
         for name, field in part.get("properties", {}).items()
         if '"string"' in json.dumps(field)
     }
-    with_dense_weights = {"pattern"}  # of sparse ones, which experts do not go with
+    with_dense_weights = {"pattern"}  # fields of sparse models, which exclude experts
     assert text - {"exclude", "zip", *with_dense_weights} <= keys(STUDY) | keys(SITE)
 
 
@@ -254,14 +254,14 @@ def test_hostile_text_is_refused_in_one_line_or_arrives_and_runs_nothing(
     taken = [(where, keys) for where, keys in FIELDS if accepted(place, where, keys, text)]
     place.nothing_happened()
     documents = {"study": STUDY, "site": SITE}
-    for where, keys in taken:  # names of sites and schemes, and what is a file, have meanings beyond their text
+    for where, keys in taken:  # names of sites and schemes, and paths, must exist
         if keys[-1] != "+" and keys[-1] not in ("kind", "program", "path", "links", "after", "templates", "site"):
             documents[where] = changed(documents[where], keys, text)
     everything(tmp_path / "all", text, documents["study"], documents["site"])
 
 
 def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str, Any]) -> None:
-    """All fields that take this text hold it at once: the scripts are run, and what arrives is compared."""
+    """Put the text into all fields that accept it, run the scripts, and compare what the launcher got."""
     good = text and text.isprintable() and not set("/=") & set(text) and len(text) < 200
     place = Place(directory, f"l{text}" if good else "launch")
     site = changed(site, ("launcher", "program"), str(place.launcher))
@@ -272,14 +272,14 @@ def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str
     for call, scheme in zip(calls, ("baseline", "own", "mine"), strict=True):
         assert call[-1].endswith(f"-{scheme}/run.json")
         tail = [*site["launcher"]["args"], site["python"], "-u", "-m", "hpcbench.train", call[-1]]
-        own = site["container"]
-        if own["image"]:  # it is run with one
-            tail = [*own["args"], os.path.expanduser(own["image"]), own["python"], *tail[-4:]]  # noqa: PTH111 (any text)
+        container = site["container"]
+        if container["image"]:  # the scheme runs in a container
+            tail = [*container["args"], os.path.expanduser(container["image"]), container["python"], *tail[-4:]]  # noqa: PTH111 (any text)
             first = call.index("apptainer")
             assert call[first - len(site["launcher"]["args"]) : first] == site["launcher"]["args"]
         assert call[-len(tail) :] == tail
-        words = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
-        environment = dict(word.split("=", 1) for word in words if word)
+        arguments = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
+        environment = dict(word.split("=", 1) for word in arguments if word)
         assert environment["SITE_VARIABLE"] == site["environment"]["SITE_VARIABLE"]
         value = site["schemes"]["own"]["environment"]["SCHEME_VARIABLE"]
         assert environment.get("SCHEME_VARIABLE") == (value if scheme == "own" else None)

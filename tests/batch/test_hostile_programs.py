@@ -1,4 +1,4 @@
-"""Hostile text in a study's program: it is refused in one line, or reaches command and environment as it is."""
+"""Hostile text in a study's program: it is refused in one line, or reaches command and environment unchanged."""
 
 import json
 import os
@@ -77,12 +77,12 @@ def loaded(directory: Path, study: dict[str, Any]) -> Loaded:
 
 
 def filled(text: str) -> str:
-    """What a text with braces becomes where only a seed and a word are known."""
+    """Return a text after the braces of seed and word are filled in."""
     return re.sub(r"\{(seed|word)\}", lambda found: {"seed": SEED, "word": "w"}[found[1]], text)
 
 
 def may_stand(text: str) -> bool:
-    """Whether a text may stand in a command: on one line, without braces that nobody fills."""
+    """Return whether a command may contain a text: it is one line without unknown braces."""
     return text.isprintable() and set(re.findall(r"\{([A-Za-z_]\w*)\}", text)) <= {"seed", "word"}
 
 
@@ -97,7 +97,7 @@ def written(run: ExpandedRun, directory: Path) -> Path:
 
 
 def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[str], dict[str, str]]:
-    """The run, the words and the environment of its first rank."""
+    """Return the run, and the command and environment of its first rank."""
     (run,) = expand(loaded(directory, study), Capacity("here", None, 8))
     path = written(run, directory)
     read = load(path)
@@ -105,28 +105,28 @@ def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[st
 
 
 def check(directory: Path, keys: Keys, text: str) -> bool:
-    """Whether a text may stand in a field; where not, that is said in one line, with the line of the study."""
-    said = f"python play.py {shlex.quote(text)}" if keys == ("program", "command") else text
-    study = changed(STUDY, keys, said)
+    """Return whether a field accepts a text; if not, check that each message is one line and names the study."""
+    value = f"python play.py {shlex.quote(text)}" if keys == ("program", "command") else text
+    study = changed(STUDY, keys, value)
     if keys[:2] == ("program", "values") or keys == MATRIX:
         study["program"]["command"] = f"python play.py {{{'word' if keys == WORD else 'varied'}}}"
     if keys == ("program", "values", "varied", "+"):
         study["matrix"] = {f"program.values.{text}": ["w"]}
     try:
-        run, words, variables = arrived(directory, study)
+        run, arguments, variables = arrived(directory, study)
     except UserError as error:
         lines = str(error).split("\n")
         assert all(line.isprintable() and len(line) < 1000 and "study.yaml" in line for line in lines), lines
         return False
     settings = Interposition.model_validate_json(variables[VARIABLE])
     if keys == ("program", "command"):
-        assert words == [sys.executable, "play.py", filled(text)]
+        assert arguments == [sys.executable, "play.py", filled(text)]
     elif keys == ("program", "env", "MINE"):
         assert variables["MINE"] == filled(text)
     elif keys == ("program", "env", "MINE", "+"):
         assert variables[text] == "v"
     elif keys in (WORD, MATRIX) and (keys == MATRIX or "varied" not in text):
-        assert words[-1] == text, "a value has no braces of its own"
+        assert arguments[-1] == text, "braces in a value are not filled in"
     elif keys[-1] == "match":
         assert settings.groups.groups[0].match == text
     elif keys[-1] in ("line", "evaluation"):
@@ -158,7 +158,7 @@ def test_the_study_has_every_text_of_a_program() -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text)[:40])
 def test_hostile_text_of_a_program_is_refused_in_one_line_or_arrives(tmp_path: Path, text: str) -> None:
     taken = {keys for keys in FIELDS if check(tmp_path, keys, text)}
-    if may_stand(text):  # the two that a program gets
+    if may_stand(text):  # the program gets these two
         assert {("program", "command"), ("program", "env", "MINE")} <= taken
     if "\0" not in text and "\ud800" not in text:
         assert {WORD, MATRIX} <= taken
@@ -166,8 +166,8 @@ def test_hostile_text_of_a_program_is_refused_in_one_line_or_arrives(tmp_path: P
 
 def test_no_text_of_a_program_stands_in_its_script(tmp_path: Path) -> None:
     def script(study: dict[str, Any]) -> str:
-        found, (place, _) = loaded(tmp_path, study), load_site("local", "--site")
-        jobs, _ = plan(expand(found, place.capacity), found, place, dry_run=True)
+        loaded_study, (place, _) = loaded(tmp_path, study), load_site("local", "--site")
+        jobs, _ = plan(expand(loaded_study, place.capacity), loaded_study, place, dry_run=True)
         return render(jobs[0], site=place, study="fuzz", root="/r")
 
     text = "'; touch pwned; $(touch pwned) `touch pwned` \" # \\"
@@ -188,13 +188,13 @@ print("loss 1")
 def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     (tmp_path / "play.py").write_text(SHOWS, encoding="utf-8")
     lines = [text for text in TEXTS if may_stand(text)]
-    whole = [text for text in TEXTS if "\0" not in text and "\ud800" not in text]
-    assert len(lines) > 20 and len(whole) > len(lines)
+    usable = [text for text in TEXTS if "\0" not in text and "\ud800" not in text]
+    assert len(lines) > 20 and len(usable) > len(lines)
     study = changed(STUDY, ("program", "start"), "node")
-    names = [f"v{k}" for k in range(len(whole))]
-    words = [*map(shlex.quote, lines), *(f"{{{name}}}" for name in names)]
-    study["program"]["values"] |= dict(zip(names, whole, strict=True))
-    study["program"]["command"] = f"python play.py {tmp_path}/seen {' '.join(words)}"
+    names = [f"v{k}" for k in range(len(usable))]
+    arguments = [*map(shlex.quote, lines), *(f"{{{name}}}" for name in names)]
+    study["program"]["values"] |= dict(zip(names, usable, strict=True))
+    study["program"]["command"] = f"python play.py {tmp_path}/seen {' '.join(arguments)}"
     study["program"]["env"] = {**{f"MINE_{k}": text for k, text in enumerate(lines)}, "USES": "{word} {varied}"}
     study["scheme"] = study["baseline"]["scheme"] = "baseline"
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
@@ -204,6 +204,6 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b""), (tmp_path / "log.txt").read_text(encoding="utf-8")
     got, variables = json.loads((tmp_path / "seen").read_text(encoding="utf-8"))
-    assert got == [*map(filled, lines), *whole]
+    assert got == [*map(filled, lines), *usable]
     assert variables == {f"MINE_{k}": filled(text) for k, text in enumerate(lines)}
     assert not list(tmp_path.rglob("*pwned*"))

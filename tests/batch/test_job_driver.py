@@ -1,4 +1,4 @@
-"""The driver of a job in bad conditions: without Python, killed, signalled early, on a full disk."""
+"""The driver of a job without Python, killed, signaled early, or on a full disk."""
 
 import os
 import shlex
@@ -75,13 +75,13 @@ def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None
     bench.act("a", "until [ -e $here/go ]; do sleep 0.05; done")
     first = bench.start()
     find_driver(bench, first)
-    whole = bench.script.read_text(encoding="utf-8")
+    script = bench.script.read_text(encoding="utf-8")
     bench.program("python", "exit 1")
     use_driver(bench, "/none/python")
     assert bench.go().returncode == 127
     assert bench.job_mark["state"] == "running"
-    bench.script.write_text(whole, encoding="utf-8")
-    assert bench.go().returncode == 73  # and a script that was refused writes nothing
+    bench.script.write_text(script, encoding="utf-8")
+    assert bench.go().returncode == 73  # a refused script writes nothing
     assert bench.job_mark["state"] == "running"
     (tmp_path / "go").touch()
     first.communicate(timeout=60)
@@ -137,7 +137,7 @@ def test_a_signal_before_python_is_ready_is_not_lost(
     process = bench.start()
     wait_for(lambda: (tmp_path / "starts").exists() and len(children(process.pid)) == 1)
     [driver] = children(process.pid)
-    os.kill(driver, number)  # LSF sends it to all processes
+    os.kill(driver, number)  # LSF sends the signal to all processes
     process.send_signal(number)
     process.communicate(timeout=60)
     assert (process.returncode, bench.job_mark["exit"], bench.lines("calls")) == (status, status, [])

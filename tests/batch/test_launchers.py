@@ -1,4 +1,4 @@
-"""Launch lines: worked examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
+"""Launch commands: examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
 
 import os
 import re
@@ -102,8 +102,8 @@ HALF = Fraction(1, 2)
 )  # fmt: skip
 def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None, expected: str) -> None:
     assert line(where, nodes, per_node, gpus) == expected
-    said = counts(expected.replace("/x y/", "/").split())
-    assert said.get("ranks", nodes * per_node) == nodes * per_node
+    counted = counts(expected.replace("/x y/", "/").split())
+    assert counted.get("ranks", nodes * per_node) == nodes * per_node
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,13 @@ def test_four_parts_of_eight_cores_fit_two_sockets_of_21() -> None:
         ("flux run -N 16 -n 64 -c 21 -g 1", line(site("tuolumne", device="cuda"), 16, 4, 1)),
     ],
 )
-def test_lines_of_manuals_ask_for_what_ours_ask_for(theirs: str, ours: str) -> None:
-    said, written = counts(theirs.split()), counts(ours.split())
-    assert said == {name: written[name] for name in said}
+def test_commands_of_manuals_request_the_same_resources_as_ours(theirs: str, ours: str) -> None:
+    documented, written = counts(theirs.split()), counts(ours.split())
+    assert documented == {name: written[name] for name in documented}
 
 
 def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, cores: int) -> bool:
-    """Whether so many parts fit sockets: one after another, each where there is room."""
+    """Return whether `parts` parts fit the sockets, placed one after another on the first socket with space."""
     left = [[have, socket_cores] for have in socket_gpus]
     for _ in range(parts):
         room = next((socket for socket in left if socket[0] >= gpus and socket[1] >= cores), None)
@@ -208,10 +208,10 @@ def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
     least = cores or 1
     fits_node = per_node * each <= have and per_node * least <= socket_cores * sockets
     alone = device == "cpu" and per_node == 1
-    whole = max(1, int(each)) if each else 0
+    whole_gpus = max(1, int(each)) if each else 0
     fits_sockets = alone or (
         per_node % sharing == 0
-        and place(socket_gpus, socket_cores, per_node // sharing, whole, least * sharing)
+        and place(socket_gpus, socket_cores, per_node // sharing, whole_gpus, least * sharing)
     )  # fmt: skip
     for kind in ("jsrun", "lrun", "srun", "flux", "ibrun", "mpich", "mvapich", "openmpi"):
         all_ = device == "cuda" and kind in ("ibrun", "mpich", "mvapich", "openmpi")
@@ -228,21 +228,23 @@ def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
             }
         )
         try:
-            found, argv = solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores)
+            solution, argv = solve(
+                where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores
+            )
         except ValueError as error:
             assert not (fits_node and (all_ or fits_sockets) and says), (kind, str(error))
             assert "\n" not in str(error)
             continue
         assert fits_node and (all_ or fits_sockets) and says, (kind, argv)
-        said = counts(argv)
-        expected = {"nodes": nodes, "ranks": nodes * per_node, "per_node": per_node, "cores": found.cores_per_rank}
+        counted = counts(argv)
+        expected = {"nodes": nodes, "ranks": nodes * per_node, "per_node": per_node, "cores": solution.cores_per_rank}
         expected["gpus"] = each  # type: ignore[assignment]
-        assert said == {name: expected[name] for name in said}
-        assert said or kind == "ibrun"
-        assert cores is None or found.cores_per_rank == cores
+        assert counted == {name: expected[name] for name in counted}
+        assert counted or kind == "ibrun"
+        assert cores is None or solution.cores_per_rank == cores
         if cores is None and not all_ and not alone:
-            more = (found.cores_per_rank + 1) * sharing
-            assert not place(socket_gpus, socket_cores, per_node // sharing, whole, more)  # nothing is left idle
+            more = (solution.cores_per_rank + 1) * sharing
+            assert not place(socket_gpus, socket_cores, per_node // sharing, whole_gpus, more)  # no core is left idle
 
 
 @settings(deadline=None)
@@ -264,17 +266,17 @@ def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
     except ValueError as error:
         _, there_is, offered = str(error).partition("; the nearest that fits: ")
     assert there_is
-    words = re.fullmatch(r"(\d+) ranks? per node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
-    assert words
-    ranks = int(words[1])
+    match = re.fullmatch(r"(\d+) ranks? per node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
+    assert match
+    ranks = int(match[1])
     for nearer in range(per_node - abs(ranks - per_node) + 1, per_node + abs(ranks - per_node)):
         if nearer >= 1:
             with pytest.raises(ValueError):
                 launch_line(
                     shape(where, nodes=2, ranks_per_node=nearer, gpus_per_rank=gpus, cores_per_rank=cores), where
                 )
-    part = Fraction(words[2] or 0)
-    solve(where, nodes=2, ranks_per_node=ranks, gpus_per_rank=part, cores_per_rank=int(words[3]))
+    part = Fraction(match[2] or 0)
+    solve(where, nodes=2, ranks_per_node=ranks, gpus_per_rank=part, cores_per_rank=int(match[3]))
 
 
 def test_variables_reach_the_ranks_of_other_nodes() -> None:
@@ -302,21 +304,21 @@ def here(cores: int, sockets: int = 1, *, oversubscribe: bool = False) -> Site:
 
 def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
     _, argv = solve(where, nodes=1, ranks_per_node=ranks, program=MPIEXEC)
-    # One write a rank: Hydra mixes the pieces of several.
+    # One write per rank, because Hydra mixes the pieces of several writes.
     code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
     probe = [sys.executable, "-c", code]
     return [set(map(int, line.split())) for line in launched([*argv, *probe]).stdout.splitlines()]
 
 
 def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What Hydra printed, whose ranks may end before it would have told them of the end of its input."""
+    """Run a command of Hydra; its ranks may end before they get the end of its input."""
     with endless_input() as waiting:
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting
         )
 
 
-def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
+def test_hydra_binds_ranks_to_separate_cores() -> None:
     have = os.sched_getaffinity(0)
     ranks = min(2, len(have))
     bound = cores_of_ranks(here(ranks), ranks)
@@ -326,8 +328,8 @@ def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "each"), [(2, 7), (3, 3), (4, 3), (6, 2)])
-def test_hydra_lays_no_rank_on_two_sockets(ranks: int, each: int) -> None:
-    """On a made-up node of 2 x 7 cores: Hydra says what it would bind to."""
+def test_hydra_puts_no_rank_on_two_sockets(ranks: int, each: int) -> None:
+    """Hydra prints its bindings for a simulated node of 2 x 7 cores."""
     _, argv = solve(here(14, 2), nodes=1, ranks_per_node=ranks, program=MPIEXEC)
     environment = {**os.environ, "HWLOC_SYNTHETIC": "package:2 core:7 pu:1", "HYDRA_TOPO_DEBUG": "1"}
     done = launched([*argv, "true"], environment)

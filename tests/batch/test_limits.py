@@ -1,4 +1,4 @@
-"""What a queue would reject is refused before: the limit, where it is said, and the cheapest changes that would do."""
+"""Studies that a queue would reject are refused with the limit, its source, and the smallest sufficient changes."""
 
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,17 @@ def runs(directory: Path, where: Site, text: str) -> tuple[list[ExpandedRun], Lo
     return expand(loaded, where.capacity, offer(where)), loaded
 
 
-def found(directory: Path, where: Site | str, text: str) -> Limits:
+def limits_of(directory: Path, where: Site | str, text: str) -> Limits:
     where = load_site(where)[0] if isinstance(where, str) else where
     return limits(runs(directory, where, text)[0][0], where)
 
 
 def refused(directory: Path, where: Site | str, text: str) -> str:
     with pytest.raises(UserError) as caught:
-        found(directory, where, text)
-    said = str(caught.value)
-    assert "\n" not in said
-    return said.replace(f"{directory}/", "")
+        limits_of(directory, where, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(f"{directory}/", "")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_study_that_its_queue_would_reject(tmp_path: Path, name: str, text: st
     assert says in refused(tmp_path, name, text)
 
 
-def test_no_more_is_offered_than_would_do(tmp_path: Path) -> None:
-    """12h1m is more than any bin of Frontier's allows, and extended takes 64 nodes at most."""
-    said = refused(tmp_path, "frontier", "nodes: 184\nwalltime: 12h1m\n")
-    assert said.endswith(": shorten it to 12h")
+def test_only_sufficient_changes_are_offered(tmp_path: Path) -> None:
+    """No queue of Frontier allows 12h1m except extended, which allows at most 64 nodes."""
+    message = refused(tmp_path, "frontier", "nodes: 184\nwalltime: 12h1m\n")
+    assert message.endswith(": shorten it to 12h")
     assert refused(tmp_path, "summit", "nodes: 45\nwalltime: 25h\n").endswith(": shorten it to 2h")
 
 
@@ -94,14 +94,14 @@ def test_no_more_is_offered_than_would_do(tmp_path: Path) -> None:
         ("summit", "nodes: 4608\nwalltime: 24h\n", "1d", "batch"),
         ("frontier", "nodes: 9408\nwalltime: 12h\n", "12h", "batch"),
         ("frontier", "nodes: 64\nwalltime: 24h\nqueue: extended\n", "1d", "extended"),
-        ("perlmutter", "nodes: 3000\nwalltime: 48h\n", "2d", "regular"),  # nothing is known of its limits
+        ("perlmutter", "nodes: 3000\nwalltime: 48h\n", "2d", "regular"),  # its limits are unknown
         ("slurm-cluster", "", "2h", None),
         ("slurm-cluster", "queue: theirs\n", "2h", "theirs"),
         ("local", "walltime: 90d\n", "90d", None),
     ],
 )
 def test_a_study_within_its_limits(tmp_path: Path, name: str, text: str, walltime: str, queue: str | None) -> None:
-    allowed = found(tmp_path, name, text)
+    allowed = limits_of(tmp_path, name, text)
     assert (str(allowed.walltime), allowed.queue) == (walltime, queue)
 
 
@@ -109,16 +109,16 @@ def test_least_nodes_and_the_queue_for_fewer(tmp_path: Path) -> None:
     queues: dict[str, Any] = {"large": {"min_nodes": 65, "max_nodes": 256, "max_walltime": "48h"},
                               "normal": {"max_nodes": 64, "max_walltime": "48h"}}  # fmt: skip
     where = site("vista", queues=queues)
-    said = refused(tmp_path, where, "nodes: 2\n")
-    assert said == "s.yaml:6: nodes: 2: queue large of vista takes at least 65: use at least 65, or use queue normal"
+    message = refused(tmp_path, where, "nodes: 2\n")
+    assert message == "s.yaml:6: nodes: 2: queue large of vista takes at least 65: use at least 65, or use queue normal"
 
 
 def test_times_within_a_job(tmp_path: Path) -> None:
-    allowed = found(tmp_path, "vista", "walltime: 1h\nrun_limit: 1h\nstop_ahead: 5m\n")
+    allowed = limits_of(tmp_path, "vista", "walltime: 1h\nrun_limit: 1h\nstop_ahead: 5m\n")
     assert (allowed.run_limit, allowed.stop_ahead) == (Duration(3600), Duration(300))
-    # what nobody asked for is no error: two minutes are the usual, half of a short job's time is what it gets
-    assert found(tmp_path, "vista", "walltime: 90s\n").stop_ahead == Duration(45)
-    assert found(tmp_path, "vista", "").stop_ahead == Duration(120)
+    # a default is not an error: two minutes, or half of a short job's time
+    assert limits_of(tmp_path, "vista", "walltime: 90s\n").stop_ahead == Duration(45)
+    assert limits_of(tmp_path, "vista", "").stop_ahead == Duration(120)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The local scheduler, end to end: real queue, real job scripts, a launcher that does what the test asked of it."""
+"""The local scheduler with real queues and job scripts, and a launcher that does what a test sets."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
-def test_runs_go_one_after_another_and_leave_their_marks(fake: Fake) -> None:
+def test_runs_start_one_after_another_and_write_status_files(fake: Fake) -> None:
     fake.write_study(repeats=2)
     root = start(fake).root
     tracked = wait_until_over(root)
@@ -55,8 +55,8 @@ def test_the_launcher_gets_exactly_its_arguments_and_no_shell_reads_names(fake: 
         *["python of the ranks", "-u", "-m", "hpcbench.train", "runs/r1-baseline/run.json"],
     ]
     assert call["cwd"] == str(root)
-    found = {path.name for path in fake.directory.parent.rglob("*")} | {path.name for path in Path.cwd().iterdir()}
-    assert "pwned" not in found
+    names = {path.name for path in fake.directory.parent.rglob("*")} | {path.name for path in Path.cwd().iterdir()}
+    assert "pwned" not in names
 
 
 def test_variables_of_an_outer_job_do_not_reach_the_ranks(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_variables_of_an_outer_job_do_not_reach_the_ranks(fake: Fake, monkeypatc
         ("mute", State.UNKNOWN, "exit status 0, but its log has no end event: how it ended is not known"),
     ],
 )
-def test_a_run_that_goes_wrong_does_not_stop_the_others(fake: Fake, act: str, state: State, reason: str) -> None:
+def test_a_failed_run_does_not_stop_the_others(fake: Fake, act: str, state: State, reason: str) -> None:
     fake.acts({"naive-zfp8": act})
     tracked = wait_until_over(start(fake).root)
     states = [tracked.runs[f"r1-{scheme}"].state for scheme in ("baseline", "naive-zfp8", "mzhybrid")]
@@ -121,7 +121,7 @@ def running(root: Path, scheme: str, repeat: int = 1) -> bool:
     return track(root).runs[f"r{repeat}-{scheme}"].state is State.RUNNING
 
 
-def test_a_killed_queue_loses_what_waited_and_says_so(fake: Fake) -> None:
+def test_waiting_jobs_of_a_killed_queue_are_reported_as_lost(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "sleep"})
     fake.write_study(repeats=2)
     root = start(fake).root
@@ -131,7 +131,7 @@ def test_a_killed_queue_loses_what_waited_and_says_so(fake: Fake) -> None:
     os.kill(int(str(queue["pid"])), signal.SIGKILL)
     wait_for(lambda: not alive(queue))
     tracked = track(root)
-    assert tracked.jobs["j0001-r1"].state is State.RUNNING  # its script lives on, and is not called lost
+    assert tracked.jobs["j0001-r1"].state is State.RUNNING  # its script continues, and its run is not lost
     assert tracked.runs["r1-naive-zfp8"].state is State.RUNNING
     assert tracked.jobs["j0002-r2"].state is State.LOST
     assert tracked.runs["r2-baseline"].state is State.LOST
@@ -140,7 +140,7 @@ def test_a_killed_queue_loses_what_waited_and_says_so(fake: Fake) -> None:
 
     job = read_json(root / "jobs" / "j0001-r1" / "process.json")
     assert job is not None
-    os.killpg(int(job["pid"]), signal.SIGKILL)  # the script dies without its exit mark
+    os.killpg(int(job["pid"]), signal.SIGKILL)  # the script dies before it records its exit status
     wait_for(lambda: not alive(job))
     tracked = track(root)
     assert tracked.jobs["j0001-r1"].state is State.LOST
@@ -150,15 +150,15 @@ def test_a_killed_queue_loses_what_waited_and_says_so(fake: Fake) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_cancel_ends_the_whole_tree_and_keeps_what_was_done(fake: Fake) -> None:
+def test_cancel_ends_all_processes_and_keeps_completed_runs(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "sleep"})
     fake.write_study(repeats=2)
     root = start(fake).root
     wait_for(lambda: running(root, "naive-zfp8"))
     family = [identity(pid) for pid in fake.children]
-    assert all(alive(one) for one in family)
+    assert all(alive(process) for process in family)
     assert cancel(root) == "2 jobs: ended"
-    wait_for(lambda: not any(alive(one) for one in family))
+    wait_for(lambda: not any(alive(process) for process in family))
     wait_for(lambda: not alive(queue_of(root)))
     tracked = track(root)
     assert tracked.runs["r1-baseline"].state is State.COMPLETED
@@ -188,7 +188,7 @@ def test_two_submissions_do_not_run_at_once(fake: Fake) -> None:
         f"r1-{scheme}" for scheme in ("baseline", "naive-zfp8", "mzhybrid") * 2 for _ in (0, 1)
     ]
     halves = [{call["cwd"] for call in half if "cwd" in call} for half in (calls[:6], calls[6:])]
-    assert sorted(map(sorted, halves)) == [[str(first)], [str(second)]]  # whichever came to the lock first
+    assert sorted(map(sorted, halves)) == [[str(first)], [str(second)]]  # the one that got the lock first
 
 
 def test_the_lock_outlives_a_killed_queue_as_long_as_its_job_runs(fake: Fake) -> None:
@@ -203,11 +203,11 @@ def test_the_lock_outlives_a_killed_queue_as_long_as_its_job_runs(fake: Fake) ->
     assert track(second).jobs["j0001-r1"].state is State.PENDING
     assert "waits for its turn" in track(second).jobs["j0001-r1"].reason
     cancel(first)
-    wait_for(lambda: not any(alive(one) for one in family))
+    wait_for(lambda: not any(alive(process) for process in family))
     assert {s.state for s in wait_until_over(second).runs.values()} == {State.COMPLETED}
 
 
-def test_somebody_elses_lock_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"hpcbench-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
@@ -222,12 +222,12 @@ def test_a_process_id_that_is_used_again_is_another_process() -> None:
     assert not alive({**process, "start": process["start"] - 1})
     assert not alive({**process, "boot": "another boot"})
     child.kill()
-    wait_for(lambda: not alive(process))  # a zombie until it is waited for
+    wait_for(lambda: not alive(process))  # a zombie until its parent waits for it
     child.wait()
     assert identity(child.pid) is None
 
 
-def test_a_term_to_the_script_itself_leaves_marks(fake: Fake) -> None:
+def test_a_script_that_gets_sigterm_writes_status_files(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     submission = start(fake, dry_run=True)
     script = submission.root / "jobs" / "j0001-r1" / "job.sh"
@@ -241,12 +241,12 @@ def test_a_term_to_the_script_itself_leaves_marks(fake: Fake) -> None:
     assert (
         json.loads((submission.root / "jobs" / "j0001-r1" / "status.json").read_text(encoding="utf-8"))["exit"] == 143
     )
-    os.kill(pids[2], signal.SIGKILL)  # it left the session; only the queue's cancel follows it there
-    wait_for(lambda: not any(alive(one) for one in family))
+    os.kill(pids[2], signal.SIGKILL)  # it left the session, so only the queue's cancel reaches it
+    wait_for(lambda: not any(alive(process) for process in family))
 
 
-def test_a_script_hears_signals_that_were_ignored_where_it_was_handed_in(fake: Fake) -> None:
-    """As under nohup, or in a job of make's that runs in the background."""
+def test_a_script_handles_signals_that_its_submitter_ignored(fake: Fake) -> None:
+    """Signals are ignored under nohup, or in a background job of make."""
     fake.acts({"baseline": "sleep"})
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
     try:

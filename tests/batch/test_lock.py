@@ -1,4 +1,4 @@
-"""The lock of a directory of submissions: one command at a time, and none that waits for the dead."""
+"""The lock of a directory of submissions: one command at a time, and no wait for a dead holder."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["number"]
 
 
-def test_a_dead_holder_is_passed_by(tmp_path: Path) -> None:
+def test_the_lock_of_a_dead_holder_is_taken(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     holder = identity(child.pid)
     (tmp_path / ".lock").write_text(json.dumps(holder))
@@ -51,7 +51,7 @@ def test_a_dead_holder_is_passed_by(tmp_path: Path) -> None:
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
 
 
-def test_a_holder_elsewhere_is_believed_until_it_is_silent_for_long(
+def test_a_holder_on_another_host_keeps_the_lock_until_it_is_silent_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / ".lock"
@@ -66,13 +66,13 @@ def test_a_holder_elsewhere_is_believed_until_it_is_silent_for_long(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_given_back_when_the_work_fails(tmp_path: Path) -> None:
+def test_the_lock_is_released_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_many_who_find_a_dead_holder_one_takes_its_place(tmp_path: Path) -> None:
+def test_one_of_many_processes_takes_the_lock_of_a_dead_holder(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     holder = json.dumps({**(identity(gone.pid) or {}), "token": "gone"})
     gone.kill()
@@ -93,7 +93,7 @@ def test_of_many_who_find_a_dead_holder_one_takes_its_place(tmp_path: Path) -> N
         place = tmp_path / str(number)
         place.mkdir()
         (place / ".lock").write_text(holder)
-        (place / ".lock.over").write_text(holder)  # so did one who was about to remove it
+        (place / ".lock.over").write_text(holder)  # so did a process that was about to remove it
         turn = threading.Barrier(6)
         threads = [threading.Thread(target=hold, args=(place, turn)) for _ in range(6)]
         for thread in threads:
@@ -104,14 +104,14 @@ def test_of_many_who_find_a_dead_holder_one_takes_its_place(tmp_path: Path) -> N
     assert most == [1] * 36
 
 
-def test_who_was_taken_for_dead_leaves_the_lock_of_the_next_alone(tmp_path: Path) -> None:
+def test_a_holder_that_lost_its_lock_does_not_remove_the_next_one(tmp_path: Path) -> None:
     with locked(tmp_path):
         (tmp_path / ".lock").write_text(json.dumps({"pid": 1, "host": "login07", "token": "next"}))
     assert json.loads((tmp_path / ".lock").read_text())["token"] == "next"
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{}", '{"pid": "x"}', '{"token": 7}'])
-def test_a_lock_that_says_nothing_is_named_with_the_remedy(tmp_path: Path, content: str) -> None:
+def test_an_unreadable_lock_is_named_with_the_remedy(tmp_path: Path, content: str) -> None:
     (tmp_path / ".lock").write_text(content)
     with pytest.raises(UserError, match=r"\.lock: held by .*remove the file"), locked(tmp_path, patience=0.1):
         raise AssertionError("two hold it")

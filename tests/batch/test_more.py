@@ -1,4 +1,4 @@
-"""Repeats are added to a submission: new seeds in the same cells, and nothing is submitted twice."""
+"""Repeats that are added to a submission: new seeds in the same cells, and no job is submitted twice."""
 
 import json
 from pathlib import Path
@@ -46,9 +46,9 @@ def test_repeats_are_added_with_new_seeds_in_the_same_pairs(fake: Fake) -> None:
     }
     over = wait_until_over(root)
     assert {status.state for status in over.runs.values()} == {State.COMPLETED}
-    assert sum("argv" in call for call in fake.calls[calls:]) == 6, "what was there did not run again"
+    assert sum("argv" in call for call in fake.calls[calls:]) == 6, "earlier runs did not run again"
     assert [job.jobs for job in Ledger(root).submitted] == [["j0001-r1"], ["j0002-r2"], ["j0003-r3"]]
-    rewrite_jobs(root, plan, ["j0003-r3"], [], updates_site=False)  # as `retry` writes a script again
+    rewrite_jobs(root, plan, ["j0003-r3"], [], updates_site=False)  # like a script that `retry` writes again
     assert "r3-baseline" in (root / "jobs" / "j0003-r3" / "job.sh").read_text()
 
 
@@ -105,12 +105,12 @@ def test_a_refused_addition_leaves_the_submission_as_it_was(fake: Fake, monkeypa
         with pytest.raises(UserError, match="the queue is closed"):
             start(fake, more=1)
     assert (read_submission(root), sorted(root.glob("[jr]*/*"))) == before
-    (root / "jobs" / "j0002-r2").mkdir()  # as a command leaves it that is killed before the plan contains the job
+    (root / "jobs" / "j0002-r2").mkdir()  # the state after a command was killed before the plan contained the job
     assert start(fake, more=1).notes[0].startswith("repeat 2 was added")
     wait_until_over(root)
 
 
-def test_repeats_are_added_to_the_same_study_only(fake: Fake) -> None:
+def test_repeats_are_added_only_to_the_same_study(fake: Fake) -> None:
     with pytest.raises(UserError, match="does not exist: submit the study without --more first"):
         start(fake, more=1)
     root = start(fake).root
@@ -121,8 +121,8 @@ def test_repeats_are_added_to_the_same_study_only(fake: Fake) -> None:
         ({"dry_run": True}, "cannot be used with --dry-run"),
         ({"after": "001"}, "cannot be used with --after"),
     ]
-    for options, words in refused:
-        with pytest.raises(UserError, match=f"--more: .*{words}"):
+    for options, message in refused:
+        with pytest.raises(UserError, match=f"--more: .*{message}"):
             start(fake, more=1, **options)
     assert len(read_submission(root).jobs) == 1
 

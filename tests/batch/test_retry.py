@@ -1,4 +1,4 @@
-"""A second try: by the job itself where it may go back, by `retry` where a reason can be mended, never in silence."""
+"""Further attempts: by the job itself if it may be requeued, by `retry` if the cause can be fixed, never silently."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def launches(fake: Fake) -> list[str]:
     return [call["run"] for call in fake.calls if "run" in call]
 
 
-def test_a_job_that_nears_its_limit_goes_back_and_its_run_goes_on(fake: Fake) -> None:
+def test_a_job_near_its_limit_is_requeued_and_its_run_continues(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "stop"})
     fake.write_study(walltime="40s", stop_ahead="20s", run_limit="40s", requeue=1)
     root = start(fake).root
@@ -62,7 +62,7 @@ def test_a_run_at_its_part_of_the_walltime_resumes_from_its_checkpoint(fake: Fak
     assert '"stopped"' in (root / "runs" / "r1-baseline" / "log.1.txt").read_text(encoding="utf-8")
 
 
-def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) -> None:
+def test_retry_continues_a_job_that_may_not_be_requeued_from_its_checkpoint(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "stop"})
     fake.write_study(walltime="40s", stop_ahead="20s", run_limit="40s")
     root = start(fake).root
@@ -79,7 +79,7 @@ def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) 
     assert retry(root).jobs == []
 
 
-def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
+def test_a_job_that_ignores_its_signal_is_ended_at_its_limit(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     fake.write_study(walltime="22s", stop_ahead="2s", run_limit="22s")
     root = start(fake).root
@@ -95,14 +95,14 @@ def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "words"), [("fail", "failed (exit status 3: boom"), ("mute", "unknown (exit status 0, but its log")]
+    ("act", "reason"), [("fail", "failed (exit status 3: boom"), ("mute", "unknown (exit status 0, but its log")]
 )
-def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str, words: str) -> None:
+def test_runs_that_failed_by_themselves_are_retried_only_with_all(fake: Fake, act: str, reason: str) -> None:
     fake.acts({"naive-zfp8": act})
     root = start(fake).root
     wait_until_over(root)
     left = retry(root)
-    assert left.jobs == [] and words in left.left["r1-naive-zfp8"] and "--all" in left.left["r1-naive-zfp8"]
+    assert left.jobs == [] and reason in left.left["r1-naive-zfp8"] and "--all" in left.left["r1-naive-zfp8"]
     fake.acts({})
     again = retry(root, all=True)
     assert again.runs == ["r1-naive-zfp8"]
@@ -111,7 +111,7 @@ def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str
     assert launches(fake).count("r1-baseline") == 1
 
 
-def test_the_whole_job_again_gives_its_pairs_one_allocation(fake: Fake) -> None:
+def test_retry_whole_gives_pairs_one_allocation(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "fail"})
     root = start(fake).root
     wait_until_over(root)
@@ -124,7 +124,7 @@ def test_the_whole_job_again_gives_its_pairs_one_allocation(fake: Fake) -> None:
     assert (root / "runs" / "r1-baseline" / "log.1.txt").is_file()
 
 
-def test_what_was_lost_is_tried_again(fake: Fake) -> None:
+def test_a_lost_run_is_retried(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     root = start(fake, only="scheme=baseline").root
     wait_for(lambda: track(root).runs["r1-baseline"].state is State.RUNNING)
@@ -141,12 +141,12 @@ def test_what_was_lost_is_tried_again(fake: Fake) -> None:
     assert wait_until_over(root).runs["r1-baseline"].state is State.COMPLETED
 
 
-def test_what_runs_is_not_tried_twice(fake: Fake) -> None:
+def test_a_live_run_is_not_retried(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
     root = start(fake).root
     wait_for(lambda: fake.children)
-    found = retry(root, all=True)
-    assert found.jobs == [] and set(found.left.values()) == {"its job is running"}
+    retried = retry(root, all=True)
+    assert retried.jobs == [] and set(retried.left.values()) == {"its job is running"}
     cancel(root)
     tracked = wait_until_over(root)
     assert states(tracked) == [State.CANCELLED] * 3
@@ -154,15 +154,13 @@ def test_what_runs_is_not_tried_twice(fake: Fake) -> None:
     assert left.startswith("cancelled (") and left.endswith(": --all tries it again")
 
 
-def test_a_dry_run_has_nothing_to_try_again(fake: Fake) -> None:
+def test_a_dry_run_cannot_be_retried(fake: Fake) -> None:
     with pytest.raises(UserError, match="a dry run"):
         root: Path = start(fake, dry_run=True).root
         retry(root)
 
 
-def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_retry_keeps_the_results_of_all_runs(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.acts({"mzhybrid": "fail"})
     root = start(fake).root
     before = wait_until_over(root)
@@ -184,7 +182,7 @@ def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
 
 
 def failed(fake: Fake) -> Path:
-    """A submission whose job has failed, with its launch line in its script."""
+    """A submission whose job has failed, with the launch command in its script."""
     fake.acts({"naive-zfp8": "fail"})
     fake.write_study(walltime="40s", stop_ahead="20s")
     root = start(fake).root
@@ -197,7 +195,7 @@ def write_args(fake: Fake, args: list[str], **changes: object) -> None:
     fake.write_site(launcher={"kind": "mpich", "program": str(fake.launcher), "args": args}, **changes)
 
 
-def test_retry_says_what_has_changed_in_the_site_file_and_takes_it_over_when_told(fake: Fake) -> None:
+def test_retry_lists_changes_of_the_site_file_and_applies_them_on_request(fake: Fake) -> None:
     root = failed(fake)
     assert retry(root).changes == ""
     write_args(fake, ["--mpi=pmi2"])
@@ -228,7 +226,7 @@ def test_retry_gives_a_job_more_time(fake: Fake) -> None:
     assert (job.walltime, job.stop_ahead) == (90, 20)
 
 
-def test_what_would_make_other_runs_is_no_retry(fake: Fake) -> None:
+def test_settings_that_would_change_the_runs_are_refused(fake: Fake) -> None:
     root = failed(fake)
     before = (root / "jobs" / "j0001-r1" / "job.sh").read_bytes()
     with pytest.raises(UserError, match=r"--set 'train.steps=5': retry repeats the same runs"):

@@ -1,4 +1,4 @@
-"""Whatever lies in the files of a submission, each command gives an answer or one line that names the file."""
+"""Damaged files of a submission: each command answers, or prints one line that names the file."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ ODD: list[Any] = [None, True, 0, -1, 1e308, 10**400, "", "x", "../..", "\n", "\x
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A local submission of two jobs that is over: one completed, one failed and tried again."""
+    """An ended local submission of two jobs: one completed, one failed and was retried."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("robust")
         patch.setattr("tempfile.tempdir", str(place))
@@ -52,7 +52,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (root / "jobs" / "j0002-r2" / "status.json").unlink()
         for name in ("status.json", "log.txt"):
             (root / "runs" / "r2-baseline" / name).unlink()
-        wait_for(lambda: track(root).jobs["j0002-r2"].state is State.LOST)  # its queue has ended, too
+        wait_for(lambda: track(root).jobs["j0002-r2"].state is State.LOST)  # its queue has ended as well
         retry(root)
         wait_until_over(root)
         yield root
@@ -75,13 +75,13 @@ FILES = [
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where each value of the data lies."""
+    """Return the paths of all values of the data."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
 
 
 def changed(data: Any, place: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
-    """The data with another value there, or none."""
+    """Return the data with another value at this path, or without the value."""
     if not place:
         return value
     data = copy.deepcopy(data)
@@ -96,7 +96,7 @@ def changed(data: Any, place: tuple[Any, ...], value: Any, *, gone: bool) -> Any
 
 
 def ask_all(root: Path) -> None:
-    """Give each command; an answer or one line will do. What is handed in is not begun."""
+    """Run each command, which must answer or print one line. Submitted jobs do not start."""
     commands: list[Callable[[], object]] = [
         lambda: show_status(track(root)),
         lambda: report([root]),
@@ -134,7 +134,7 @@ def test_no_json_is_an_answer_or_one_line(written: Path, file: str, content: byt
 
 
 def copied(root: Path) -> Path:
-    """A copy that takes itself for the original."""
+    """Copy a submission, and change its paths to those of the copy."""
     other = root.with_name("900")
     shutil.rmtree(other, ignore_errors=True)
     shutil.copytree(root, other)
@@ -143,7 +143,7 @@ def copied(root: Path) -> Path:
     return other
 
 
-def test_the_copy_is_like_the_original(written: Path) -> None:
+def test_the_copy_equals_the_original(written: Path) -> None:
     before, after = track(written), track(copied(written))
     assert [(job, status.state) for job, status in before.jobs.items()] == [
         (job, status.state) for job, status in after.jobs.items()
@@ -151,7 +151,7 @@ def test_the_copy_is_like_the_original(written: Path) -> None:
     assert before.over and before.failed
 
 
-def test_what_was_moved_tells_its_marks_and_starts_nothing(written: Path, fake: Fake) -> None:
+def test_a_moved_submission_shows_its_states_and_starts_nothing(written: Path, fake: Fake) -> None:
     other = written.parent / "901"
     shutil.rmtree(other, ignore_errors=True)
     shutil.copytree(written, other)
@@ -163,24 +163,24 @@ def test_what_was_moved_tells_its_marks_and_starts_nothing(written: Path, fake: 
     shutil.rmtree(other)
 
 
-def test_another_name_of_the_same_place_is_no_move(written: Path, tmp_path: Path) -> None:
+def test_another_path_of_the_same_directory_is_not_a_move(written: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(written.parent)
     root = tmp_path / "alias" / written.name
     assert track(root).jobs == track(written).jobs
     assert retry(root).jobs == []
 
 
-def test_an_old_submission_that_is_damaged_keeps_nobody_from_a_new_one(fake: Fake) -> None:
+def test_a_damaged_old_submission_does_not_prevent_a_new_one(fake: Fake) -> None:
     first = submit(fake.study, Options(site=str(fake.site))).root
     wait_until_over(first)
     (first / "submission.json").write_text("{")
-    (first.parent / "²").mkdir()  # a digit, and no number
+    (first.parent / "²").mkdir()  # a digit that is not a number
     second = submit(fake.study, Options(site=str(fake.site))).root
     assert second.name == "002" and find_root(first.parent) == second
     wait_until_over(second)
 
 
-def test_what_a_killed_command_was_writing_is_gone_with_the_next(fake: Fake) -> None:
+def test_temporary_files_of_a_killed_command_are_removed_by_the_next(fake: Fake) -> None:
     code = (
         "import os, sys, hpcbench.batch.write_submission as w\n"
         "from pathlib import Path\n"
@@ -196,7 +196,7 @@ def test_what_a_killed_command_was_writing_is_gone_with_the_next(fake: Fake) -> 
     assert [path.name for path in base.iterdir()] == ["001"]
 
 
-def test_status_of_what_may_not_be_written_is_told(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_of_a_submission_that_cannot_be_written_is_shown(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = copied(written)
     (root / "scheduler.json").unlink(missing_ok=True)
 
@@ -225,7 +225,7 @@ def test_times() -> None:
     assert [seconds(time) for time in (None, "", "1970", "x", "1970-01-01T00:00:00")] == [None] * 5
 
 
-def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_environment_is_readable_only_by_the_user(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@registry.example/simple")
     monkeypatch.setenv("SSH_PASSPHRASE", "hunter2")
     monkeypatch.setenv("PLAIN", "said=as it is")
@@ -235,12 +235,12 @@ def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: 
     text = path.read_text()
     assert "hunter2" not in text and json.loads(text)["environment"]["PLAIN"] == "said=as it is"
     assert path.parent.stat().st_mode & 0o077 == 0
-    [own] = (root / "jobs").glob("*/provenance/environment.txt")
-    assert own.stat().st_mode & 0o077 == 0 and "hunter2" not in own.read_text()
+    [environment] = (root / "jobs").glob("*/provenance/environment.txt")
+    assert environment.stat().st_mode & 0o077 == 0 and "hunter2" not in environment.read_text()
 
 
 @pytest.mark.parametrize("answer", ["refused", "denied", "ended"])
-def test_only_what_was_cancelled_is_written_down_as_that(
+def test_only_cancelled_jobs_are_recorded_as_cancelled(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     fake.acts({"baseline": "sleep"})
@@ -249,7 +249,7 @@ def test_only_what_was_cancelled_is_written_down_as_that(
     real = Local.cancel
 
     def end(self: Local, ids: Sequence[str]) -> Mapping[str, str]:
-        assert Ledger(root).submitted[0].cancelled  # before it is done
+        assert Ledger(root).submitted[0].cancelled  # before the job is over
         if answer == "refused":
             raise UserError("scancel: Unable to contact slurm controller")
         return real(self, ids) if answer == "ended" else dict.fromkeys(ids, "Access/permission denied")
@@ -270,9 +270,9 @@ def test_a_dry_run_is_not_watched(fake: Fake) -> None:
     assert isinstance(done.exception, UserError) and "nothing to watch" in str(done.exception)
 
 
-def test_accounting_is_asked_from_when_it_was_written_whatever_its_files_say(tmp_path: Path) -> None:
+def test_accounting_is_asked_from_the_time_of_submission_for_all_file_times(tmp_path: Path) -> None:
     assert since(tmp_path) is None
-    for time, found in [("2026-11-21T06:30:00Z", "2026-11-20T06:30:00"), (7, None), ("x", None)]:
+    for time, expected in [("2026-11-21T06:30:00Z", "2026-11-20T06:30:00"), (7, None), ("x", None)]:
         write_json(tmp_path / "submission.json", {"time": time})
         asked = since(tmp_path)
-        assert (asked.strftime("%Y-%m-%dT%H:%M:%S") if asked else None) == found
+        assert (asked.strftime("%Y-%m-%dT%H:%M:%S") if asked else None) == expected

@@ -1,4 +1,4 @@
-"""Room for results: what is free, what a quota leaves, and files that can be made."""
+"""Disk space for results: free space, quota, and number of files."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A file system with so much free, so many files left, and an answer to who wants room."""
+    """Function that sets the free space, the free files, and the errors of a simulated file system."""
 
     def plant(free: int = 1000 * GIB, files: int = 10**6, refuses: int = 0) -> None:
         def allocate(_file: int, _begin: int, _length: int) -> None:
@@ -31,12 +31,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def room(root: Path) -> str:
-    said = check_room(root, runs=100, steps=1000)
-    assert list(root.iterdir()) == [], "what was tried is gone again"
-    return said
+    notes = check_room(root, runs=100, steps=1000)
+    assert list(root.iterdir()) == [], "the test file is removed"
+    return notes
 
 
-def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) -> None:
+def test_ample_space_gives_no_notes(tmp_path: Path, disk: Callable[..., None]) -> None:
     disk()
     assert room(tmp_path) == ""
     disk(free=2 * GIB)
@@ -44,7 +44,7 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
 
 
 @pytest.mark.parametrize(
-    ("planted", "words"),
+    ("planted", "message"),
     [
         ({"free": 50 << 20}, "50.0 MiB are free, and logs need 138.1 MiB"),
         ({"files": 10}, "10 more files can be made, and runs need 2000"),
@@ -52,15 +52,15 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
         ({"refuses": errno.ENOSPC}, "the file system has no space for the logs"),
     ],
 )
-def test_no_room_is_one_line_with_the_remedy(
-    tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], words: str
+def test_too_little_space_is_one_line_with_the_remedy(
+    tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], message: str
 ) -> None:
     disk(**planted)
-    with pytest.raises(UserError, match=rf"{words}.*: free some, or give another --out$"):
+    with pytest.raises(UserError, match=rf"{message}.*: free some, or give another --out$"):
         room(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_system_that_cannot_set_room_aside_is_believed(tmp_path: Path, disk: Callable[..., None]) -> None:
+def test_a_file_system_that_cannot_reserve_space_is_accepted(tmp_path: Path, disk: Callable[..., None]) -> None:
     disk(refuses=errno.EOPNOTSUPP)
     assert room(tmp_path) == ""

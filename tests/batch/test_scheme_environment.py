@@ -1,4 +1,4 @@
-"""Variables of a scheme: they reach the ranks of its runs to the byte, and nothing else."""
+"""Variables of a scheme: they reach the ranks of its runs byte for byte, and no other process."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def allowed(name: str) -> bool:
     return True
 
 
-# Among them names that the script itself uses, and names that bash sets or would not have set.
+# Some of these names are used by the script itself, or set by bash.
 NAMES = (
     st.sampled_from(["RUN", "JOB", "ROOT", "LAUNCH", "HOST", "IFS", "UID", "HOME", "MPIR_CVAR_X"])
 ) | st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,8}\Z").filter(allowed)
@@ -45,12 +45,12 @@ VALUES = st.text(
 )
 DUMP = "import sys; open(sys.argv[-1] + '.seen', 'wb').write(open('/proc/self/environ', 'rb').read())"
 OF_BASH = {"_", "PWD", "OLDPWD", "SHLVL"}
-"""Variables that bash exports to what it starts."""
+"""Variables that bash exports to its child processes."""
 
 
 def seen(path: Path) -> dict[str, str]:
-    words = path.read_bytes().decode("utf-8").split("\0")
-    return dict(word.split("=", 1) for word in words if word)
+    variables = path.read_bytes().decode("utf-8").split("\0")
+    return dict(word.split("=", 1) for word in variables if word)
 
 
 @settings(max_examples=25, deadline=None)
@@ -58,7 +58,7 @@ def seen(path: Path) -> dict[str, str]:
 def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
     tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("submission")  # one each: completed runs are not run again
+    tmp_path = tmp_path_factory.mktemp("submission")  # one submission each, because completed runs do not run again
     local = Site.model_validate({**OFFER, "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}})
     job = replace(
         jobs_of("local", local)[0],
@@ -76,14 +76,14 @@ def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
     outer = {**dict.fromkeys(environment, "of the submitter's shell"), "PATH": os.environ["PATH"]}
     done = subprocess.run(["bash", str(script)], env=outer, cwd="/", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
-    found = {run: seen(tmp_path / "runs" / run / "run.json.seen") for run in job.runs}
-    assert {name: found["own"].get(name) for name in environment} == environment
+    environments = {run: seen(tmp_path / "runs" / run / "run.json.seen") for run in job.runs}
+    assert {name: environments["own"].get(name) for name in environment} == environment
     for other in ("before", "after"):
-        assert not set(environment) - OF_BASH - {"UID"} & set(found[other])
-        assert "of the submitter's shell" not in {found[other].get(name) for name in set(environment) - {"UID"}}
+        assert not set(environment) - OF_BASH - {"UID"} & set(environments[other])
+        assert "of the submitter's shell" not in {environments[other].get(name) for name in set(environment) - {"UID"}}
 
 
-def test_open_mpi_and_jsrun_must_be_told_to_export() -> None:
+def test_open_mpi_and_jsrun_export_variables_by_an_option() -> None:
     site = Site.model_validate(OFFER)
     assert export_words(["A", "B"], site) == ["-x", "A", "-x", "B"]
     jsrun = Site.model_validate({**OFFER, "launcher": {"kind": "jsrun"}})
@@ -103,8 +103,8 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     done = subprocess.run(["bash", str(script)], env=outer, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     calls = {call["run"]: call["env"] for call in fake.calls if "env" in call}
-    own = {run: {name: env[name] for name in LIBRARY["environment"] if name in env} for run, env in calls.items()}
-    assert own == {"r1-baseline": {}, "r1-mzhybrid": {}, "r1-library": LIBRARY["environment"]}
+    settings = {run: {name: env[name] for name in LIBRARY["environment"] if name in env} for run, env in calls.items()}
+    assert settings == {"r1-baseline": {}, "r1-mzhybrid": {}, "r1-library": LIBRARY["environment"]}
     data = read_json(submission.root / "runs" / "r1-library" / "run.json")
     assert data is not None and data["scheme"] == {
         "name": "library",
@@ -118,13 +118,13 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     }
 
 
-def test_a_clash_of_names_is_said(fake: Fake) -> None:
+def test_a_clash_of_names_is_noted(fake: Fake) -> None:
     fake.write_site(schemes={"mzhybrid": LIBRARY})
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
     assert "scheme mzhybrid is that of site fake, not a preset" in submission.notes
 
 
-def test_what_the_site_itself_says_of_a_variable_holds_for_the_other_runs(fake: Fake) -> None:
+def test_a_variable_of_the_site_keeps_its_value_in_other_runs(fake: Fake) -> None:
     fake.write_site(schemes={"library": LIBRARY}, environment={"MPIR_CVAR_X": "the site's"})
     fake.write_study(matrix={"scheme": ["baseline", "library"]})
     root = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out")).root
@@ -136,10 +136,10 @@ def test_what_the_site_itself_says_of_a_variable_holds_for_the_other_runs(fake: 
 def test_a_site_shows_the_schemes_that_it_adds(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake.write_site(schemes={"library": LIBRARY, "naive-zfp8": {"algorithm": "native"}})
     show_site(str(fake.site))
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    first = next(number for number, line in enumerate(said) if line.startswith("schemes"))
-    assert said[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
-    assert said[first + 1] == "naive-zfp8: native, in place of the preset"
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("schemes"))
+    assert lines[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
+    assert lines[first + 1] == "naive-zfp8: native, in place of the preset"
 
 
 def test_the_example_in_longhorn_is_right(tmp_path: Path) -> None:

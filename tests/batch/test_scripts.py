@@ -1,4 +1,4 @@
-"""Job scripts run by bash, with a stand-in launcher: marks, attempts, limits, stop requests, signals, provenance."""
+"""Job scripts run by bash with a fake launcher: status files, attempts, limits, stop requests, signals, provenance."""
 
 import json
 import os
@@ -34,7 +34,7 @@ echo $$ > "$here/pid.$run"
 [ ! -e "$here/act.$run" ] || source "$here/act.$run"
 """
 STOPS = 'until [ -e "runs/$run/stop" ]; do sleep 0.05; done; exit 75'
-"""A worker that leaves with its checkpoint when it is asked to."""
+"""A worker that writes a checkpoint and ends after a stop request."""
 STAYS = """\
 trap '' TERM
 setsid bash -c "trap '' TERM; echo \\$\\$ >> '$here/pids'; sleep 300" &
@@ -42,13 +42,13 @@ setsid bash -c "trap '' TERM; echo \\$\\$ >> '$here/pids'; sleep 300" &
 echo $$ >> "$here/pids"
 sleep 300
 """
-"""One that does not end when it is told to, with a child in a session of its own and an orphan."""
+"""A worker that ignores SIGTERM, with a child in another session and an orphan."""
 ENDS = STAYS.replace("trap '' TERM\n", "", 1)
-"""One whose child does not end, but it does."""
+"""A worker that ends, but whose child does not."""
 
 
 class Bench:
-    """A submission of one job with runs a, b and c, and programs that a script may call."""
+    """A submission of one job with the runs a, b and c, and programs that its script may call."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class Bench:
         self.environment = {"PATH": f"{self.bin}:{os.environ['PATH']}"}
 
     def program(self, name: str, text: str) -> None:
-        """A program on PATH."""
+        """Add a program to PATH."""
         path = self.bin / name
         path.write_text("#!/bin/bash\n" + text, encoding="utf-8")
         path.chmod(0o755)
 
     def driver(self, changes: str) -> Path:
-        """An interpreter that runs the driver with changes to its modules."""
+        """Write an interpreter that runs the driver with changes to its modules; return its path."""
         path = self.here / "driver"
         path.write_text(
             f"""\
@@ -110,7 +110,7 @@ if sys.argv[1] == "-m":
         return path
 
     def records(self, name: str, status: int = 0) -> None:
-        """A program that keeps its arguments in `said`, and the job's mark of that moment."""
+        """Add a program that records its arguments in `said`, and the current status file of the job."""
         here = self.here
         self.program(
             name,
@@ -145,10 +145,10 @@ n2"
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def stopped(self, run: str, number: signal.Signals, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Start, signal the script when the run is under way, and wait for its end."""
+        """Start the script, send it a signal while the run runs, and wait for its end."""
         process = self.start(**environment)
         wait_for(lambda: (self.here / f"pid.{run}").exists() and (self.mark(run) or {}).get("state") == "running")
-        time.sleep(0.2)  # until the stand-in's own traps are set
+        time.sleep(0.2)  # until the fake launcher has set its traps
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -158,9 +158,9 @@ n2"
 
     @property
     def job_mark(self) -> dict[str, Any]:
-        found = read_json(self.root / "jobs" / "j1" / "status.json")
-        assert found is not None
-        return found
+        mark = read_json(self.root / "jobs" / "j1" / "status.json")
+        assert mark is not None
+        return mark
 
     def lines(self, name: str) -> list[str]:
         path = self.here / name
@@ -172,7 +172,7 @@ n2"
 
 
 def gone(bench: Bench) -> bool:
-    """Whether nothing of what the stand-in started is there any more."""
+    """Return whether all processes of the fake launcher have ended."""
     pids = bench.lines("pids")
     assert len(pids) == 3
     return not any(Path(f"/proc/{pid}").exists() and "Z" not in state(pid) for pid in pids)
@@ -186,32 +186,32 @@ def state(pid: str) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process started and has not lost."""
+    """Return the child processes of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-def test_marks_say_what_was_run_when_and_where(tmp_path: Path) -> None:
+def test_status_files_contain_runs_times_and_hosts(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm")
     bench.records("scontrol")
     bench.act("b", "exit 3")
     bench.program("python", 'echo "not the last"; echo "$*"')
     done = bench.go(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="n[1-2]")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "-m hpcbench.doctor.job\n", ""), "one line of its own"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "-m hpcbench.doctor.job\n", ""), "one line by the doctor"
     host = os.uname().nodename
     mark = bench.job_mark
     assert TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
     assert mark == {"state": "ended", "exit": 1, "attempt": 1, "id": "7", "hosts": ["n1", "n2"], "host": host}
     for run, status in {"a": 0, "b": 3, "c": 0}.items():
-        found = bench.mark(run)
-        assert found is not None and TIME.fullmatch(found.pop("start")) and TIME.fullmatch(found.pop("end"))
-        assert found == {"state": "ended", "exit": status, "attempt": 1, "host": host, "job": "j1", "id": "7"}
+        mark = bench.mark(run)
+        assert mark is not None and TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
+        assert mark == {"state": "ended", "exit": status, "attempt": 1, "host": host, "job": "j1", "id": "7"}
     assert bench.lines("calls") == ["a 1", "b 1", "c 1"] and not list(bench.root.rglob("*.tmp"))
 
 
-def test_the_mark_of_a_job_that_runs_is_there_before_its_first_run(tmp_path: Path) -> None:
+def test_the_status_file_of_a_job_exists_before_its_first_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local")
     bench.act("a", f"cp jobs/j1/status.json {tmp_path}/seen")
     assert bench.go().returncode == 0
@@ -226,7 +226,7 @@ SLOTS = {"scheduler": {"kind": "lsf", "allocation": "slots"}}
 @pytest.mark.parametrize(
     ("kind", "site", "environment", "id_", "hosts"),
     [
-        ("slurm", {}, {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-2]"}, "9", ["n[1-2]"]),  # no scontrol here
+        ("slurm", {}, {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-2]"}, "9", ["n[1-2]"]),  # without scontrol
         ("slurm", {}, {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, "7_3", [""]),
         ("lsf", {}, {"LSB_JOBID": "9", "LSB_JOBINDEX": "0", "LSB_MCPU_HOSTS": "l1 1 n1 40 n2 40 "}, "9", ["n1", "n2"]),
         ("lsf", {}, {"LSB_JOBID": "9", "LSB_JOBINDEX": "4", "LSB_MCPU_HOSTS": "n1 1 n2 1"}, "9[4]", ["n1", "n2"]),
@@ -261,7 +261,7 @@ esac
     assert mark is not None and mark["id"] == id_
 
 
-def test_the_limit_of_a_run_ends_all_it_started_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_the_limit_of_a_run_ends_its_processes_and_the_next_run_starts(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", run_limit=Duration(2))
     bench.act("a", "sleep 300")
     bench.act("b", STAYS)
@@ -270,7 +270,7 @@ def test_the_limit_of_a_run_ends_all_it_started_and_the_next_goes_on(tmp_path: P
     assert gone(bench)
 
 
-def test_what_a_run_leaves_behind_is_ended_before_the_next(tmp_path: Path) -> None:
+def test_processes_that_a_run_leaves_are_ended_before_the_next_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local")
     bench.act("a", STAYS.replace("sleep 300\n", "sleep 0.3\n"))
     assert bench.go().returncode == 0
@@ -278,7 +278,7 @@ def test_what_a_run_leaves_behind_is_ended_before_the_next(tmp_path: Path) -> No
 
 
 NEW_CLOCK = "main.measure_age = lambda ticks: 0.0"
-"""A clock that starts with the driver, so that a slow start of Python uses no time of a short job."""
+"""A clock that starts with the driver, so that a slow start of Python does not shorten a short job."""
 KEEP_LIMITS = """
 def share_time(*arguments, real=run_loop.share_time):
     with open("../limits", "a") as out:
@@ -289,12 +289,12 @@ run_loop.share_time = share_time
 
 
 def limits(bench: Bench) -> list[int]:
-    """The limit that the driver gives each run, in seconds."""
+    """Return the limit of each run in seconds, as the driver sets it."""
     bench.go()
     return [int(line) for line in bench.lines("limits")]
 
 
-def test_runs_share_what_their_job_has_left(tmp_path: Path) -> None:
+def test_runs_share_the_remaining_time_of_their_job(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", changes=KEEP_LIMITS, walltime=Duration(3600), stop_ahead=Duration(600))
     for limit, share in zip(limits(bench), (3000 // 3, 3000 // 2, 3000), strict=True):
         assert share - 30 < limit <= share
@@ -304,7 +304,7 @@ SHORT: list[tuple[dict[str, Any], str]] = [
     ({"run_limit": Duration(2)}, "run_limit"),
     ({"walltime": Duration(68), "stop_ahead": Duration(58)}, "walltime"),
 ]
-"""Limits that a run soon reaches while its job has time left."""
+"""Limits that a run reaches soon, while its job has time left."""
 
 
 @pytest.mark.parametrize(("limits", "name"), SHORT)
@@ -325,7 +325,7 @@ def test_a_run_at_its_limit_writes_a_checkpoint_and_resumes_after_the_others(
 
 
 @pytest.mark.parametrize(("checkpoint", "state"), [(True, "requeued"), (False, "ended")])
-def test_a_run_that_stays_is_ended_and_put_back_only_with_a_checkpoint(
+def test_a_run_that_ignores_its_limit_is_killed_and_requeued_only_with_a_checkpoint(
     tmp_path: Path, checkpoint: bool, state: str
 ) -> None:
     bench = Bench(tmp_path, "slurm", runs="ab", requeue=1, run_limit=Duration(1))
@@ -336,7 +336,7 @@ def test_a_run_that_stays_is_ended_and_put_back_only_with_a_checkpoint(
     assert bench.job_mark["state"] == state
 
 
-def test_a_run_that_completes_at_its_limit_has_met_none(tmp_path: Path) -> None:
+def test_a_run_that_completes_at_its_limit_is_completed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", runs="a", requeue=1, run_limit=Duration(1))
     bench.act("a", STOPS.replace("75", "0"))
     assert bench.go(SLURM_JOB_ID="9").returncode == 0
@@ -344,7 +344,7 @@ def test_a_run_that_completes_at_its_limit_has_met_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("changes", "limit"), [({"walltime": None}, 0), ({"run_limit": Duration(50)}, 50)])
-def test_a_limit_of_ones_own_or_none_at_all(tmp_path: Path, changes: dict[str, Any], limit: int) -> None:
+def test_a_limit_that_the_study_sets_or_none(tmp_path: Path, changes: dict[str, Any], limit: int) -> None:
     assert limits(Bench(tmp_path, "local", changes=KEEP_LIMITS, **changes)) == [limit] * 3
 
 
@@ -371,7 +371,7 @@ REQUEUE = [
 
 
 @pytest.mark.parametrize(("kind", "number", "program", "environment", "says"), REQUEUE)
-def test_a_stop_request_puts_the_job_back_and_it_goes_on_where_it_was(
+def test_a_stop_request_requeues_the_job_which_continues(
     tmp_path: Path, kind: str, number: signal.Signals, program: str, environment: dict[str, str], says: str | None
 ) -> None:
     bench = Bench(tmp_path, kind, requeue=1)
@@ -385,12 +385,12 @@ def test_a_stop_request_puts_the_job_back_and_it_goes_on_where_it_was(
         "attempt": 1,
     }
     assert bench.lines("said") == ([says] if says else [])
-    if says:  # whatever the scheduler does to the script then, the mark is there
+    if says:  # the status file exists before the scheduler may end the script
         assert json.loads("".join(bench.lines("mark")))["state"] == "requeued"
 
     (tmp_path / "pid.b").unlink()
     bench.act("b", "echo second; " + STOPS)
-    assert bench.stopped("b", number, **environment).returncode == 75  # the last that the study allows
+    assert bench.stopped("b", number, **environment).returncode == 75  # the last attempt that the study allows
     assert bench.lines("calls") == ["a 1", "b 1", "b 2"]
     assert {key: bench.job_mark[key] for key in ("state", "exit", "attempt")} == {
         "state": "ended",
@@ -439,7 +439,7 @@ def test_a_stop_request_that_comes_when_all_is_done_changes_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["flux", "slurm", "lsf", "local"])
-def test_a_script_asks_by_its_own_clock_if_nobody_else_does(tmp_path: Path, kind: str) -> None:
+def test_a_script_requests_a_stop_by_its_own_clock(tmp_path: Path, kind: str) -> None:
     limits = {"walltime": Duration(63), "stop_ahead": Duration(58), "run_limit": Duration(50)}
     bench = Bench(tmp_path, kind, changes=NEW_CLOCK, **limits)
     bench.act("a", STOPS)
@@ -447,7 +447,7 @@ def test_a_script_asks_by_its_own_clock_if_nobody_else_does(tmp_path: Path, kind
     assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.job_mark["state"] == "ended"
 
 
-def test_flux_says_that_it_puts_nothing_back(tmp_path: Path) -> None:
+def test_flux_reports_that_it_requeues_nothing(tmp_path: Path) -> None:
     limits = {"walltime": Duration(63), "stop_ahead": Duration(58), "run_limit": Duration(50)}
     bench = Bench(tmp_path, "flux", changes=NEW_CLOCK, requeue=3, **limits)
     bench.act("a", STOPS)
@@ -465,7 +465,7 @@ def test_flux_says_that_it_puts_nothing_back(tmp_path: Path) -> None:
         ("lsf", signal.SIGUSR2, 140, ENDS),
     ],
 )
-def test_a_signal_ends_everything_and_leaves_marks(
+def test_a_signal_ends_all_processes_and_status_files_are_written(
     tmp_path: Path, kind: str, number: signal.Signals, status: int, act: str
 ) -> None:
     bench = Bench(tmp_path, kind)
@@ -497,8 +497,8 @@ def test_a_script_that_was_killed_counts_as_an_attempt(tmp_path: Path) -> None:
     assert (bench.root / "runs" / "b" / "status.1.json").is_file()
 
 
-def test_no_status_is_lost_in_a_hail_of_signals(tmp_path: Path) -> None:
-    """The builtin `wait` gives the signal's number in place of the status; that of bash 5.2 loses it, and may hang."""
+def test_no_status_is_lost_among_many_signals(tmp_path: Path) -> None:
+    """The builtin `wait` returns the signal's number. In bash 5.2 it loses the status, and may hang."""
     runs = "abcdefghijkl"
     bench = Bench(tmp_path, "slurm", runs, site={"setup": ["trap : USR2"]})
     expected = {run: 40 + k for k, run in enumerate(runs)}
@@ -519,12 +519,12 @@ def test_no_status_is_lost_in_a_hail_of_signals(tmp_path: Path) -> None:
     assert (bench.job_mark["state"], bench.job_mark["exit"]) == ("ended", 75)
 
 
-def test_a_signal_to_all_processes_of_a_job_is_the_end_of_the_run_too(tmp_path: Path) -> None:
+def test_a_signal_to_all_processes_of_a_job_also_ends_the_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "lsf")
     bench.act("b", "trap 'exit 1' INT; sleep 300 & wait")
     process = bench.start()
     wait_for(lambda: (bench.here / "pid.b").exists())
-    time.sleep(0.2)  # until the stand-in's own trap is set
+    time.sleep(0.2)  # until the fake launcher has set its trap
     process.send_signal(signal.SIGINT)
     os.killpg(os.getpgid(int(bench.lines("pid.b")[0])), signal.SIGINT)
     process.communicate(timeout=60)
@@ -545,7 +545,7 @@ def test_a_run_that_is_suspended_is_waited_for(tmp_path: Path) -> None:
     assert (process.returncode, bench.exits()) == (1, {"a": 0, "b": 5, "c": 0})
 
 
-def test_a_launcher_that_is_killed_is_no_time_limit(tmp_path: Path) -> None:
+def test_a_killed_launcher_is_not_a_time_limit(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm")
     bench.act("a", "kill -KILL $$")
     assert bench.go().returncode == 1
@@ -567,7 +567,7 @@ def test_teardown_comes_last_whatever_happened(tmp_path: Path) -> None:
     bench.act("a", STOPS)
     assert bench.stopped("a", signal.SIGUSR1).returncode == 75
     assert (tmp_path / "torn").read_text().splitlines() == ["torn"] * 4
-    assert (tmp_path / "count").read_text().strip() == "4"  # before the job is put back, which may end the script
+    assert (tmp_path / "count").read_text().strip() == "4"  # before the job is requeued, which may end the script
     assert bench.job_mark["state"] == "requeued"
 
 
@@ -577,7 +577,7 @@ def test_a_module_that_does_not_load_ends_the_job(tmp_path: Path) -> None:
     assert (done.returncode, bench.job_mark["exit"], bench.lines("calls")) == (1, 1, [])
 
 
-def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
+def test_provenance_contains_no_secrets(tmp_path: Path) -> None:
     setup = ['module() { echo "Currently Loaded: $*"; }', "export MY_API_KEY=s3cret my_token=s3cret"]
     bench = Bench(tmp_path, "slurm", site={"setup": setup, "environment": {"NCCL_NET": "a b"}})
     bench.program("nvidia-smi", "echo a GPU; exit 3")
@@ -586,12 +586,12 @@ def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
     hidden = {"DB_PASSWORD": "s3cret", "AWS_SECRET_ACCESS": "s3cret", "http_proxy": "http://me:s3cret@proxy:1"}
     done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
     assert (done.returncode, done.stderr) == (0, "")
-    found = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
-    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "python", "job"}
-    assert found["modules"] == "Currently Loaded: list\n" and found["nvidia-smi"] == "a GPU\n"
-    assert found["job"] == "JobId=9\n"
-    assert "s3cret" not in "".join(found.values())
-    lines = found["environment"].splitlines()
+    contents = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
+    assert set(contents) == {"environment", "modules", "limits", "system", "nvidia-smi", "python", "job"}
+    assert contents["modules"] == "Currently Loaded: list\n" and contents["nvidia-smi"] == "a GPU\n"
+    assert contents["job"] == "JobId=9\n"
+    assert "s3cret" not in "".join(contents.values())
+    lines = contents["environment"].splitlines()
     assert "NCCL_NET=a\\ b" in lines and "PLAIN=$'it\\'s\\nme'" in lines and "# http_proxy is left out" in lines
     names = [line.removeprefix("# ").removesuffix(" is left out").partition("=")[0] for line in lines]
     assert names == sorted(names) and {"HPCBENCH_ATTEMPT", "OMP_NUM_THREADS", *hidden} <= set(names)
@@ -618,7 +618,7 @@ def test_an_element_of_an_array_runs_its_job(tmp_path: Path) -> None:
     bench.script.write_text(script)
     bench.act("b", STOPS)
     element = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
-    assert bench.stopped("b", signal.SIGUSR1, **element).returncode == 75  # the script is the job's own process
+    assert bench.stopped("b", signal.SIGUSR1, **element).returncode == 75  # the script is the process of the job
     assert bench.lines("said") == ["scontrol requeue 7_2"] and bench.job_mark["id"] == "7_2"
     assert (bench.root / "jobs" / "j1" / "out.log").exists()
     for index in ("3", "", "x"):
@@ -627,20 +627,20 @@ def test_an_element_of_an_array_runs_its_job(tmp_path: Path) -> None:
 
 
 NAME = "s-3f2a1c-j1"
-"""As hpcbench names what it hands in: new each time."""
+"""Name of a submitted job, different for each submission."""
 
 
 def claims(bench: Bench) -> list[str]:
     return sorted(path.name for path in (bench.root / "jobs" / "j1" / "claims").iterdir())
 
 
-def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
+def test_one_of_many_simultaneous_copies_runs(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local", runs="a")
     bench.act("a", "sleep 1")
     at_once = [bench.start() for _ in range(6)]
     ends = [(process.communicate(timeout=60)[1], process.returncode) for process in at_once]
     assert sorted(status for _, status in ends) == [0, *[73] * 5]
-    assert sum("runs it, see jobs/j1/claims/1" in words for words, _ in ends) == 5
+    assert sum("runs it, see jobs/j1/claims/1" in output for output, _ in ends) == 5
     assert bench.lines("calls") == ["a 1"] and claims(bench) == ["1", "1.end"]
     assert bench.job_mark["attempt"] == 1
 
@@ -660,58 +660,58 @@ def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
         ("flux", "echo RUN", "echo COMPLETED", "echo 'Connection refused'; exit 1"),
     ],
 )
-def test_a_job_is_left_to_who_holds_it_and_taken_from_who_is_over(
+def test_a_job_is_left_to_a_live_holder_and_taken_from_an_ended_one(
     tmp_path: Path, kind: str, lives: str, over: str, silent: str
 ) -> None:
     bench = Bench(tmp_path, kind, runs="a")
     program = {"slurm": "squeue", "lsf": "bjobs", "flux": "flux"}[kind]
     names = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "flux": "FLUX_ENCLOSING_ID"}
 
-    def said(words: str) -> None:
-        bench.program(program, f"[[ $* != *hostlist* ]] || exit 1\n{words}\n")
+    def set_answer(text: str) -> None:
+        bench.program(program, f"[[ $* != *hostlist* ]] || exit 1\n{text}\n")
 
-    said(lives)
+    set_answer(lives)
     bench.act("a", "sleep 300")
     first = bench.start(**{names[kind]: "7"})
     wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
     second = bench.go(**{names[kind]: "8"})
     assert second.returncode == 73 and "job 7 runs it, see jobs/j1/claims/1" in second.stderr
     assert bench.job_mark["id"] == "7"
-    first.kill()  # no word of its end
+    first.kill()  # without information about its end
     first.communicate(timeout=60)
-    said(silent)
+    set_answer(silent)
     third = bench.go(**{names[kind]: "8"})
     assert third.returncode == 73
     assert "job 7 may still run it, and its state is unknown: remove jobs/j1/claims/1 if it is over" in third.stderr
-    said(over)
+    set_answer(over)
     (tmp_path / "act.a").unlink()
     assert bench.go(**{names[kind]: "8"}).returncode == 0
     assert (bench.job_mark["id"], bench.job_mark["attempt"], claims(bench)) == ("8", 2, ["1", "2", "2.end"])
 
 
-def test_what_was_taken_twice_by_one_call_runs_once_even_after_the_end(tmp_path: Path) -> None:
+def test_a_job_that_one_call_submitted_twice_runs_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", runs="a")
     bench.act("a", "exit 1")
     assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1
     copy = bench.go(SLURM_JOB_ID="8", SLURM_JOB_NAME=NAME)
     assert copy.returncode == 73 and "was taken more than once" in copy.stderr
-    assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1  # put back into its queue
-    assert bench.go(SLURM_JOB_ID="9", SLURM_JOB_NAME=f"{NAME}.2").returncode == 1  # handed in again
+    assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1  # requeued
+    assert bench.go(SLURM_JOB_ID="9", SLURM_JOB_NAME=f"{NAME}.2").returncode == 1  # submitted again
     assert bench.go(SLURM_JOB_ID="10", SLURM_JOB_NAME=NAME).returncode == 73
     assert bench.go(SLURM_JOB_ID="11", SLURM_JOB_NAME="s-j1").returncode == 1  # by hand
     assert bench.lines("calls") == [f"a {k}" for k in (1, 2, 3, 4)]
 
 
-def test_who_was_called_over_and_lives_says_no_more(tmp_path: Path) -> None:
+def test_a_copy_that_was_taken_for_ended_writes_no_status(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", runs="ab")
     bench.program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    # without that variable, the end of the second's run sweeps it away as little as it would on another node
+    # without this variable, the end of the second run does not kill it, as on another node
     away = "exec env -u HPCBENCH_RUN bash -c 'until [ -e $0/go ]; do sleep 0.05; done' \"$here\""
     bench.act("a", f"[ $SLURM_JOB_ID = 8 ] || {away}")
     first = bench.start(SLURM_JOB_ID="7")
     wait_for(lambda: bench.lines("calls") == ["a 1"])
     assert bench.go(SLURM_JOB_ID="8").returncode == 0
-    time.sleep(1.1)  # marks count seconds
+    time.sleep(1.1)  # status files have a resolution of one second
     (tmp_path / "go").touch()
     first.communicate(timeout=60)
     assert first.returncode == 73
@@ -731,7 +731,7 @@ def test_while_a_job_is_suspended_its_limits_stand_still(tmp_path: Path) -> None
     assert len(family) == 2, "the script and its driver"
     for pid in family:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(6)  # longer than the run may take
+    time.sleep(6)  # longer than the limit of the run
     for pid in family:
         os.kill(pid, signal.SIGCONT)
     time.sleep(0.5)

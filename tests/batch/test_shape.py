@@ -1,4 +1,4 @@
-"""How a node is cut into parts, which every launcher goes by."""
+"""Division of a node into parts, which all launchers use."""
 
 from fractions import Fraction
 
@@ -18,20 +18,26 @@ from hpcbench.batch.sites.site import Site
         (site("summit", node__gpu_exclusive=False), 12, None, Sets(6, 2, 1, 7), 3),
         (site("summit", launcher__visibility="socket"), 2, 1, Sets(2, 1, 3, 21), 21),
         (site("summit", launcher__visibility="all"), 5, 1, Sets(1, 5, 6, 42), 8),
-        (site("lonestar6", launcher__kind="srun"), 3, 1, Sets(3, 1, 1, 32), 32),  # one GPU here, two there
+        (
+            site("lonestar6", launcher__kind="srun"),
+            3,
+            1,
+            Sets(3, 1, 1, 32),
+            32,
+        ),  # sockets with 1 and 2 GPUs
         (site("lonestar6", launcher__kind="srun"), 1, 2, Sets(1, 1, 2, 64), 64),
         (site("lonestar6"), 3, 1, Sets(1, 3, 3, 128), 42),
-        (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # alone, it may have both sockets
+        (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # a single rank may have both sockets
         (site("lassen", device="cpu"), 3, None, Sets(3, 1, 0, 10), 10),
         (site("marenostrum5", launcher__kind="srun"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores come with each GPU
         (site("marenostrum5"), 2, 1, Sets(1, 2, 4, 80), 40),
     ],
 )
 def test_parts_of_a_node(where: Site, per_node: int, gpus: int | None, sets: Sets, cores: int) -> None:
-    found = shape(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=None if gpus is None else Fraction(gpus))
-    assert resource_sets(found, where) == sets
-    assert (found.cores_per_rank, found.ranks) == (cores, 2 * per_node)
-    check(found, where)
+    ranks = shape(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=None if gpus is None else Fraction(gpus))
+    assert resource_sets(ranks, where) == sets
+    assert (ranks.cores_per_rank, ranks.ranks) == (cores, 2 * per_node)
+    check(ranks, where)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +82,13 @@ def test_where_ranks_share_cores_only_gpus_are_counted() -> None:
         ("mpich", "slurm", "cpu", "one"),
     ],
 )
-def test_what_a_rank_sees_unless_the_site_says(kind: str, scheduler: str, device: str, sees: str) -> None:
+def test_the_default_visibility_of_gpus(kind: str, scheduler: str, device: str, sees: str) -> None:
     where = site("leonardo", launcher__kind=kind, scheduler={"kind": scheduler}, device=device)
     assert where.visibility == sees
     assert site("slurm-cluster").visibility == "all"
 
 
-def test_absurd_numbers_are_answered_at_once() -> None:
+def test_absurd_numbers_are_refused_quickly() -> None:
     with pytest.raises(ValueError, match="usable cores"):
         shape(site("lassen"), nodes=10**9, ranks_per_node=10**9)
     vast = site("lassen", device="cpu", node__cores=10**9)

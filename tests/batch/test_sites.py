@@ -1,4 +1,4 @@
-"""Site files: those that come with hpcbench are right, every fault of a file is found, and what is shown."""
+"""Site files: shipped files are valid, all errors of a file are found, and the display of a site."""
 
 import re
 from collections.abc import Callable
@@ -20,31 +20,31 @@ WANTED = {"lassen", "summit", "lsf-cluster", "longhorn", "perlmutter", "frontier
           "slurm-cluster", "tuolumne", "vista", "lonestar6", "marenostrum5", "local", "virtual-hosts"}  # fmt: skip
 
 
-def test_the_machines_that_people_ask_for_are_there() -> None:
+def test_the_important_machines_have_site_files() -> None:
     assert set(site_names()) >= WANTED
 
 
 @pytest.mark.parametrize("name", site_names())
-def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shipped_site(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_file(data_dir("sites") / f"{name}.yaml") == []
     site, _ = load_site(name)
     assert site.sources or site.scheduler.kind == "local"
     for queue in site.queues.values():
-        assert queue.source, "a limit without its source"
+        assert queue.source, "a limit lacks its source"
     usual = site.capacity.ranks_per_node or site.capacity.slots
     shape, argv = solve(site, nodes=2, ranks_per_node=usual)
     assert counts(argv).get("ranks", shape.ranks) == 2 * usual
     show_site(name)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in (site.description, site.checked, *site.queues, *site.modules):
-        assert str(text) in said
-    assert not [line for line in said.splitlines() if line != line.rstrip()], "filled up with blanks"
-    assert " 1 jobs" not in said
+        assert str(text) in output
+    assert not [line for line in output.splitlines() if line != line.rstrip()], "trailing blanks"
+    assert " 1 jobs" not in output
 
 
 @pytest.mark.parametrize("name", sorted(set(site_names()) - {"local", "virtual-hosts"}))
 def test_scripts_have_nothing_that_the_site_refuses(name: str, tmp_path: Path) -> None:
-    """TACC turns away a script that has one of these words anywhere, and CORAL's filter one with -n."""
+    """TACC refuses scripts that contain one of these words anywhere, and CORAL's filter scripts with -n."""
     site, _ = load_site(name)
     nodes = 3
     ranks = nodes * (site.capacity.ranks_per_node or 1)
@@ -118,8 +118,8 @@ def test_every_planted_fault_is_found_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "planted.yaml"
     path.write_text(FAULTS, encoding="utf-8")
     marked = {number for number, line in enumerate(FAULTS.splitlines(), 1) if re.search(r"  # \d+ ", line)}
-    said = check_file(path)
-    lines = [int(re.match(rf"{re.escape(str(path))}:(\d+): \S+: .", fault)[1]) for fault in said]  # type: ignore[index]
+    messages = check_file(path)
+    lines = [int(re.match(rf"{re.escape(str(path))}:(\d+): \S+: .", fault)[1]) for fault in messages]  # type: ignore[index]
     assert set(lines) == marked and len(marked) == 21
     assert lines == sorted(lines) and len(lines) == len(marked)
 
@@ -183,15 +183,15 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"environment": {"HPCBENCH_ATTEMPT": "1"}}, "is set by hpcbench"),
     ],
 )
-def test_what_is_wrong_although_each_value_is_right(
+def test_combinations_of_valid_values_that_are_refused(
     fake_site: Callable[..., Path], change: dict[str, Any], says: str
 ) -> None:
     path = fake_site(**change)
-    said = check_file(path)
-    assert len(said) == 1 and says in said[0], said
+    messages = check_file(path)
+    assert len(messages) == 1 and says in messages[0], messages
     with pytest.raises(UserError) as caught:
         load_site(str(path))
-    assert str(caught.value) == said[0]
+    assert str(caught.value) == messages[0]
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def fake_site(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def test_accounts_of_lsf_are_asked_for_though_jobs_run_without(fake_site: Callable[..., Path]) -> None:
+def test_check_asks_for_the_account_option_of_lsf(fake_site: Callable[..., Path]) -> None:
     path = fake_site(scheduler={"kind": "lsf"}, launcher={"kind": "jsrun"})
     assert [line.split(": ", 1)[1] for line in check_file(path)] == [
         "scheduler: account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P"
@@ -223,7 +223,7 @@ def test_a_directory_of_templates_is_looked_for(fake_site: Callable[..., Path]) 
     assert check_file(path) == []
 
 
-def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
+def test_a_valid_site_has_no_fault(fake_site: Callable[..., Path]) -> None:
     assert check_file(fake_site()) == []
     assert check_file(fake_site(**lsf(allocation="slots", directives={"-R": "rusage[mem=4]"}))) == []
     queue = {"bins": [{"max_nodes": 4, "max_walltime": "2h"}, {"max_nodes": 8, "max_walltime": "1h"}], "max_nodes": 8}
@@ -247,14 +247,14 @@ def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
         ({"checked": None}, ["checked: must be text, not nothing"]),
     ],
 )  # fmt: skip
-def test_a_fault_makes_no_others(fake_site: Callable[..., Path], change: dict[str, Any], faults: list[str]) -> None:
-    said = check_file(fake_site(**change))
-    assert len(said) == len(faults), said
+def test_a_fault_causes_no_others(fake_site: Callable[..., Path], change: dict[str, Any], faults: list[str]) -> None:
+    messages = check_file(fake_site(**change))
+    assert len(messages) == len(faults), messages
     for fault in faults:
-        assert any(fault in line for line in said), (fault, said)
+        assert any(fault in line for line in messages), (fault, messages)
 
 
-def test_files_that_are_no_yaml_are_faults_too(tmp_path: Path) -> None:
+def test_files_that_are_not_yaml_are_faults(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [", encoding="utf-8")
     assert check_file(tmp_path / "a.yaml")[0].startswith(f"{tmp_path}/a.yaml:1: not YAML")
     assert check_file(tmp_path / "b.yaml") == [f"{tmp_path}/b.yaml: no such file: check the path"]
@@ -265,15 +265,15 @@ def test_files_are_checked_one_after_another(
 ) -> None:
     bad = str(fake_site(device="gpu", threads=-1))
     assert check_sites([bad, "lassen", "local"]) == 2
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 4 and said[0].startswith(f"{bad}:") and said[1].startswith(f"{bad}:")
-    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["valid", "valid"]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[0].startswith(f"{bad}:") and lines[1].startswith(f"{bad}:")
+    assert [line.rsplit(": ", 1)[1] for line in lines[2:]] == ["valid", "valid"]
     assert check_sites(["lassen"]) == 0
     with pytest.raises(UserError, match="name the site files to check"):
         check_sites([])
 
 
-def test_loading_tells_all_faults(fake_site: Callable[..., Path]) -> None:
+def test_loading_reports_all_faults(fake_site: Callable[..., Path]) -> None:
     path = fake_site(setup=["#SBATCH -x"], launcher={"kind": "flux"})
     with pytest.raises(
         UserError, match=r"x.yaml:4: launcher.kind: flux .*\n.*x.yaml:\d+: setup.0: a scheduler.s directive"
@@ -281,16 +281,16 @@ def test_loading_tells_all_faults(fake_site: Callable[..., Path]) -> None:
         load_site(str(path))
 
 
-def test_what_a_site_says_is_shown_as_it_is(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_site_is_shown_unchanged(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     path = fake_site(description="[bold]x[/bold] :smile:", setup=["echo [red]$(id)[/]"], gpu_aware_mpi=None)
     show_site(str(path))
-    said = capsys.readouterr().out
-    assert "[bold]x[/bold] :smile:" in said and "echo [red]$(id)[/]" in said
-    assert re.search(r"^GPU-aware MPI +unknown", said, re.MULTILINE) and "\x1b" not in said
-    assert "srun --nodes=2 --ntasks=8" in said
+    output = capsys.readouterr().out
+    assert "[bold]x[/bold] :smile:" in output and "echo [red]$(id)[/]" in output
+    assert re.search(r"^GPU-aware MPI +unknown", output, re.MULTILINE) and "\x1b" not in output
+    assert "srun --nodes=2 --ntasks=8" in output
 
 
-def test_a_python_that_is_not_here_is_told(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_python_is_reported(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     path = fake_site(python="/no/such/python")
     assert check_sites([str(path)]) == 0  # compute nodes may have it
     assert (

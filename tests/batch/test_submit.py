@@ -1,4 +1,4 @@
-"""What submit leaves on disk, or does not leave."""
+"""Files that submit writes or removes."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
     assert fake.calls == []
 
 
-def test_numbers_go_on_from_the_highest(fake: Fake) -> None:
+def test_numbers_continue_from_the_highest(fake: Fake) -> None:
     out = fake.directory / "out"
     (out / "007").mkdir(parents=True)
     (out / "notes").write_text("mine", encoding="utf-8")
@@ -93,7 +93,7 @@ def test_numbers_go_on_from_the_highest(fake: Fake) -> None:
         ("none", [["r1-baseline"], ["r1-mzhybrid"], ["r2-mzhybrid"], ["r2-baseline"]]),
     ],
 )
-def test_pairing_says_who_shares_a_job(fake: Fake, pairing: str, jobs: list[list[str]]) -> None:
+def test_pairing_determines_which_runs_share_a_job(fake: Fake, pairing: str, jobs: list[list[str]]) -> None:
     fake.write_study(pairing=pairing, repeats=2, matrix={"scheme": ["baseline", "mzhybrid"]})
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert [job.runs for job in submission.jobs] == jobs
@@ -146,7 +146,7 @@ def test_expressions_that_name_nothing_are_refused(fake: Fake, only: str, says: 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), UserError("x")])
 @pytest.mark.parametrize("after", [0, 2, 6])
-def test_nothing_half_written_is_left(
+def test_no_incomplete_submission_is_left(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int
 ) -> None:
     before = everything(fake.directory)
@@ -167,7 +167,7 @@ def test_nothing_half_written_is_left(
     assert everything(fake.directory) == before
 
 
-def test_a_value_that_cannot_stand_in_a_script_leaves_nothing(fake: Fake) -> None:
+def test_a_value_that_a_script_cannot_contain_leaves_no_files(fake: Fake) -> None:
     before = everything(fake.directory)
     with pytest.raises(UserError, match="line break"):
         submit(fake.study, Options(site=str(fake.site), out=fake.directory / "a\nb"))
@@ -175,8 +175,10 @@ def test_a_value_that_cannot_stand_in_a_script_leaves_nothing(fake: Fake) -> Non
 
 
 @pytest.mark.parametrize("existing", [True, False])
-def test_a_directory_that_takes_no_files_names_out(fake: Fake, monkeypatch: pytest.MonkeyPatch, existing: bool) -> None:
-    """Root may write everywhere but to a read-only file system, so that the system's answers are planted."""
+def test_a_directory_that_takes_no_files_is_refused(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, existing: bool
+) -> None:
+    """Root may write everywhere except to a read-only file system, so the system's answers are simulated."""
     out = fake.directory / "results"
     if existing:
         out.mkdir()
@@ -189,7 +191,7 @@ def test_a_directory_that_takes_no_files_names_out(fake: Fake, monkeypatch: pyte
         submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
 
 
-def test_a_scheduler_that_cannot_start_is_asked_before_anything_is_written(fake: Fake) -> None:
+def test_the_scheduler_is_checked_before_anything_is_written(fake: Fake) -> None:
     lock = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     lock.symlink_to(fake.directory)
     with pytest.raises(UserError, match="is not yours"):
@@ -210,7 +212,7 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
     ],
 )
 def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any], size: int | None, says: str) -> None:
-    """As a note, because the files may be on another machine; with `check` as an error."""
+    """Without `check` it is a note, because the files may be on another machine; with `check` it is an error."""
     fake.write_study(data={"source": "file", **data}, layout={}, train={"steps": 20, "global_batch": 64})
     if size is not None:
         (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))
@@ -242,7 +244,7 @@ def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any],
         ({"nodes": 2, "walltime": "1h", "links": "gone.json"}, "links: "),
     ],
 )
-def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: dict[str, Any], says: str) -> None:
+def test_queues_and_nodes_are_checked_before_the_scheduler(fake: Fake, study: dict[str, Any], says: str) -> None:
     fake.write_site(
         scheduler={"kind": "slurm"},
         queues={"q": SITE},
@@ -275,9 +277,9 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
     with pytest.raises(UserError, match=r"no my-launcher next to .* or on PATH: correct launcher.program"):
         submit(fake.study, Options(site=str(fake.site)))
-    own = fake.directory / "my-launcher"
-    own.write_text("#!/bin/sh\n", encoding="utf-8")
-    assert submit(fake.study, Options(site=str(fake.site), dry_run=True)).jobs[0].launch[0] == str(own)
+    launcher = fake.directory / "my-launcher"
+    launcher.write_text("#!/bin/sh\n", encoding="utf-8")
+    assert submit(fake.study, Options(site=str(fake.site), dry_run=True)).jobs[0].launch[0] == str(launcher)
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
     beside = fake.directory / "mpiexec"
     beside.write_text("#!/bin/sh\n", encoding="utf-8")
@@ -286,20 +288,20 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     assert submission.jobs[0].python == str(fake.directory / "python")
 
 
-def test_another_users_submission_is_not_taken_for_ones_own(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submission_of_another_user_is_not_continued(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.acts({"baseline": "wait"})
     theirs = submit(fake.study, Options(site=str(fake.site))).root
     me = os.getuid() + 1
     with monkeypatch.context() as patch:
         patch.setattr("hpcbench.batch.find_submission.os.getuid", lambda: me)
         assert find_unfinished(theirs.parent, read_submission(theirs).digest) is None
-        assert find_root(theirs.parent) == theirs == find_root(theirs)  # to look at
+        assert find_root(theirs.parent) == theirs == find_root(theirs)  # for reading
     assert find_unfinished(theirs.parent, read_submission(theirs).digest) == theirs
     (fake.directory / "go").touch()
     wait_until_over(theirs)
 
 
-def test_what_out_put_elsewhere_is_found_from_here(fake: Fake, tmp_path: Path) -> None:
+def test_a_submission_in_another_directory_is_found_from_here(fake: Fake, tmp_path: Path) -> None:
     root = submit(fake.study, Options(site=str(fake.site), out=tmp_path / "elsewhere")).root
     wait_until_over(root)
     assert find_root(None) == root

@@ -1,4 +1,4 @@
-"""Jobs are neither lost nor handed in twice, whatever the scheduler answers and whenever the command is killed."""
+"""No job is lost or submitted twice, for all answers of the scheduler and all times at which the command is killed."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from hpcbench.errors import UserError
 
 
 class Queue(Scheduler):
-    """A scheduler that does to each job what the test says: take, refuse, lose, swallow, or kill us."""
+    """A scheduler whose reaction to each job a test sets: take, refuse, lose, swallow, or kill the command."""
 
     slowest = 0.0
 
@@ -35,7 +35,7 @@ class Queue(Scheduler):
             raise UnclearError("sbatch: Socket timed out")
         if act == "die before":
             raise KeyboardInterrupt
-        assert job.name not in self.queue, "handed in twice"
+        assert job.name not in self.queue, "submitted twice"
         self.queue[job.name] = job
         if act == "swallow":
             raise UnclearError("sbatch: Socket timed out")
@@ -78,10 +78,10 @@ def left(root: Path) -> list[BatchJob]:
     return [job for job in JOBS if ledger.of(job.jobs[0]) is None]
 
 
-def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+def test_each_submission_is_recorded_with_its_answer(tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
     after = After(tmp_path, ["55"], any_end=False)
-    assert hand(tmp_path, Queue(), after=after, progress=lambda *counts: told.append(counts)) == "begun"
+    assert hand(tmp_path, Queue(), after=after, progress=lambda *counts: progress.append(counts)) == "begun"
     ledger = Ledger(tmp_path)
     assert [(p.name, p.id, p.elements) for p in ledger.submitted] == [
         ("study-abc123-j1", "1000", ["1000"]),
@@ -91,12 +91,12 @@ def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
     assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
     assert ledger.submitted[0].argv == ["sbatch", "jobs/j1/job.sh"]
     assert ledger.submitted[0].output == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("act", ["refuse", "lose", "swallow", "die before", "die after"])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_after_any_fault_the_same_command_again_hands_in_the_rest_once(tmp_path: Path, act: str, place: int) -> None:
+def test_after_any_fault_the_same_command_submits_the_other_jobs_once(tmp_path: Path, act: str, place: int) -> None:
     queue = Queue(["take"] * place + [act])
     with contextlib.suppress(UserError, KeyboardInterrupt):
         hand(tmp_path, queue)
@@ -110,7 +110,7 @@ def test_after_any_fault_the_same_command_again_hands_in_the_rest_once(tmp_path:
         assert [ledger.element(id) for id in job.jobs] == list(receipt.elements)
 
 
-def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> None:
+def test_a_refusal_reports_the_number_of_submitted_jobs_which_start(tmp_path: Path) -> None:
     queue = Queue(["take", "refuse"])
     with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are submitted; the same command continues\)"):
         hand(tmp_path, queue)
@@ -118,13 +118,13 @@ def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> 
     assert [job.id for job in Ledger(tmp_path).submitted] == ["1000"]
 
 
-def test_what_an_unclear_answer_hides_is_looked_up(tmp_path: Path) -> None:
+def test_a_job_with_an_unclear_answer_is_looked_up(tmp_path: Path) -> None:
     queue = Queue(["swallow"])
     hand(tmp_path, queue)
     assert Ledger(tmp_path).element("j1") == "1000"
 
 
-def test_what_is_nowhere_stays_written_down_until_it_is_settled(tmp_path: Path) -> None:
+def test_a_job_that_is_not_listed_stays_recorded_until_it_is_resolved(tmp_path: Path) -> None:
     queue = Queue(["lose"])
     with pytest.raises(UserError, match="the queue has no study-abc123-j1 so far"):
         hand(tmp_path, queue)
@@ -133,7 +133,7 @@ def test_what_is_nowhere_stays_written_down_until_it_is_settled(tmp_path: Path) 
     assert Ledger(tmp_path).submitted == []
 
 
-def test_a_second_handing_in_has_a_name_of_its_own_and_knows_the_attempts_before(tmp_path: Path) -> None:
+def test_a_second_submission_has_another_name_and_the_number_of_earlier_attempts(tmp_path: Path) -> None:
     queue = Queue()
     hand(tmp_path, queue)
     (tmp_path / "jobs" / "j2").mkdir(parents=True)
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         Ledger(tmp_path)
 
 
-def test_what_was_on_its_way_when_its_sender_died_is_waited_for(tmp_path: Path) -> None:
+def test_a_job_in_transit_when_its_sender_died_is_waited_for(tmp_path: Path) -> None:
     queue = Queue(["die before"])
     queue.slowest = 30.0
     with contextlib.suppress(KeyboardInterrupt):
@@ -163,7 +163,7 @@ def test_what_was_on_its_way_when_its_sender_died_is_waited_for(tmp_path: Path) 
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
-        if sum(waited) > 5:  # the call arrives
+        if sum(waited) > 5:  # the job appears in the queue
             handed = Ledger(tmp_path).submitted[0]
             queue.queue[handed.name] = handed
 
@@ -171,7 +171,7 @@ def test_what_was_on_its_way_when_its_sender_died_is_waited_for(tmp_path: Path) 
     assert Ledger(tmp_path).element("j1") == "1000"
 
 
-def test_the_wait_for_it_has_an_end(tmp_path: Path) -> None:
+def test_that_wait_is_limited(tmp_path: Path) -> None:
     queue = Queue(["die before"])
     queue.slowest = 30.0
     with contextlib.suppress(KeyboardInterrupt):
@@ -185,7 +185,7 @@ def test_the_wait_for_it_has_an_end(tmp_path: Path) -> None:
     ("order", "id", "elements"),
     [(0, "77", ["77"]), (1, "77_2", ["77_1", "77_2"]), (1, "77[2]", ["77[1]", "77[2]"])],
 )
-def test_a_queue_that_has_forgotten_it_is_not_believed_against_the_marks(
+def test_a_status_file_overrides_a_queue_that_has_forgotten_the_job(
     tmp_path: Path, order: int, id: str, elements: list[str]
 ) -> None:
     queue = Queue(["die before"])
@@ -209,5 +209,5 @@ def test_a_long_list_of_what_to_wait_for_is_split(tmp_path: Path) -> None:
     hand(tmp_path, queue, JOBS[:1], after=after)
     waits = {name.rpartition("-")[2]: list(job.after) for name, job in queue.queue.items()}
     assert waits == {"w01": ["1", "2"], "w02": ["3", "4"], "w03": ["5"], "j1": ["1000", "1001", "1002"]}
-    hand(tmp_path, queue, JOBS[2:], after=after)  # as after a command that was cut off: the relays are there
+    hand(tmp_path, queue, JOBS[2:], after=after)  # the state after an interrupted command: the relays exist
     assert list(queue.queue["study-abc123-j4"].after) == ["1000", "1001", "1002"] and len(queue.queue) == 5

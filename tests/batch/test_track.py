@@ -1,4 +1,4 @@
-"""What jobs and runs are called, from the marks that they leave, when nothing can be asked any more."""
+"""States of jobs and runs from their status files, without a scheduler."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host":
 
 
 def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
-    """A submission of one job with one run."""
+    """Write a submission of one job with one run; return its directory."""
     (root / "jobs" / "j1").mkdir(parents=True)
     (root / "runs" / "r1").mkdir(parents=True)
     data = {
@@ -59,7 +59,7 @@ def states(root: Path) -> tuple[State, State]:
     return tracked.jobs["j1"].state, tracked.runs["r1"].state
 
 
-def test_handed_in_by_hand_the_marks_tell_all(tmp_path: Path) -> None:
+def test_status_files_give_the_states_of_jobs_run_by_hand(tmp_path: Path) -> None:
     root = submission(tmp_path)
     assert states(root) == (State.PENDING, State.PENDING)
     assert "not submitted" in track(root).runs["r1"].reason
@@ -73,7 +73,7 @@ def test_handed_in_by_hand_the_marks_tell_all(tmp_path: Path) -> None:
     assert track(root).over and not track(root).failed
 
 
-def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
+def test_a_run_whose_job_has_ended_is_lost(tmp_path: Path) -> None:
     root = submission(tmp_path)
     job_mark(root, 1)
     assert states(root) == (State.FAILED, State.LOST)
@@ -98,7 +98,7 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
         (139, [], State.FAILED, "a rank was killed by signal 11 (SEGV), exit status 139, before its first step"),
         (255, [], State.FAILED, "exit status 255, without a message, before its first step"),
         (127, [], State.FAILED, "exit status 127 (command not found), without a message, before its first step"),
-        # nobody cancelled it
+        # it was not cancelled
         (143, [], State.FAILED, "a rank was killed by signal 15 (TERM), exit status 143, before its first step"),
         (
             9,
@@ -113,25 +113,25 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
         (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit status 3: no colours, before its first step"),
     ],
 )
-def test_exit_and_log_together_tell_how_a_run_ended(
+def test_exit_status_and_log_determine_the_end_of_a_run(
     tmp_path: Path, code: int, lines: list[Any], state: State, reason: str
 ) -> None:
     root = submission(tmp_path)
     run_mark(root, code)
     job_mark(root, 1)
     log(root, *lines)
-    found = track(root).runs["r1"]
-    assert (found.state, found.reason) == (state, reason)
+    run = track(root).runs["r1"]
+    assert (run.state, run.reason) == (state, reason)
 
 
-def test_a_run_that_never_began_has_its_jobs_last_words(tmp_path: Path) -> None:
+def test_a_run_that_never_started_has_the_reason_of_its_job(tmp_path: Path) -> None:
     root = submission(tmp_path)
     job_mark(root, 1)
     (root / "jobs" / "j1" / "out.log").write_text("job.sh: line 9: module: command not found\n\n", encoding="utf-8")
-    found = track(root).runs["r1"]
-    assert found.state is State.LOST
+    run = track(root).runs["r1"]
+    assert run.state is State.LOST
     why = "job.sh: line 9: module: command not found"
-    assert found.reason == f"job j1 ended (exit status 1) before this run began: {why}"
+    assert run.reason == f"job j1 ended (exit status 1) before this run began: {why}"
 
 
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
 
 
 def handed_to_local(root: Path) -> Path:
-    """As `submit` leaves it when it has handed the job to the local scheduler."""
+    """Write a submission in the state after `submit` to the local scheduler."""
     write_json(root / "site.json", load_site("local")[0].model_dump(mode="json"))
     ledger = Ledger(root)
     handed = ledger.open(BatchJob("s-1-j1", "jobs/j1/job.sh", ["j1"]), {"j1": 0})
@@ -150,7 +150,7 @@ def handed_to_local(root: Path) -> Path:
     return root
 
 
-def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> None:
+def test_a_local_job_without_its_queue_is_lost_and_not_completed(tmp_path: Path) -> None:
     root = handed_to_local(submission(tmp_path, "local"))
     assert states(root) == (State.LOST, State.LOST)
     dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": ""}
@@ -169,7 +169,7 @@ def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> N
     assert states(root) == (State.CANCELLED, State.CANCELLED)
 
 
-def test_nothing_that_can_be_asked_is_unknown_unless_a_mark_tells(tmp_path: Path) -> None:
+def test_without_a_scheduler_the_state_is_unknown_unless_a_status_file_gives_it(tmp_path: Path) -> None:
     root = handed_to_local(submission(tmp_path, "local"))
     (root / "site.json").unlink()
     assert states(root) == (State.UNKNOWN, State.UNKNOWN)
@@ -188,7 +188,7 @@ def test_a_damaged_submission_is_one_line(tmp_path: Path, text: str) -> None:
     assert "submission.json: damaged" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_marks_that_are_damaged_are_no_marks(tmp_path: Path) -> None:
+def test_damaged_status_files_are_ignored(tmp_path: Path) -> None:
     root = submission(tmp_path)
     for directory in ("jobs/j1", "runs/r1"):
         (root / directory / "status.json").write_text('{"state": "end', encoding="utf-8")
@@ -202,7 +202,7 @@ def test_the_newest_submission_is_found(tmp_path: Path, monkeypatch: pytest.Monk
             find_root(None)
     for name in ("a/002", "a/010", "b/001", "a/dry-run/099"):
         submission(tmp_path / "results" / name)
-    (tmp_path / "results" / "a" / "011").mkdir()  # cut short: no submission.json
+    (tmp_path / "results" / "a" / "011").mkdir()  # incomplete: without submission.json
     assert find_root(Path("results/a")) == Path("results/a/010")
     assert find_root(Path("results/a/002")) == Path("results/a/002")
     import os

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from kept import digest, kept
+from kept import cache_file, digest
 
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import Build
@@ -74,7 +74,7 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
             raise SyntaxError(done.stderr[-3000:])
 
     key = [*command, build.source, version(), digest(kernels, *EMULATOR)]
-    return ctypes.CDLL(str(kept(key, ".so", compile_it)))
+    return ctypes.CDLL(str(cache_file(key, ".so", compile_it)))
 
 
 def compiler() -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from codec_data import builds
 from emulator import compiler, version
-from kept import digest, kept
+from kept import cache_file, digest
 
 from hpcbench.resources import data_dir
 
@@ -42,7 +42,7 @@ def driver(build: str, overrun: int, folder: Path) -> Path:
         compile_cpp(target, *flags, str(HERE / "sanitize.cpp"), *map(str, objects))
 
     made_of = [*OPTIONS, *SANITIZE, build, *FLAGS[build], overrun, version()]
-    return kept([*made_of, digest(KERNELS, HERE / "sanitize.cpp")], "", compile_it)
+    return cache_file([*made_of, digest(KERNELS, HERE / "sanitize.cpp")], "", compile_it)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from conversion import PAIRS, SUMMED
 from emulator import KERNELS, build_of
-from kept import digest, kept
+from kept import cache_file, digest
 from nvrtc import Kernel, library_path
 from planted import plant_fault
 
@@ -112,7 +112,9 @@ def compile_cases(arch: str, cases: Cases | None = None, kernels: Path = KERNELS
             raise ValueError(f"{arch}: {name_of(cases[len(done.stdout.splitlines())])}: {errors[:2000]}")
         target.write_text(done.stdout)
 
-    output = kept([*jobs, version(ARCHITECTURES[arch]), digest(kernels, NVRTC)], ".json", compile_them).read_text()
+    output = cache_file(
+        [*jobs, version(ARCHITECTURES[arch]), digest(kernels, NVRTC)], ".json", compile_them
+    ).read_text()
     kernels_by_line = [
         {name: Kernel(**values) for name, values in json.loads(line).items()} for line in output.splitlines()
     ]

@@ -8,10 +8,10 @@ from machine import Machine
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine that has no scheduler, no MPI and no GPU until a test gives it some; a user called root."""
+    """A machine without scheduler, MPI and GPU, to which a test adds programs. The user's name is root."""
     for name in ("LOADEDMODULES", "MPICH_GPU_SUPPORT_ENABLED", "LMOD_SYSTEM_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "root")
-    monkeypatch.setenv("HOME", str(tmp_path))  # a login shell reads nobody's profile
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 5.0)
+    monkeypatch.setenv("HOME", str(tmp_path))  # a login shell then reads no profile
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 5.0)
     return Machine(tmp_path / "bin", monkeypatch)

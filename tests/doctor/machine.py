@@ -1,4 +1,4 @@
-"""Machines whose commands answer what is written in a file: a line ``$ command``, and below it what it prints."""
+"""Machines whose commands print text from a file: a line ``$ command``, and below it its output."""
 
 import shlex
 import shutil
@@ -11,7 +11,7 @@ _PLAIN = ("bash", "sh", "cat", "env", "sleep", "git", "dirname", "grep")
 
 
 def recorded(name: str) -> dict[str, str]:
-    """Command lines of a file, and their outputs."""
+    """Return the command lines of a file with their outputs."""
     answers: dict[str, str] = {}
     command = ""
     for line in (HERE / f"{name}.txt").read_text(encoding="utf-8").splitlines(keepends=True):
@@ -24,7 +24,7 @@ def recorded(name: str) -> dict[str, str]:
 
 
 class Machine:
-    """A directory of programs that stands alone on PATH."""
+    """A directory of programs, the only one on PATH."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         self.directory = directory
@@ -34,18 +34,18 @@ class Machine:
         patch.setenv("PATH", str(directory))
 
     def answers(self, recording: dict[str, str]) -> None:
-        """Programs that know these command lines, and fail at all others."""
+        """Add programs that answer these command lines, and fail at all others."""
         programs: dict[str, list[str]] = {}
         for line, text in recording.items():
-            program, _, rest = line.partition(" ")
-            here = f"{shlex.quote(rest)}) cat <<'END-OF-ANSWER'\n{text.rstrip(chr(10))}\nEND-OF-ANSWER\n;;"
+            program, _, arguments = line.partition(" ")
+            here = f"{shlex.quote(arguments)}) cat <<'END-OF-ANSWER'\n{text.rstrip(chr(10))}\nEND-OF-ANSWER\n;;"
             programs.setdefault(program, []).append(here)
         for program, cases in programs.items():
             refuse = f'*) echo "{program}: no answer to $*" >&2; exit 3;;'
             self.script(program, "\n".join(['case "$*" in', *cases, refuse, "esac"]))
 
     def script(self, program: str, text: str) -> None:
-        """A program of one's own."""
+        """Add a program with this shell script."""
         path = self.directory / program
         path.unlink(missing_ok=True)
         path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the doctor reports of the container that a site's ranks run in."""
+"""The doctor's checks of the container that a site's ranks run in."""
 
 import re
 import sys
@@ -21,12 +21,12 @@ while [ $# -gt 0 ]; do
   shift
 done
 """
-"""A container's program that starts what stands behind the image, on the host."""
+"""A container program that runs the command after the image on the host."""
 LAUNCH = """\
 until [ "$1" = apptainer ] || [ "$1" = sh ]; do shift; done
 exec "$@"
 """
-"""A launcher that starts one rank here."""
+"""A launcher that starts one rank on this machine."""
 
 
 def site(kind: str | None, image: str | None = None, scheduler: str = "slurm", **changes: Any) -> Site:
@@ -51,7 +51,7 @@ def image(tmp_path: Path) -> str:
 
 
 def python(tmp_path: Path, version: str) -> str:
-    """An interpreter whose hpcbench has this version."""
+    """Write an interpreter whose hpcbench has this version; return its path."""
     path = tmp_path / "python-inside"
     path.write_text(f"#!/bin/sh\necho hpcbench={version}\n", encoding="utf-8")
     path.chmod(0o755)
@@ -63,7 +63,7 @@ def test_a_site_without_a_container_has_no_such_check() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PROGRAMS if kind != "pyxis"])
-def test_the_program_of_each_kind_is_looked_for(machine: Machine, kind: str) -> None:
+def test_the_program_of_each_kind_is_checked(machine: Machine, kind: str) -> None:
     program = PROGRAMS[kind]  # type: ignore[index]
     check = named(check_container(site(kind), run=False), f"container {kind}")
     assert check.failed and check.fact.startswith(f"{program} is not on PATH") and "container.kind" in check.remedy
@@ -72,9 +72,9 @@ def test_the_program_of_each_kind_is_looked_for(machine: Machine, kind: str) -> 
     assert check.health is Health.OK and check.fact == str(machine.directory / program)
 
 
-def test_a_program_that_this_machine_needs_is_missing(machine: Machine) -> None:
+def test_a_missing_program_of_a_local_site_is_a_failure(machine: Machine) -> None:
     check = named(check_container(site("apptainer", scheduler="local"), run=False), "container apptainer")
-    assert check.failed and check.health is Health.MISSING, "there are no other nodes that may have it"
+    assert check.failed and check.health is Health.MISSING, "a local site has no compute nodes that may have it"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_image_must_be_there_and_readable(machine: Machine, image: str, monk
     assert "cannot be read" in named(check_container(site("apptainer", image), run=False), "container image").fact
 
 
-def test_images_that_are_no_files_are_not_called_missing(machine: Machine) -> None:
+def test_images_that_are_not_files_are_unknown(machine: Machine) -> None:
     for kind, text in (("shifter", "docker:org/x:1"), ("apptainer", None)):
         check = named(check_container(site(kind, text), run=False), "container image")
         assert check.health is Health.UNKNOWN and not check.failed
@@ -118,14 +118,14 @@ def test_on_a_cluster_a_rank_starts_only_if_asked(machine: Machine, image: str, 
     assert re.search(rf"srun .*apptainer exec .*{re.escape(image)}", check.fact)
 
 
-def test_a_program_of_compute_nodes_alone_is_asked_for_there(machine: Machine, tmp_path: Path) -> None:
-    """The study names the image, so that only the program can be looked for."""
+def test_a_program_that_only_compute_nodes_have_is_checked_there(machine: Machine, tmp_path: Path) -> None:
+    """The study names the image, so only the program can be checked."""
     node = tmp_path / "node"
     node.mkdir()
     machine.script("srun", f'PATH="{node}:$PATH"\n{LAUNCH}')
     where = site("charliecloud")
     checks = check_container(where, run=True)
-    assert not named(checks, "container charliecloud").failed, "the compute node decides"
+    assert not named(checks, "container charliecloud").failed, "only the compute node must have it"
     check = named(checks, "container on the node of a rank")
     assert check.failed and check.fact == "ch-run is not on PATH there" and check.remedy
     (node / "ch-run").write_text("#!/bin/sh\n")
@@ -136,14 +136,14 @@ def test_a_program_of_compute_nodes_alone_is_asked_for_there(machine: Machine, t
 
 
 @pytest.mark.parametrize(
-    ("inside", "words", "remedy"),
+    ("inside", "fact", "remedy"),
     [
         ("0.0.1", f"hpcbench 0.0.1, and jobs are submitted with {hpcbench.__version__}", "build the image again"),
         (None, "ModuleNotFoundError: No module named 'hpcbench'", "start the command by hand"),
     ],
 )
 def test_an_image_with_another_hpcbench_or_none(
-    machine: Machine, image: str, tmp_path: Path, inside: str | None, words: str, remedy: str
+    machine: Machine, image: str, tmp_path: Path, inside: str | None, fact: str, remedy: str
 ) -> None:
     machine.script("apptainer", START)
     machine.script("mpiexec", LAUNCH)
@@ -156,10 +156,10 @@ def test_an_image_with_another_hpcbench_or_none(
         update={"container": where.container.model_copy(update={"python": interpreter})}  # type: ignore[union-attr]
     )
     check = named(check_container(where, run=False), "rank in the container")
-    assert check.failed and words in check.fact and check.remedy.startswith(remedy), check
+    assert check.failed and fact in check.fact and check.remedy.startswith(remedy), check
 
 
-def test_the_doctor_reports_it(machine: Machine, tmp_path: Path) -> None:
+def test_the_doctor_reports_a_missing_container(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "site: mine\nscheduler: {kind: slurm}\nlauncher: {kind: srun}\nnode: {cores: 4}\nchecked: never\n"

@@ -1,4 +1,4 @@
-"""The drafted site file: right whatever was seen, with every value that could be seen and no other."""
+"""The draft of a site file: valid for every finding, with each detected value and no other."""
 
 import re
 import string
@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine import Machine, recorded
 
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts, Said
+from hpcbench.doctor.cluster import Cluster, Said
 from hpcbench.doctor.draft_site import draft, render
 from hpcbench.errors import UserError
 
@@ -61,7 +62,7 @@ def test_nodes_of_other_kinds_are_left_out_and_named(machine: Machine, tmp_path:
     assert "# long is left out (other nodes: 90 nodes, 128 cores, 500 GB)" in text
 
 
-def test_the_default_partition_gives_way_to_one_with_gpus(machine: Machine, tmp_path: Path) -> None:
+def test_a_partition_with_gpus_comes_before_the_default_one(machine: Machine, tmp_path: Path) -> None:
     recording = change(SLURM, SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", "debug*|90|256|2|64|2|512000|(null)")
     machine.answers(recording)
     site = site_of(draft(), tmp_path)
@@ -73,7 +74,7 @@ def test_the_default_partition_gives_way_to_one_with_gpus(machine: Machine, tmp_
     [("4|128|2|32|2|1|g", 64, 2), ("4|64|2|32|2|1|g", 64, 1), ("4|60|2|32|1|1|g", 60, 1)],
     ids=["CPUs are threads", "CPUs are cores", "fewer CPUs than cores"],
 )
-def test_what_slurm_calls_a_cpu(machine: Machine, tmp_path: Path, row: str, cores: int, threads: int) -> None:
+def test_slurms_cpus_are_cores_or_threads(machine: Machine, tmp_path: Path, row: str, cores: int, threads: int) -> None:
     machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", row.replace("g", "gpu:4")))
     node = site_of(draft(), tmp_path).node
     assert (node.cores, node.threads_per_core) == (cores, threads)
@@ -102,7 +103,7 @@ _MARKED_GPUS = re.compile(r"# CHECK: sinfo: .*\n(\s*#.*\n)*  gpus: |^  gpus: \d+
 def test_slices_of_gpus_are_not_counted(
     machine: Machine, tmp_path: Path, gres: str, gpus: int, model: str, request_: str
 ) -> None:
-    """A request without a model could be served by slices."""
+    """Slurm could satisfy a request without a model with slices."""
     machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
     text = draft()
     site = site_of(text, tmp_path)
@@ -112,20 +113,20 @@ def test_slices_of_gpus_are_not_counted(
 
 
 @pytest.mark.parametrize(
-    ("gres", "model", "one"),
+    ("gres", "model", "advice"),
     [
         ("gpu:turing:1,gpu:ampere:3", "turing and ampere", "gpus: 3 and --gres=gpu:ampere:3"),
         ("gpu:v100:3(S:0),gpu:a100:1(S:1)", "v100 and a100", "gpus: 3 and --gres=gpu:v100:3"),
         ("gpu:2,gpu:a100:2", "a100", "gpus: 2 and --gres=gpu:a100:2"),
     ],
 )
-def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres: str, model: str, one: str) -> None:
+def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres: str, model: str, advice: str) -> None:
     machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
     text = draft()
     site = site_of(text, tmp_path)
     assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (4, model, "gres")
     assert _MARKED_GPUS.search(text)
-    assert f"for one write {one}" in " ".join(text.replace("#", "").split())
+    assert f"for one write {advice}" in " ".join(text.replace("#", "").split())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_node_of_slices_alone_has_no_gpus(machine: Machine, tmp_path: Path) ->
 
 
 def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: Path) -> None:
-    """Slurm takes a job of 50 nodes with 4 GPUs each, and lets it wait for ever."""
+    """Slurm accepts a job of 50 nodes with 4 GPUs each, and never starts it."""
     rows = (
         "debug*|100|64|2|32|1|256000|(null)\ndebug*|2|128|2|64|1|520000|gpu:a100:4(S:0-1)\n"
         "debug*|3|128|2|64|1|510000|gpu:a100:4(S:0-1)\ndebug*|4|40|2|20|1|310000|gpu:a100:2(S:0-1)"
@@ -168,7 +169,7 @@ def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: P
     text = draft()
     site = site_of(text, tmp_path)
     assert (site.node.cores, site.node.gpus, site.queues["debug"].max_nodes) == (128, 4, 5)
-    assert site.node.memory_gb == 498, "the smallest of those that differ in nothing else"
+    assert site.node.memory_gb == 498, "the smallest memory of nodes that differ only in memory"
     assert "debug: other nodes are in it, too: 100 nodes, 64 cores" in " ".join(text.split())
 
 
@@ -185,16 +186,16 @@ def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
     site = site_of((machine.answers(recording), draft())[1], tmp_path)
     queue = site.queues["debug"]
     assert (queue.min_nodes, queue.max_nodes, queue.max_walltime, site.walltime) == (2, 64, None, None)
-    assert site.scheduler.directives == {}, "nodes come whole, and with all their memory"
+    assert site.scheduler.directives == {}, "nodes are exclusive, with all their memory"
 
 
 def test_a_partition_without_a_limit_has_no_more_than_its_nodes(machine: Machine, tmp_path: Path) -> None:
-    """Slurm takes a job of more, and lets it wait for ever."""
+    """Slurm accepts a larger job, and never starts it."""
     machine.answers(SLURM)
     assert site_of(draft(), tmp_path).queues["debug"].max_nodes == 4
 
 
-def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
+def test_cores_reserved_for_the_system_are_noted(machine: Machine, tmp_path: Path) -> None:
     machine.answers(change(SLURM, "scontrol --oneliner show node n1", "CPUEfctv=8", "CPUEfctv=6 CoreSpecCount=2"))
     text = draft()
     site_of(text, tmp_path)
@@ -211,7 +212,7 @@ def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: 
     ],
     ids=["MPICH", "Open MPI", "Slurm has a default", "Intel"],
 )
-def test_srun_is_told_which_mpi(
+def test_the_draft_selects_the_mpi_plugin_of_srun(
     machine: Machine, tmp_path: Path, banner: str, default: str, launcher: tuple[str, list[str]]
 ) -> None:
     machine.answers(change(SLURM, CONFIG, "MpiDefault              = none", f"MpiDefault = {default}"))
@@ -288,7 +289,7 @@ def test_limits_of_the_quality_of_service(
     assert queue.source is not None and "sacctmgr show qos" in queue.source
 
 
-def test_of_two_qualities_of_service_the_partitions_wins(machine: Machine, tmp_path: Path) -> None:
+def test_the_partitions_quality_of_service_overrides_the_jobs(machine: Machine, tmp_path: Path) -> None:
     recording = change(SLURM, QOS, "normal|||||", "normal|00:30:00|5|||\nlong|1-00:00:00||||")
     recording = change(recording, PARTITIONS, "MaxTime=01:00:00", "MaxTime=UNLIMITED")
     machine.answers(change(recording, PARTITIONS, "QoS=N/A", "QoS=long"))
@@ -358,7 +359,7 @@ def test_a_coral_machine(machine: Machine, tmp_path: Path) -> None:
     assert "maintenance is left out (closed)" in text and "batch: on hosts computes/" in text
 
 
-def test_exclusive_hosts_are_asked_for_only_where_the_queue_allows_it(machine: Machine, tmp_path: Path) -> None:
+def test_exclusive_hosts_are_requested_only_if_the_queue_allows_them(machine: Machine, tmp_path: Path) -> None:
     plain = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
     machine.answers({line: text.replace(" EXCLUSIVE", "") for line, text in plain.items()})
     text = draft()
@@ -366,15 +367,15 @@ def test_exclusive_hosts_are_asked_for_only_where_the_queue_allows_it(machine: M
     assert "the queue is not EXCLUSIVE: -x is refused, and others may share the hosts" in " ".join(text.split())
 
 
-def test_a_relative_of_lsf_is_asked_in_its_own_words(machine: Machine, tmp_path: Path) -> None:
+def test_a_variant_of_lsf_is_asked_by_its_own_options(machine: Machine, tmp_path: Path) -> None:
     plain = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
-    told = "\nSystem default:\nMaximum size of a job array:  500\n"
+    parameters = "\nSystem default:\nMaximum size of a job array:  500\n"
     recording = {line: text for line, text in plain.items() if line != "bparams -a"}
     name = "OpenLava 2.2, Nov 2014\n\nMy cluster name is lava\nMy master name is m1\n"
-    machine.answers({**recording, "bparams -l": told, "lsid": name})
+    machine.answers({**recording, "bparams -l": parameters, "lsid": name})
     machine.script("bsub", f"cat >&2 <<'END'\n{OLD_HELP}\nEND\nexit 255")
     site = site_of(draft(), tmp_path)
-    assert site.scheduler.max_array == 500  # bparams -a is refused there
+    assert site.scheduler.max_array == 500  # this variant refuses bparams -a
     assert site.scheduler.refuses == ["-wa", "-wt", "-rn", "-cwd", "-ti"]
 
 
@@ -408,7 +409,7 @@ NEW_HELP = """bsub [options] command
     ],
     ids=["old", "new", "without -ti", "on one line", "no list"],
 )
-def test_what_bsub_does_not_list_is_refused_whatever_the_product_is_called(
+def test_options_that_bsub_does_not_list_are_left_out_for_every_product(
     machine: Machine, tmp_path: Path, text: str, refused: list[str]
 ) -> None:
     machine.answers({line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")})
@@ -451,12 +452,12 @@ def test_nodes_of_an_lsf_queue_by_its_slots(
     assert (queue.max_nodes, queue.max_walltime) == (most, "1d")
 
 
-def test_slots_limit_no_queue_that_is_asked_for_whole_nodes(machine: Machine, tmp_path: Path) -> None:
+def test_slot_limits_do_not_limit_jobs_of_whole_nodes(machine: Machine, tmp_path: Path) -> None:
     machine.answers(recorded("lsf-jsrun"))
     assert site_of(draft(), tmp_path).queues["killable"].max_nodes == 3  # all hosts of its kind
 
 
-def test_hosts_of_lsf_whose_gpus_are_cut_into_slices(machine: Machine, tmp_path: Path) -> None:
+def test_gpus_of_lsf_hosts_in_mig_mode_are_not_counted(machine: Machine, tmp_path: Path) -> None:
     hosts = PLAIN_LSF["lshosts -gpu"].splitlines()
     table = [
         f"{hosts[0]}    vendor mig",
@@ -485,7 +486,7 @@ def test_a_flux_machine(machine: Machine, tmp_path: Path) -> None:
     }
 
 
-def test_a_flux_that_knows_no_limits(machine: Machine, tmp_path: Path) -> None:
+def test_a_flux_that_prints_no_limits(machine: Machine, tmp_path: Path) -> None:
     recording = {line: text for line, text in recorded("flux").items() if "limits" not in line}
     machine.answers({**recording, "flux queue list -no {queue}|||": "pbatch|||\npdebug|||\n"})
     text = draft("elcap")
@@ -509,12 +510,12 @@ def test_no_scheduler_at_all(machine: Machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["sinfo", "sacctmgr", "srun"])
-def test_one_client_that_hangs_costs_only_what_it_knows(
+def test_a_client_that_hangs_leaves_out_only_its_own_values(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     machine.answers(SLURM)
     machine.script(program, "sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     site = site_of(draft("elsewhere"), tmp_path)
     assert site.scheduler.kind == "slurm" and list(site.queues) == ["debug", "long"]
 
@@ -530,12 +531,12 @@ def test_modules_that_are_loaded(machine: Machine, tmp_path: Path, monkeypatch: 
     assert site.gpu_aware_mpi is None and "MPICH_GPU_SUPPORT_ENABLED is 1 here" in text
 
 
-def test_a_name_that_is_none(machine: Machine) -> None:
+def test_an_invalid_name_is_refused(machine: Machine) -> None:
     with pytest.raises(UserError, match="--name 'a b': is not a valid name of a site"):
         draft("a b")
 
 
-_words = st.text(string.printable + "é\u2028\x85\x00#:'\"{}[]$`", max_size=30)
+_texts = st.text(string.printable + "é\u2028\x85\x00#:'\"{}[]$`", max_size=30)
 _small = st.none() | st.integers(0, 9)
 _nodes = st.builds(
     Nodes,
@@ -545,14 +546,14 @@ _nodes = st.builds(
     threads=st.none() | st.integers(1, 4),
     memory_gb=st.none() | st.integers(1, 999),
     gpus=_small,
-    gpu=st.none() | _words.filter(str.strip),
+    gpu=st.none() | _texts.filter(str.strip),
     socket_gpus=st.none() | st.lists(st.integers(0, 4), max_size=3).map(tuple),
 )
 _walltimes = st.none() | st.sampled_from(["30m", "1h", "2d", "45s"])
 _lines = st.builds(
     QueueFacts,
-    name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _words,
-    source=_words,
+    name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _texts,
+    source=_texts,
     nodes=st.lists(_nodes, max_size=3),
     default=st.booleans(),
     open=st.booleans(),
@@ -560,7 +561,7 @@ _lines = st.builds(
     max_nodes=st.none() | st.integers(3, 9),
     max_walltime=_walltimes,
     max_submitted=st.none() | st.integers(1, 99),
-    notes=st.lists(_words, max_size=2),
+    notes=st.lists(_texts, max_size=2),
 )
 _schedulers = {
     "slurm": {"account_option": Said("--account", ""), "directives": Said({"--exclusive": None, "--mem": 0}, "x")},
@@ -571,10 +572,10 @@ _schedulers = {
 
 @given(
     st.sampled_from(sorted(_schedulers)),
-    st.none() | _words,
+    st.none() | _texts,
     st.lists(_lines, max_size=4),
-    st.lists(_words, max_size=2),
-    _words,
+    st.lists(_texts, max_size=2),
+    _texts,
 )
 @settings(
     max_examples=50,
@@ -582,7 +583,7 @@ _schedulers = {
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_whatever_was_seen_the_file_is_right(
+def test_the_draft_is_valid_for_every_finding(
     machine: Machine, tmp_path: Path, kind: str, name: str | None, lines: list[QueueFacts], notes: list[str], fact: str
 ) -> None:
     unique = list({line.name: line for line in lines}.values())

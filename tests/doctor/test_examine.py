@@ -1,4 +1,4 @@
-"""What the doctor says of machines that work, of such that do not, and of such that do not answer."""
+"""The doctor's checks of machines that work, fail, or do not answer."""
 
 import json
 import os
@@ -14,12 +14,13 @@ from machine import Machine, recorded
 
 import hpcbench
 from hpcbench import cli
+from hpcbench.batch.schedulers.attempt import attempt
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.sites.met_ranks import have_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import place, probe, ranks, selftest, shell
-from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
-from hpcbench.doctor.cluster import Cluster, Nodes, QueueFacts
+from hpcbench.doctor.cluster import Cluster
 from hpcbench.doctor.examine import examine
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match, marks
@@ -30,13 +31,13 @@ CHECKOUT = Path(hpcbench.__file__).resolve().parent.parent
 
 
 def local(**changes: object) -> Site:
-    """A site like this machine, with some changes."""
+    """Return a local site with some changes."""
     data = {"site": "here", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "python": "auto"}
     return Site.model_validate({**data, "oversubscribe": True, "checked": "never", **changes})
 
 
 def lsf_site(directory: Path) -> str:
-    """A file of a site whose ranks run in this interpreter."""
+    """Write the file of a site whose ranks run in this interpreter; return its path."""
     path = directory / "mine.yaml"
     path.write_text(
         "site: mine\nscheduler: {kind: lsf, account_option: -P}\nlauncher: {kind: jsrun}\nnode: {cores: 4}\n"
@@ -45,7 +46,7 @@ def lsf_site(directory: Path) -> str:
     return str(path)
 
 
-def one(checks: list[Check], name: str) -> Check:
+def find_check(checks: list[Check], name: str) -> Check:
     (check,) = (check for check in checks if check.name == name)
     return check
 
@@ -56,46 +57,46 @@ def test_slurm_answers(machine: Machine) -> None:
     assert seen is not None and (seen.kind, seen.name, seen.version) == ("slurm", "hbtest", "22.05.8")
 
 
-def test_srun_on_path_is_no_scheduler(machine: Machine) -> None:
+def test_srun_on_path_does_not_prove_a_scheduler(machine: Machine) -> None:
     machine.script("srun", "echo a wrapper")
     seen = sightings()
     assert answering(seen) is None
-    slurm = one(check_schedulers(seen, "slurm"), "scheduler slurm")
+    slurm = find_check(check_schedulers(seen, "slurm"), "scheduler slurm")
     assert slurm.failed and "may be a wrapper" in slurm.fact and slurm.remedy
 
 
-@pytest.mark.parametrize("said", ["Slurmctld(primary) at head is DOWN", ""], ids=["down", "silent"])
-def test_a_controller_that_is_down(machine: Machine, said: str) -> None:
-    machine.script("scontrol", f"echo '{said}'; exit 1")
-    slurm = one(check_schedulers(sightings(), "slurm"), "scheduler slurm")
+@pytest.mark.parametrize("printed", ["Slurmctld(primary) at head is DOWN", ""], ids=["down", "silent"])
+def test_a_controller_that_is_down(machine: Machine, printed: str) -> None:
+    machine.script("scontrol", f"echo '{printed}'; exit 1")
+    slurm = find_check(check_schedulers(sightings(), "slurm"), "scheduler slurm")
     assert slurm.health is Health.MISSING and slurm.failed
 
 
 @pytest.mark.parametrize(("client", "kind"), [("scontrol", "slurm"), ("lsid", "lsf"), ("flux", "flux")])
-def test_a_client_that_hangs_leaves_it_open(
+def test_a_scheduler_whose_client_hangs_is_unknown(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, client: str, kind: str
 ) -> None:
     machine.script(client, "sleep 1000 & sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
-    check = one(check_schedulers(sightings(), kind), f"scheduler {kind}")
-    assert check.health is Health.UNKNOWN and check.failed, "unknown is no success"
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
+    check = find_check(check_schedulers(sightings(), kind), f"scheduler {kind}")
+    assert check.health is Health.UNKNOWN and check.failed, "an unknown health counts as a failure"
     assert f"{client} did not answer within 0.3 s" in check.fact
 
 
-def test_a_program_that_will_not_end_goes_with_its_children(machine: Machine, tmp_path: Path) -> None:
+def test_a_program_that_does_not_end_is_killed_with_its_children(machine: Machine, tmp_path: Path) -> None:
     machine.script("stubborn", f"trap '' TERM; sleep 1000 & echo $! > '{tmp_path}/child'; wait")
     number = tmp_path / "child"
-    for seconds in (0.5, 2, 8):  # a busy machine may not have begun it in half a second
-        said = ask(["stubborn"], seconds=seconds)
-        assert said.present and said.status is None
+    for seconds in (0.5, 2, 8):  # a busy machine may need more than half a second to start it
+        outcome = attempt(["stubborn"], seconds=seconds)
+        assert outcome.present and outcome.status is None
         if number.exists() and number.read_text().endswith("\n"):
             break
     child = Path("/proc", number.read_text().strip(), "stat")
-    assert eventually(lambda: ended(child)), "it outlives the one that started it"
+    assert eventually(lambda: ended(child)), "a child process outlives its parent"
 
 
 def ended(stat: Path) -> bool:
-    """Whether the process of this `/proc/.../stat` is gone, or waits only to be reaped."""
+    """Return whether the process of this `/proc/.../stat` is gone or a zombie."""
     try:
         return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -103,7 +104,7 @@ def ended(stat: Path) -> bool:
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
-    """Whether it holds in time: a busy machine may end a killed process a moment later."""
+    """Return whether a condition becomes true in time: on a busy machine a killed process may end late."""
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:
@@ -129,12 +130,12 @@ def test_lsid_without_bsub(machine: Machine) -> None:
 def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, health: Health
 ) -> None:
-    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon
+    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon, which runs
     machine.script("bqueues", answer)
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.5)
     seen = sightings()
     assert answering(seen) is None
-    check = one(check_schedulers(seen, "lsf"), "scheduler lsf")
+    check = find_check(check_schedulers(seen, "lsf"), "scheduler lsf")
     assert check.health is health and check.failed
     assert "lsid answers, but not the daemon that takes jobs" in check.fact
 
@@ -144,10 +145,10 @@ def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> 
     del answers["flux jobs -n -c 1"]
     machine.answers(answers)
     assert answering(sightings()) is None
-    assert one(check_schedulers(sightings(), "flux"), "scheduler flux").failed
+    assert find_check(check_schedulers(sightings(), "flux"), "scheduler flux").failed
 
 
-def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
+def test_a_flux_instance_comes_before_the_slurm_that_started_it(machine: Machine) -> None:
     machine.answers({**recorded("slurm-22.05"), **recorded("flux")})
     seen = answering(sightings())
     assert seen is not None and seen.kind == "flux"
@@ -164,17 +165,17 @@ def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine)
         ("something else", None),
     ],
 )
-def test_whose_mpiexec_it_is(machine: Machine, banner: str, kind: str | None) -> None:
+def test_the_library_of_an_mpiexec_is_detected(machine: Machine, banner: str, kind: str | None) -> None:
     machine.answers({"mpiexec --version": banner})
-    found = mpiexec()
-    assert found is not None and found.kind == kind
+    launcher = mpiexec()
+    assert launcher is not None and launcher.kind == kind
 
 
-def test_mvapich_is_told_by_the_program_beside_it(machine: Machine) -> None:
+def test_mvapich_is_detected_by_the_program_next_to_mpiexec(machine: Machine) -> None:
     machine.answers({"mpiexec --version": "HYDRA build details:\n    Version: 3.1.4", "mpiname -a": "MVAPICH2 2.3.7"})
     machine.script("mpiname", "echo MVAPICH2 2.3.7")
-    found = mpiexec()
-    assert found is not None and found.kind == "mvapich"
+    launcher = mpiexec()
+    assert launcher is not None and launcher.kind == "mvapich"
 
 
 def test_gpus(machine: Machine) -> None:
@@ -202,11 +203,11 @@ def test_a_driver_that_was_updated_under_its_module_is_not_installed_again(machi
 
 def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.script("nvidia-smi", "sleep 1000")
-    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
+    monkeypatch.setattr("hpcbench.batch.schedulers.attempt.PATIENCE", 0.3)
     assert check_gpus(needed=True).health is Health.UNKNOWN
 
 
-def test_which_site_it_is() -> None:
+def test_the_site_of_a_machine_is_detected() -> None:
     lassen = Cluster("lsf", "LSF", "lassen", [QueueFacts("pbatch", "", [Nodes(9, gpus=4)]), QueueFacts("pdebug", "")])
     (check,) = check_match(lassen, None)
     assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 marks fit")
@@ -217,7 +218,7 @@ def test_which_site_it_is() -> None:
     assert not marks(slurm, lassen)["scheduler"]
     assert check_match(lassen, slurm)[0].failed
     lsf = {"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}, "node": {"cores": 4}, "python": "python3"}
-    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "little is known that could fit"
+    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "too few properties to compare"
     mine = local(**lsf, queues={"pbatch": {}})
     assert check_match(other, mine)[0].health is Health.UNKNOWN, "nodes have another number of GPUs"
     named_by_its_owner = local(**{**lsf, "node": {"cores": 4, "gpus": 4}}, queues={"pbatch": {}})
@@ -229,9 +230,9 @@ def test_the_ranks_interpreter_and_two_ranks() -> None:
     checks = [*ranks.check_interpreter(site), *ranks.check_launchers(site), *ranks.check_world(site, run=False)]
     working = {check.name for check in checks if check.health is Health.OK}
     assert working >= {"hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch"}
-    assert one(checks, "two ranks").health is Health.OK
+    assert find_check(checks, "two ranks").health is Health.OK
     assert not [check.name for check in checks if check.failed]
-    assert one(checks, "GPU-aware MPI").fact
+    assert find_check(checks, "GPU-aware MPI").fact
 
 
 def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
@@ -239,12 +240,12 @@ def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
     bare.write_text(f"#!/bin/sh\nunset PYTHONPATH\nexec '{Path(sys.base_prefix)}/bin/python3' -S -I \"$@\"\n")
     bare.chmod(0o755)
     checks = ranks.check_interpreter(local(python=str(bare)))
-    assert one(checks, "python").health is Health.OK
+    assert find_check(checks, "python").health is Health.OK
     for name in ("hpcbench", "numpy", "mpi4py", "torch"):
-        assert one(checks, name).failed and one(checks, name).remedy, name
+        assert find_check(checks, name).failed and find_check(checks, name).remedy, name
 
 
-def test_an_interpreter_that_is_not_there() -> None:
+def test_an_interpreter_that_does_not_exist() -> None:
     (check,) = ranks.check_interpreter(local(python="/nowhere/python"))
     assert check.failed and check.health is Health.MISSING
     (check,) = ranks.check_interpreter(local(python="/nowhere/python", scheduler={"kind": "slurm"}, node={"cores": 2}))
@@ -256,16 +257,16 @@ def test_an_interpreter_that_crashes_loses_only_the_rest(tmp_path: Path) -> None
     python.write_text('#!/bin/sh\necho Welcome\necho \'["python", "ok", "3.12", ""]\'\nkill -SEGV $$\n')
     python.chmod(0o755)
     checks = ranks.check_interpreter(local(python=str(python)))
-    assert one(checks, "python").health is Health.OK
-    torch = one(checks, "torch")
+    assert find_check(checks, "python").health is Health.OK
+    torch = find_check(checks, "torch")
     assert torch.health is Health.UNKNOWN and torch.failed and "signal 11" in torch.fact
 
 
 def test_setup_and_variables_of_the_site_hold_for_its_interpreter(tmp_path: Path) -> None:
     site = local(setup=["cd /", "export A='x y'"], environment={"B": "$(touch pwned) \"'"})
     code = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'])"
-    said = ask(ranks.in_job(site, [sys.executable, "-c", code]))
-    assert said.out == "/ x y $(touch pwned) \"'\n"
+    outcome = attempt(ranks.in_job(site, [sys.executable, "-c", code]))
+    assert outcome.out == "/ x y $(touch pwned) \"'\n"
 
 
 def test_a_launcher_of_another_library_makes_worlds_of_one(tmp_path: Path) -> None:
@@ -314,15 +315,15 @@ def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: py
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert one(place.check_place(tmp_path), "links").health is Health.OK
+    assert find_check(place.check_place(tmp_path), "links").health is Health.OK
 
     def refuse(*paths: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    assert one(place.check_place(tmp_path), "links").failed
+    assert find_check(place.check_place(tmp_path), "links").failed
     monkeypatch.setattr(os, "link", lambda *paths: None)
-    assert one(place.check_place(tmp_path), "links").failed, "a second link must be refused"
+    assert find_check(place.check_place(tmp_path), "links").failed, "a second link must be refused"
 
 
 def test_a_disk_that_is_full_and_a_quota_that_is_used_up(
@@ -331,14 +332,14 @@ def test_a_disk_that_is_full_and_a_quota_that_is_used_up(
     monkeypatch.setattr(place, "LEAST_GB", 1e9)
     machine.script("quota", "echo 'Disk quotas for user u (uid 1):'; echo '/dev/sda 105M* 100M 100M 6days'; exit 1")
     checks = place.check_place(tmp_path)
-    assert one(checks, "work directory").failed
-    assert one(checks, "quota").health is Health.MISSING and "/dev/sda" in one(checks, "quota").fact
+    assert find_check(checks, "work directory").failed
+    assert find_check(checks, "quota").health is Health.MISSING and "/dev/sda" in find_check(checks, "quota").fact
 
 
 def test_the_clock_of_the_file_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert one(place.check_place(tmp_path), "clock").health is Health.OK
+    assert find_check(place.check_place(tmp_path), "clock").health is Health.OK
     monkeypatch.setattr("time.time", lambda: 0.0)
-    assert one(place.check_place(tmp_path), "clock").health is Health.MISSING
+    assert find_check(place.check_place(tmp_path), "clock").health is Health.MISSING
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
@@ -350,19 +351,19 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
     return caught.value.code, out, err
 
 
-def test_the_command_says_a_line_a_check_and_writes_json(
+def test_the_command_prints_one_line_per_check_and_writes_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(capsys, monkeypatch, "doctor", "--json", "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (code, found["failed"]) == (0, [])
+    findings = json.loads((tmp_path / "found.json").read_text())
+    assert (code, findings["failed"]) == (0, [])
     lines = out.splitlines()
-    assert len(lines) == len(found["checks"]) + 1 and lines[-1] == "everything that is needed works"
+    assert len(lines) == len(findings["checks"]) + 1 and lines[-1] == "everything that is needed works"
     assert {line.split()[0] for line in lines[:-1]} <= {"ok", "missing", "unknown"}
 
 
-def test_the_command_fails_where_the_sites_scheduler_does_not_answer(
+def test_the_command_fails_if_the_sites_scheduler_does_not_answer(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -395,7 +396,7 @@ def test_a_login_node_needs_none_of_the_heavy_modules(machine: Machine, tmp_path
     assert done.stderr == "" and done.returncode == (0 if draft else 1)
 
 
-def test_a_node_with_fewer_cores_than_the_file_says_is_told(machine: Machine) -> None:
+def test_a_node_with_fewer_cores_than_the_site_file_states_is_reported(machine: Machine) -> None:
     machine.script("mpiexec", "echo world=2; echo cores=2; echo aware=no none")
     site = local(
         node={"cores": 8},
@@ -426,9 +427,7 @@ exit 1"""
         ("mpi4py.MPI.Exception: MPI_ERR_OTHER: known error", "start the command by hand"),
     ],
 )
-def test_the_ranks_own_error_is_shown_and_not_what_their_launcher_says(
-    machine: Machine, error: str, remedy: str
-) -> None:
+def test_the_error_of_a_rank_is_shown_and_not_that_of_its_launcher(machine: Machine, error: str, remedy: str) -> None:
     machine.script("mpiexec", SRUN.format(error=error))
     site = local(launcher={"kind": "mpich", "program": str(machine.directory / "mpiexec")}, threads=1)
     check, _ = ranks.check_world(site, run=True)
@@ -469,14 +468,14 @@ def test_that_ranks_have_met_is_remembered_until_their_launch_changes(
     assert not have_met(site.model_copy(update={"modules": ["other-mpi"]}), tmp_path)
 
 
-def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
+def test_if_a_scheduler_answers_ranks_are_started_only_on_request(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.answers(recorded("slurm-22.05"))
     machine.script("mpiexec", f"touch {machine.directory}/started")
     monkeypatch.setattr("hpcbench.doctor.examine.check_interpreter", lambda site, run: [])
     checks = examine(None)
-    assert "name the site" in one(checks, "two ranks").remedy
+    assert "name the site" in find_check(checks, "two ranks").remedy
     assert not (machine.directory / "started").exists()
-    assert "scheduler" not in [check.name for check in checks]  # nothing is said of jobs that run here
-    assert one(checks, "scheduler slurm").needed
+    assert "scheduler" not in [check.name for check in checks]  # the site is not local
+    assert find_check(checks, "scheduler slurm").needed

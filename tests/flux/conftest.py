@@ -1,4 +1,4 @@
-"""Fixtures of the whole path on the fake of Flux."""
+"""Fixtures of the tests from submission to report on the fake of Flux."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from fake_sites import Place, on_path
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
-    """Makes a site with its fake, in a directory that the test is in."""
+    """Factory of sites with their fakes, in the working directory of the test."""
     monkeypatch.chdir(tmp_path)
     lock = tmp_path / "tmp"
     lock.mkdir()
@@ -20,8 +20,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     with ExitStack() as stack:
 
         def make(name: str = "tuolumne", **options: Any) -> Place:
-            made = Place(tmp_path, name, **options)
-            stack.enter_context(on_path(made.fake, monkeypatch))
-            return made
+            place = Place(tmp_path, name, **options)
+            stack.enter_context(on_path(place.fake, monkeypatch))
+            return place
 
         yield make

@@ -1,9 +1,9 @@
-"""The whole path on the fake of Flux, by the script of a shipped site: from submission to report."""
+"""The script of a shipped site on the fake of Flux, from submission to report."""
 
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fake_sites import Place, launch_lines, read_report, states, wait_for, wait_until_over
 from fakes.hosts import why_not
 
 from hpcbench.batch.after import find_after
@@ -33,9 +33,9 @@ def test_a_study_trains(place: Make, capsys: Capture, need: Callable[[str | None
     assert mark["hosts"] == ["node1", "node2"]
     assert mark["id"].startswith("f")
     assert decimal(mark["id"]) == tracked.ids["j0001-r1"] == str(here.fake.jobs[0].id)
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 0
-    assert "4 ranks" in words
+    assert "4 ranks" in shown
 
 
 def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capture) -> None:
@@ -50,14 +50,14 @@ def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capt
     wait_for(lambda: track(first).over)
     assert states(track(first)) == [State.CANCELLED]
     assert states(track(other)) == [State.RUNNING]
-    status, words = said(capsys, first)
+    status, shown = read_report(capsys, first)
     assert status == 1
-    assert "cancelled" in words
+    assert "cancelled" in shown
     here.go()
     assert states(wait_until_over(here, other)) == [State.COMPLETED]
 
 
-def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys: Capture) -> None:
+def test_a_job_near_its_limit_stops_and_retry_continues_it(place: Make, capsys: Capture) -> None:
     here = place()
     here.acts({"r1-baseline": "stop"})
     here.write_study(walltime="60s", stop_ahead="45s", requeue=1)
@@ -66,14 +66,14 @@ def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys:
     assert states(tracked) == [State.STOPPED]
     assert "hpcbench retry" in tracked.jobs["j0001-r1"].reason
     assert "Flux puts no job back" in (root / "jobs" / "j0001-r1" / "out.log").read_text(encoding="utf-8")
-    assert "stopped" in said(capsys, root)[1]
+    assert "stopped" in read_report(capsys, root)[1]
     assert retry(root).runs == ["r1-baseline"]
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.COMPLETED]
     assert (tracked.jobs["j0001-r1"].attempt, len(here.fake.jobs)) == (2, 2)
 
 
-def test_a_job_that_does_not_listen_is_timed_out(place: Make, capsys: Capture) -> None:
+def test_a_job_that_ignores_its_signal_is_timed_out(place: Make, capsys: Capture) -> None:
     here = place(minute=1.0)
     here.acts({"r1-baseline": "deaf"})
     here.write_study(walltime="2m", stop_ahead="1m")
@@ -81,9 +81,9 @@ def test_a_job_that_does_not_listen_is_timed_out(place: Make, capsys: Capture) -
     tracked = wait_until_over(here, root)
     assert tracked.jobs["j0001-r1"].state is State.TIMED_OUT
     assert states(tracked) == [State.TIMED_OUT]
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "timed out" in words
+    assert "timed out" in shown
     assert "timed out without a checkpoint" in retry(root).left["r1-baseline"]
 
 
@@ -106,12 +106,12 @@ def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_
         return
     assert states(tracked) == [State.CANCELLED]
     assert "dependency" in tracked.jobs["j0001-r1"].reason
-    status, words = said(capsys, second)
+    status, shown = read_report(capsys, second)
     assert status == 1
-    assert "was cancelled (dependency: dependency-afterok failed" in words
+    assert "was cancelled (dependency: dependency-afterok failed" in shown
 
 
-def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
+def test_a_job_whose_node_fails(place: Make, capsys: Capture) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root
@@ -120,7 +120,7 @@ def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.NODE_FAILED]
     assert "node-failure" in tracked.jobs["j0001-r1"].reason
-    assert "node failure" in said(capsys, root)[1]
+    assert "node failure" in read_report(capsys, root)[1]
     here.acts({})
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
@@ -128,7 +128,7 @@ def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
 
 @pytest.fixture
 def killed(place: Make, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A submission that was killed after Flux had taken its job, which waits: no queue runs it."""
+    """A submission that was killed after Flux had accepted its job. The job waits, because no queue runs it."""
     here = place()
     here.acts({"r1-baseline": "hold"})
     with monkeypatch.context() as patch:
@@ -159,7 +159,7 @@ def test_every_copy_of_a_job_is_cancelled(place: Make) -> None:
     root = here.submit().root
     [call] = [call for call in here.fake.calls if call.argv[:1] == ["batch"]]
     here.began()
-    here.fake.run("flux", *call.argv)  # as a wrapper that sends each call twice, and answers once
+    here.fake.run("flux", *call.argv)  # like a wrapper that sends each call twice, and prints one answer
     assert cancel(root) == "2 jobs: ended"
     here.fake.wait()
     assert [job.why for job in here.fake.jobs] == ["owner", "owner"]

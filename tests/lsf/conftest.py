@@ -1,4 +1,4 @@
-"""Fixtures of the whole path on the fake of LSF."""
+"""Fixtures of the tests from submission to report on the fake of LSF."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from fake_sites import Place, on_path
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
-    """Makes a site with its fake, in a directory that the test is in."""
+    """Factory of sites with their fakes, in the working directory of the test."""
     monkeypatch.chdir(tmp_path)
     lock = tmp_path / "tmp"
     lock.mkdir()
@@ -21,15 +21,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     with ExitStack() as stack:
 
         def make(name: str = "lassen", **options: Any) -> Place:
-            made = Place(tmp_path, name, **options)
-            stack.enter_context(on_path(made.fake, monkeypatch))
-            return made
+            place = Place(tmp_path, name, **options)
+            stack.enter_context(on_path(place.fake, monkeypatch))
+            return place
 
         yield make
 
 
 @pytest.fixture
 def mpich() -> dict[str, object]:
-    """A site's launcher where the MPI library is the one that there is here, on cores that are fewer than pretended."""
+    """Settings of a site that uses this machine's MPI library, on fewer cores than the site file claims."""
     program = str(Path(sys.executable).with_name("mpiexec"))
     return {"launcher": {"kind": "mpich", "program": program}, "oversubscribe": True}

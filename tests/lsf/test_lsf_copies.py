@@ -1,10 +1,10 @@
-"""A daemon that hangs: bsub sends a job again and again, and LSF takes all of them later. One of them runs."""
+"""A daemon that hangs: bsub sends a job repeatedly, and LSF accepts all copies later. Only one of them runs."""
 
 import re
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 from fakes.state import DONE, EXITED, RUNNING, WAITING
 
 from hpcbench.batch.cancel import cancel
@@ -15,22 +15,22 @@ from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has jobs that were handed in once
+pytestmark = pytest.mark.long  # `make test` covers jobs that were submitted once
 
 Make = Callable[..., Place]
 JOB = "j0001-r1"
 LEFT = 73
-"""Exit status of a script that leaves the job to another one."""
+"""Exit status of a script that ends because another copy runs the job."""
 
 
 def send_again(here: Place, copies: int) -> None:
-    """What a bsub that nobody ended would have sent besides."""
+    """Submit further copies of the job, as a bsub that keeps running would do."""
     [call] = [call for call in here.fake.calls if call.program == "bsub"]
     for _ in range(copies):
         here.fake.run("bsub", *call.argv, stdin=call.stdin)
 
 
-def test_a_bsub_that_is_still_trying_is_ended_and_its_job_looked_up(place: Make) -> None:
+def test_a_bsub_that_keeps_trying_is_killed_and_its_job_looked_up(place: Make) -> None:
     here = place()
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     root = here.submit().root
@@ -40,7 +40,7 @@ def test_a_bsub_that_is_still_trying_is_ended_and_its_job_looked_up(place: Make)
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
 
 
-def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
+def test_if_lsf_does_not_answer_the_message_mentions_that_the_job_may_exist(
     place: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpcbench.batch.submit_jobs._LOOKS", (0.0, 0.0))
@@ -48,9 +48,9 @@ def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     silent = "batch system daemon not responding ... still trying"
     here.fake.order("noise", program="bjobs", lines=[silent])
-    told = r"bsub: .* still trying: it may or may not have taken the job"
+    message = r"bsub: .* still trying: it may or may not have taken the job"
     silent = r"and the queue cannot be searched \(bjobs: .*trying\)"
-    with pytest.raises(UserError, match=rf"{told}, {silent}: handed/0001\.json records that"):
+    with pytest.raises(UserError, match=rf"{message}, {silent}: handed/0001\.json records that"):
         here.submit()
     here.fake.withdraw("noise")
     here.fake.wait()
@@ -62,11 +62,11 @@ def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
     )
 
 
-def test_of_the_copies_of_a_job_one_runs_and_the_others_leave(place: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_copy_of_a_job_runs_and_the_others_end(place: Make, capsys: pytest.CaptureFixture[str]) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root
-    send_again(here, 4)  # four nodes: two jobs at a time
+    send_again(here, 4)  # four nodes are enough for two jobs at a time
     here.began()
     here.fake.wait_for("5", EXITED)
     here.go()
@@ -75,10 +75,10 @@ def test_of_the_copies_of_a_job_one_runs_and_the_others_leave(place: Make, capsy
     assert [(job.state, job.exit) for job in here.fake.jobs] == [(DONE, 0), *[(EXITED, LEFT)] * 4]
     log = (root / "jobs" / JOB / "out.log").read_text(encoding="utf-8")
     assert log.count(f"job {JOB}: was taken more than once, and another script has it, see jobs/{JOB}/claims") == 4
-    assert said(capsys, root)[0] == 0
+    assert read_report(capsys, root)[0] == 0
 
 
-def test_the_copy_that_runs_is_asked_after_whichever_it_is(place: Make) -> None:
+def test_the_running_copy_is_polled_even_if_it_is_not_the_first(place: Make) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root
@@ -118,7 +118,7 @@ def test_a_copy_that_comes_after_the_end_does_not_run_it_again(place: Make) -> N
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
 
 
-def test_a_job_that_was_killed_without_a_word_is_followed(place: Make) -> None:
+def test_a_job_that_was_killed_without_a_message_is_followed(place: Make) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root

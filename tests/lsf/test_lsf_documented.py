@@ -1,4 +1,4 @@
-"""The command of docs/how-to/fakes.md, given as it stands there."""
+"""The command of docs/how-to/fakes.md, run as it is written there."""
 
 import json
 import re
@@ -19,23 +19,23 @@ SITES = Path(__file__).parents[2] / "sites"
 
 
 def documented() -> list[str]:
-    """The command under "Try your site file", by this interpreter."""
+    """Return the command under "Try your site file", run by this interpreter."""
     line = re.search(r"^python tests/with_fake\.py lsf .*$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
     at, dashes, command = line[0].partition(" -- ")
     assert dashes
-    own = [sys.executable, "-m", "hpcbench"]
+    hpcbench = [sys.executable, "-m", "hpcbench"]
     program, *options = shlex.split(at)[1:]
-    return [sys.executable, str(DOCS.parents[2] / program), *options, "--", *own, *shlex.split(command)[1:]]
+    return [sys.executable, str(DOCS.parents[2] / program), *options, "--", *hpcbench, *shlex.split(command)[1:]]
 
 
-def test_what_the_page_tells_to_change_are_fields_of_a_site(tmp_path: Path) -> None:
+def test_the_lines_that_the_page_changes_are_fields_of_a_site(tmp_path: Path) -> None:
     block = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     text = (SITES / "lassen.yaml").read_text(encoding="utf-8")
-    told = dict(line.split(": ") for line in block[1].splitlines())
-    kept = [line for line in text.splitlines() if line.partition(":")[0] not in told]
-    (tmp_path / "mine.yaml").write_text("\n".join([*kept, *block[1].splitlines()]), encoding="utf-8")
+    fields = dict(line.split(": ") for line in block[1].splitlines())
+    lines = [line for line in text.splitlines() if line.partition(":")[0] not in fields]
+    (tmp_path / "mine.yaml").write_text("\n".join([*lines, *block[1].splitlines()]), encoding="utf-8")
     site, _ = load_site(str(tmp_path / "mine.yaml"))
     assert (site.device, site.oversubscribe, site.threads) == ("cpu", True, 1)
 
@@ -63,6 +63,6 @@ def test_a_site_file_is_tried_as_documented(tmp_path: Path, account: str | None)
         return
     assert done.returncode == 0, done.stderr
     assert "results/fake/001" in done.stdout
-    tracked = track(tmp_path / "results" / "fake" / "001")  # the fake is gone, the marks tell
+    tracked = track(tmp_path / "results" / "fake" / "001")  # the fake is gone; the states come from the status files
     assert [status.state for status in tracked.runs.values()] == [State.COMPLETED]
     assert tracked.silent is None

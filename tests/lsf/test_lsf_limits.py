@@ -1,28 +1,28 @@
-"""Limits, kills and failed hosts on the fake of LSF: what the job does about them, and what status and report say."""
+"""Limits, kills and failed hosts on the fake of LSF: reaction of the job, and states in `status` and `report`."""
 
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 
 from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
 
-pytestmark = pytest.mark.long  # `make test` has the limits of Slurm and of this machine
+pytestmark = pytest.mark.long  # `make test` covers the limits of Slurm and of this machine
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 JOB = "j0001-r1"
 SOON = {"walltime": "30m", "stop_ahead": "26m"}
-"""Limits for a scheduler whose minutes last a second: the warning comes after four of them."""
+"""Limits for a scheduler whose minutes take a second each. The warning comes after four minutes."""
 
 
 @pytest.mark.parametrize(
     ("name", "site"), [("lassen", {}), ("summit", {}), ("lsf-cluster", {"scheduler__allocation": "slots"})]
 )
-def test_a_job_that_is_warned_goes_back_and_its_run_goes_on(
+def test_a_warned_job_is_requeued_and_its_run_continues(
     place: Make, capsys: Capture, mpich: dict[str, object], name: str, site: dict[str, object]
 ) -> None:
     here = place(name, site={**site, **(mpich if name == "lsf-cluster" else {})}, minute=1.0)
@@ -39,10 +39,10 @@ def test_a_job_that_is_warned_goes_back_and_its_run_goes_on(
     log = root / "runs" / "r1-baseline"
     assert '"stopped"' in (log / "log.1.txt").read_text(encoding="utf-8")
     assert '"completed"' in (log / "log.txt").read_text(encoding="utf-8")
-    assert said(capsys, root)[0] == 0
+    assert read_report(capsys, root)[0] == 0
 
 
-def test_an_element_of_an_array_goes_back_alone(place: Make) -> None:
+def test_one_element_of_an_array_is_requeued_alone(place: Make) -> None:
     here = place(site={"scheduler__max_array": 2}, minute=1.0)
     here.acts({"r2-baseline": "stop"})
     here.write_study(**SOON, requeue=1, repeats=2, pairing="none")
@@ -54,7 +54,7 @@ def test_an_element_of_an_array_goes_back_alone(place: Make) -> None:
     assert (tracked.runs["r2-baseline"].attempt, tracked.runs["r1-baseline"].attempt) == (2, 1)
 
 
-def test_without_leave_to_go_back_it_is_stopped_and_retry_completes_it(place: Make, capsys: Capture) -> None:
+def test_a_job_that_may_not_be_requeued_is_stopped_and_completed_by_retry(place: Make, capsys: Capture) -> None:
     here = place(minute=1.0)
     here.acts({"r1-baseline": "stop"})
     here.write_study(**SOON)
@@ -62,13 +62,13 @@ def test_without_leave_to_go_back_it_is_stopped_and_retry_completes_it(place: Ma
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.STOPPED]
     assert "hpcbench retry" in tracked.jobs[JOB].reason
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "r1-baseline: stopped" in words
+    assert "r1-baseline: stopped" in shown
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
-    assert [job.name.rpartition(".")[2] for job in here.fake.jobs][1:] == ["2"]  # another name for another try
-    assert said(capsys, root)[0] == 0
+    assert [job.name.rpartition(".")[2] for job in here.fake.jobs][1:] == ["2"]  # each attempt has another name
+    assert read_report(capsys, root)[0] == 0
 
 
 @pytest.mark.parametrize("act", ["hold", "deaf"])
@@ -81,9 +81,9 @@ def test_the_run_limit(place: Make, capsys: Capture, act: str) -> None:
     assert states(tracked) == [State.TIMED_OUT]
     assert tracked.jobs[JOB].reason.startswith("TERM_RUNLIMIT")
     assert tracked.jobs[JOB].exit == 140
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "timed out (TERM_RUNLIMIT" in words
+    assert "timed out (TERM_RUNLIMIT" in shown
     assert "timed out without a checkpoint" in retry(root).left["r1-baseline"]
 
 
@@ -110,16 +110,16 @@ def test_what_is_done_to_a_job(place: Make, capsys: Capture, fault: str, state: 
     assert tracked.jobs[JOB].reason.startswith(term)
     run = tracked.runs["r1-baseline"].state
     assert run is (State.LOST if state is State.FAILED else state)
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert f"r1-baseline: {run.value}" in words
+    assert f"r1-baseline: {run.value}" in shown
     assert (retry(root).runs == ["r1-baseline"]) is mends
     if mends:
         here.acts({})
         assert states(wait_until_over(here, root)) == [State.COMPLETED]
 
 
-def test_a_job_of_a_failed_host_is_run_again_where_that_is_allowed(place: Make) -> None:
+def test_a_job_of_a_failed_host_runs_again_if_that_is_allowed(place: Make) -> None:
     here = place(dispatch_delay=1.0)
     here.acts({"r1-baseline": "hold"})
     here.write_study(requeue=1)
@@ -134,7 +134,7 @@ def test_a_job_of_a_failed_host_is_run_again_where_that_is_allowed(place: Make) 
     assert tracked.jobs[JOB].attempt == 2
 
 
-def test_a_relative_that_ends_jobs_at_their_limit_without_a_word(place: Make, mpich: dict[str, object]) -> None:
+def test_a_variant_of_lsf_that_ends_jobs_at_their_limit_without_a_reason(place: Make, mpich: dict[str, object]) -> None:
     refused = {"scheduler__refuses": ["-wa", "-wt", "-rn", "-cwd", "-ti"]}
     here = place("lsf-cluster", site={**mpich, **refused}, flavour="lsf-like", minute=1.0)
     here.acts({"r1-baseline": "hold"})
@@ -142,4 +142,4 @@ def test_a_relative_that_ends_jobs_at_their_limit_without_a_word(place: Make, mp
     root = here.submit().root
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.TIMED_OUT]
-    assert tracked.jobs[JOB].reason == "LSF's run limit"  # by its history: signal 2 is what bkill sends too
+    assert tracked.jobs[JOB].reason == "LSF's run limit"  # from its history, because bkill sends signal 2 as well

@@ -1,4 +1,4 @@
-"""The whole path on the fake of LSF, by scripts of shipped sites: arrays, cancel, chains, relatives of LSF."""
+"""Scripts of the shipped sites on the fake of LSF: arrays, cancel, dependent studies, variants of LSF."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fake_sites import Place, launch_lines, read_report, states, wait_for, wait_until_over
 from fakes.state import EXITED, RUNNING
 
 from hpcbench.batch.cancel import cancel
@@ -46,7 +46,7 @@ def test_the_scripts_of_shipped_sites(place: Make, name: str, site: dict[str, st
     [job] = here.fake.jobs
     assert (job.name, job.account, job.hosts) == (Ledger(root).submitted[0].name.replace("-", "_"), "bank", 2)
     [call] = [call for call in here.fake.calls if call.program == "bsub"]
-    assert (call.stdin is None) is (name == "summit")  # bsub script there, bsub < script here
+    assert (call.stdin is None) is (name == "summit")  # that site runs `bsub script`, this one `bsub < script`
 
 
 MPIRUN_RSH = """#!/bin/bash
@@ -73,7 +73,7 @@ def test_mpirun_rsh_starts_no_rank_on_the_launch_host(place: Make, tmp_path: Pat
     assert sorted(here.ranks) == [("1", f"node{1 + rank // 2}", rank) for rank in range(4)]
 
 
-def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capture) -> None:
+def test_each_element_of_an_array_is_tracked_separately(place: Make, capsys: Capture) -> None:
     here = place(site={"scheduler__max_array": 3})
     here.acts({"r2-baseline": "fail", "r4-baseline": "hold"})
     here.write_study(repeats=5, pairing="none")
@@ -89,13 +89,13 @@ def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capt
     )
     assert cancel(root) == "1 job: ended"
     assert states(wait_until_over(here, root)) == [done, failed, done, State.CANCELLED, done]
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "r2-baseline: failed: RuntimeError: boom" in words
-    assert "r4-baseline: cancelled" in words
+    assert "r2-baseline: failed: RuntimeError: boom" in shown
+    assert "r4-baseline: cancelled" in shown
 
 
-def test_cancel_ends_ours_and_only_ours_by_force_where_need_be(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_ends_only_our_jobs_and_uses_force_if_needed(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.lsf.TERMINATE_WAIT", 1.0)
     here = place()
     here.acts({"r1-baseline": "hold"})
@@ -134,14 +134,12 @@ def test_a_study_waits_for_another(place: Make, any_end: bool, end: str) -> None
     if any_end or end == "go":
         assert states(wait_until_over(here, second)) == [State.COMPLETED]
         return
-    wait_for(lambda: states(track(second)) == [State.CANCELLED])  # by -ti: else it would wait for ever
+    wait_for(lambda: states(track(second)) == [State.CANCELLED])  # by -ti; without it the job would wait for ever
     assert "TERM_ORPHAN_SYSTEM" in track(second).jobs["j0001-r1"].reason
 
 
 @pytest.mark.parametrize("end", ["go", "cancel"])
-def test_many_that_a_study_waits_for_are_waited_for_by_relays(
-    place: Make, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
+def test_a_study_waits_for_many_jobs_through_relay_jobs(place: Make, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.lsf.Lsf.most_after", 2)
     here = place(nodes=8)
     here.acts({f"r{k}-baseline": "hold" for k in (1, 2, 3)})
@@ -164,12 +162,10 @@ def test_many_that_a_study_waits_for_are_waited_for_by_relays(
 
 
 LIKE: dict[str, object] = {"scheduler__refuses": ["-wa", "-wt", "-rn", "-cwd", "-ti"]}
-"""What OpenLava and LSF before 10 do not know."""
+"""Options that OpenLava and LSF before version 10 lack."""
 
 
-def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
-    place: Make, mpich: dict[str, object]
-) -> None:
+def test_a_job_that_lsf_keeps_after_its_dependency_failed_is_reported(place: Make, mpich: dict[str, object]) -> None:
     here = place("lsf-cluster", site={**mpich, **LIKE}, flavour="lsf-like")
     here.acts({"r1-baseline": "hold"})
     first = here.submit().root
@@ -195,10 +191,10 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     [
         (False, False),
         (True, True),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in ((False, True), (True, False))),
+        *(pytest.param(*options, marks=pytest.mark.long) for options in ((False, True), (True, False))),
     ],
 )
-def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
+def test_a_job_that_was_cancelled_while_it_waited_is_not_retried(
     place: Make, mpich: dict[str, object], held: bool, array: bool
 ) -> None:
     site = {**mpich, **LIKE, "scheduler__max_array": 2 if array else None}
@@ -216,14 +212,12 @@ def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
     retried = retry(root)
     assert (retried.jobs, set(retried.left)) == ([], {"r1-baseline", "r2-baseline"})
     (root / "scheduler.json").unlink()
-    for path in (root / "handed").glob("*.json"):  # the history knows it as well as we do
+    for path in (root / "handed").glob("*.json"):  # the history contains the cancellation as well
         path.write_text(re.sub(r'"cancelled": "[^"]*"', '"cancelled": null', path.read_text(encoding="utf-8")))
     assert states(track(root)) == [State.CANCELLED] * 2
 
 
-def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
-    place: Make, mpich: dict[str, object]
-) -> None:
+def test_the_script_replaces_options_that_lsf_refuses(place: Make, mpich: dict[str, object]) -> None:
     here = place("lsf-cluster", site=mpich, flavour="lsf-like")
     with pytest.raises(UserError, match=r"illegal option -- .*: name it in scheduler\.refuses of the site file"):
         here.submit()
@@ -232,16 +226,18 @@ def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
     here.site.write_text(json.dumps(site), encoding="utf-8")
     here.acts({"r1-baseline": "stop"})
     here.write_study(walltime="1m", stop_ahead="50s")
-    said = here.submit()
-    assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
+    submission = here.submit()
+    assert states(wait_until_over(here, submission.root)) == [State.STOPPED]  # the script measures the time itself
     lost = "-rn is left out because lsf-cluster refuses it: LSF may run a job"
-    assert any(note.startswith(lost) for note in said.notes)
-    assert not any("-wa" in note or "-cwd" in note for note in said.notes)
-    head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]
+    assert any(note.startswith(lost) for note in submission.notes)
+    assert not any("-wa" in note or "-cwd" in note for note in submission.notes)
+    head = [
+        line for line in (submission.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line
+    ]
     assert {line.split()[1] for line in head} == {"-J", "-n", "-R", "-gpu", "-W", "-P", "-q", "-o"}
 
 
-def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, mpich: dict[str, object]) -> None:
+def test_a_variant_of_lsf_that_prints_only_tables(place: Make, capsys: Capture, mpich: dict[str, object]) -> None:
     here = place("lsf-cluster", site={**mpich, **LIKE}, flavour="lsf-like")
     here.acts({"r2-baseline": "fail", "r3-baseline": "hold"})
     here.write_study(repeats=3, pairing="none")
@@ -250,7 +246,7 @@ def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, 
     wait_for(lambda: states(track(root)) == [State.COMPLETED, State.FAILED, State.RUNNING])
     cancel(root)
     assert states(wait_until_over(here, root)) == [State.COMPLETED, State.FAILED, State.CANCELLED]
-    assert "RuntimeError: boom" in said(capsys, root)[1]
+    assert "RuntimeError: boom" in read_report(capsys, root)[1]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +268,7 @@ def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, 
         ("lsf-cluster", {"flavour": "csm"}, "30: The '-n <slots>' flag is no longer supported."),
     ],
 )
-def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object], says: str) -> None:
+def test_a_refused_submission_leaves_no_files(place: Make, name: str, fake: dict[str, object], says: str) -> None:
     if "root_refused" in fake and os.geteuid():
         fake = {"root_refused": False, "account_option": "-P"}
         says = "wants an account"
@@ -286,7 +282,7 @@ def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object],
 
 
 @pytest.mark.parametrize(("flavour", "word"), [("lsf", "EXCLUSIVE"), ("lsf-like", "exclusive")])
-def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object], flavour: str, word: str) -> None:
+def test_a_queue_that_refuses_exclusive_jobs(place: Make, mpich: dict[str, object], flavour: str, word: str) -> None:
     site = {**mpich, **(LIKE if flavour == "lsf-like" else {}), "scheduler__directives": {"-x": None}}
     here = place("lsf-cluster", site=site, flavour=flavour, queues={"normal": {"exclusive": False}})
     with pytest.raises(UserError, match=rf"Queue does not accept {word} jobs.*: remove -x from scheduler\.directives"):
@@ -306,7 +302,7 @@ def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: di
     here.write_study(repeats=2, pairing="none")
     root = here.submit().root
     here.began()
-    wait_for(lambda: states(track(root)) == [State.RUNNING, State.COMPLETED])  # elements, by the ends of their names
+    wait_for(lambda: states(track(root)) == [State.RUNNING, State.COMPLETED])  # by the index in the name
     here.go()
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     asked = [call.argv[call.argv.index("-o") + 1] for call in here.fake.calls if "-o" in call.argv]
@@ -314,7 +310,7 @@ def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: di
 
 
 @pytest.mark.parametrize("how", ["mute", "status", "hang", "banner"])
-def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
+def test_a_job_whose_answer_was_lost_is_found_and_not_submitted_twice(
     place: Make, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("hpcbench.batch.submit_jobs._LOOKS", (0.1, 0.5, 2.0, 8.0))
@@ -348,7 +344,7 @@ def test_a_busy_lsf_is_asked_again(place: Make, monkeypatch: pytest.MonkeyPatch)
     assert submissions == ["001"]
 
 
-def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
+def test_a_killed_submission_is_continued(place: Make) -> None:
     here = place()
     here.write_study(repeats=2, pairing="none")
     here.fake.order("hang", program="bsub", seconds=600, times=1)
@@ -369,11 +365,11 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
 
 
 def _calls_of(here: Place, program: str) -> list[int]:
-    """Processes of a faked program that has not ended."""
-    found = []
+    """Return the process ids of a program of the fake that has not ended."""
+    processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            words = path.read_text(encoding="utf-8", errors="replace").split("\0")
-            if f"{here.fake.config.directory}/fake.py" in words and program in words:
-                found.append(int(path.parent.name))
-    return found
+            arguments = path.read_text(encoding="utf-8", errors="replace").split("\0")
+            if f"{here.fake.config.directory}/fake.py" in arguments and program in arguments:
+                processes.append(int(path.parent.name))
+    return processes

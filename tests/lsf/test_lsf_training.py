@@ -1,4 +1,4 @@
-"""Shipped sites of LSF whose own scripts start real training ranks: submitted, polled, reported."""
+"""Real training ranks started by the scripts of shipped LSF sites: submission, polling and report."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_sites import Place, launch_lines, said, states, wait_until_over
+from fake_sites import Place, launch_lines, read_report, states, wait_until_over
 from fakes.hosts import why_not
 
 from hpcbench.contract.state import State
@@ -30,7 +30,7 @@ def test_a_study_trains(
     name: str,
 ) -> None:
     need(why_not())
-    # mpirun of Open MPI starts no ranks that are built with MPICH, which is what there is here
+    # Open MPI's mpirun cannot start ranks that are built with MPICH, which this machine has
     site = {"launcher": {"kind": "mpich", "program": MPIEXEC}} if name == "lsf-cluster" else {}
     here = place(name, real=True, site=site)
     schemes = ["baseline", "naive-mpc"] if name == "lassen" else ["baseline"]
@@ -48,8 +48,8 @@ def test_a_study_trains(
     for run in tracked.runs:
         log = (root / "runs" / run / "log.txt").read_text(encoding="utf-8")
         assert log.count("step ") >= 9
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 0
-    assert "4 ranks" in words
-    assert "baseline" in words
-    assert ("naive-mpc" in words) is (name == "lassen")
+    assert "4 ranks" in shown
+    assert "baseline" in shown
+    assert ("naive-mpc" in shown) is (name == "lassen")

@@ -1,9 +1,9 @@
-"""What LSF says of a job while it lives, and when it forgets it: status follows, and silence is never success."""
+"""States that LSF reports of a job and forgets later: `status` follows them, and silence never means success."""
 
 from collections.abc import Callable
 
 import pytest
-from fake_sites import Place, said, states, wait_for, wait_until_over
+from fake_sites import Place, read_report, states, wait_for, wait_until_over
 from fakes.state import RUNNING
 
 from hpcbench.batch.cancel import cancel
@@ -12,7 +12,7 @@ from hpcbench.batch.show_jobs import show_status
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 
-pytestmark = pytest.mark.long  # `make test` has the path of jobs that LSF speaks of plainly
+pytestmark = pytest.mark.long  # `make test` covers the jobs whose states LSF reports clearly
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
@@ -21,7 +21,7 @@ JOB, RUN = "j0001-r1", "r1-baseline"
 
 @pytest.fixture
 def held(place: Make) -> Place:
-    """A job whose run holds until it may go on."""
+    """A site whose job runs until the test lets it continue."""
     here = place(dispatch_delay=0.3)
     here.acts({RUN: "hold"})
     here.submit()
@@ -31,7 +31,7 @@ def held(place: Make) -> Place:
 
 
 def asked(here: Place) -> list[str]:
-    """The programs by which we asked; the job itself keeps what bjobs -l says of it."""
+    """Return the programs that hpcbench called to poll jobs. The job itself calls `bjobs -l`, which does not count."""
     calls = [call for call in here.fake.calls if call.program in ("bjobs", "bhist")]
     return [call.program for call in calls if call.program == "bhist" or "-l" not in call.argv]
 
@@ -50,9 +50,9 @@ def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how:
     capsys.readouterr()
     show_status(tracked)
     assert capsys.readouterr().out.count(" suspended  since ") == 2
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 0
-    assert "suspended" in words
+    assert "suspended" in shown
     assert retry(root, all=True).left == {RUN: "its job is suspended"}
     held.go()
     if how == "bstop":
@@ -62,7 +62,7 @@ def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how:
     assert states(wait_until_over(held, root)) == [State.COMPLETED]
 
 
-def test_a_job_that_is_held_before_it_begins(place: Make) -> None:
+def test_a_job_that_is_held_before_it_starts(place: Make) -> None:
     here = place(dispatch_delay=30.0)
     root = here.submit().root
     assert track(root).jobs[JOB].state is State.PENDING
@@ -84,7 +84,7 @@ def test_a_host_that_does_not_answer_for_a_while(held: Place) -> None:
     assert states(wait_until_over(held, root)) == [State.COMPLETED]
 
 
-def test_a_zombie_is_lost_and_says_how_to_be_rid_of_it(held: Place) -> None:
+def test_a_zombie_is_lost_and_its_reason_names_the_remedy(held: Place) -> None:
     root = held.root
     held.fake.order("state", job="1", word="ZOMBI")
     tracked = track(root)
@@ -93,10 +93,10 @@ def test_a_zombie_is_lost_and_says_how_to_be_rid_of_it(held: Place) -> None:
     held.fake.withdraw("state")
 
 
-def test_pending_after_it_ran(held: Place) -> None:
+def test_a_job_that_is_pending_again_after_it_ran(held: Place) -> None:
     root = held.root
     assert states(track(root)) == [State.RUNNING]
-    held.fake.order("state", job="1", word="PEND")  # until it is dispatched anew
+    held.fake.order("state", job="1", word="PEND")  # until it is dispatched again
     held.fake.order("preempt", job="1")
     tracked = track(root)
     assert (tracked.jobs[JOB].state, tracked.jobs[JOB].attempt) == (State.PENDING, 2)
@@ -110,7 +110,7 @@ def test_pending_after_it_ran(held: Place) -> None:
 
 
 @pytest.mark.parametrize("fault", ["clean", "lose", "fail"])
-def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, fault: str) -> None:
+def test_the_status_file_gives_the_state_of_a_job_that_left_bjobs(held: Place, fault: str) -> None:
     root = held.root
     held.go()
     held.fake.wait()
@@ -124,7 +124,7 @@ def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, fault: str) -> N
     assert tracked.over
 
 
-def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, capsys: Capture) -> None:
+def test_bhist_gives_the_state_of_a_job_that_left_bjobs_without_a_status_file(held: Place, capsys: Capture) -> None:
     root = held.root
     held.fake.order("out_of_memory", job="1")
     held.fake.wait()
@@ -132,10 +132,10 @@ def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, caps
     tracked = track(root)
     assert states(tracked) == [State.OUT_OF_MEMORY]
     assert asked(held) == ["bjobs", "bhist"]
-    assert "out of memory" in said(capsys, root)[1]
+    assert "out of memory" in read_report(capsys, root)[1]
 
 
-def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
+def test_a_job_that_lsf_has_forgotten_is_lost_after_a_while_and_never_completed(
     held: Place, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     root = held.root
@@ -143,18 +143,18 @@ def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
     held.fake.order("external_kill", job="1")
     held.fake.wait()
     held.fake.order("lose", job="*")
-    assert states(track(root)) == [State.RUNNING]  # answers may lag
+    assert states(track(root)) == [State.RUNNING]  # answers may be late
     monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.LOST, [State.LOST])
-    status, words = said(capsys, root)
+    status, shown = read_report(capsys, root)
     assert status == 1
-    assert "lost" in words
+    assert "lost" in shown
     held.acts({})
     assert retry(root).runs == [RUN]
 
 
-def test_an_lsf_that_does_not_answer_leaves_it_unknown(held: Place) -> None:
+def test_an_lsf_that_does_not_answer_leaves_the_state_unknown(held: Place) -> None:
     root = held.root
     assert states(track(root)) == [State.RUNNING]
     held.fake.order("fail", program="bjobs", text="Cannot connect to LSF. Please wait ...", status=255)

@@ -11,8 +11,8 @@ from slurm_on_one_machine import Cluster, why_not
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Three nodes with accounting.
 
-    Jobs in ``gentle`` hear their signal before they give way to ``urgent``. A job that is to end has ten seconds for
-    it: Slurm's own thirty take long.
+    Jobs in ``gentle`` get a signal before they are preempted by ``urgent``. A job that must end has ten seconds for
+    it, because Slurm's default of thirty takes long.
     """
     need(why_not())
     partitions: dict[str, dict[str, str | int]] = {
@@ -27,7 +27,7 @@ def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
-    """The same for one module: it is the Slurm of this process meanwhile, and idle before and after."""
+    """The cluster of the session, idle before and after a module; within the module it is the Slurm of this process."""
     with _chosen(cluster_of_session):
         yield cluster_of_session
         cluster_of_session.run(["scancel", "--user=root"], check=True)
@@ -36,7 +36,7 @@ def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def forgetful(need: Callable[[str | None], None]) -> Iterator[Cluster]:
-    """Two nodes without accounting, where nobody knows of a job any more that ended some seconds ago."""
+    """Two nodes without accounting. Slurm forgets a job some seconds after its end."""
     need(why_not())
     with Cluster(2, settings={"MinJobAge": 2, "KillWait": 10}) as cluster, _chosen(cluster):
         yield cluster

@@ -1,4 +1,4 @@
-"""Submissions to a real Slurm: by commands where those are meant, with ranks that are pretended where they may be."""
+"""Submissions to a real Slurm, by commands or by functions. Most ranks are fakes."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from hpcbench.contract.job_state import Status
 from hpcbench.contract.state import State
 
 PATIENCE = 100.0
-"""Seconds for anything: Slurm looks at limits every 30 s only, and the machine may be busy."""
+"""Deadline in seconds of every wait: Slurm checks limits only every 30 s, and the machine may be busy."""
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 class OnSlurm(Fake):
-    """A study and a site whose scheduler is Slurm; the launcher does what a test asked of each scheme."""
+    """A study and a site whose scheduler is Slurm. Its launcher does what a test sets for each scheme."""
 
     def __init__(self, directory: Path, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -32,18 +32,18 @@ class OnSlurm(Fake):
         super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 4}, **changes})
 
     def submit(self, **options: Any) -> Path:
-        """Submit the study as it stands; the submission's directory."""
+        """Submit the study as it is now; return the submission's directory."""
         return self.submission(**options).root
 
     def submission(self, **options: Any) -> SubmitResult:
-        """The same, with what was said."""
+        """Submit the study as it is now; return the submission with its notes."""
         return submit(self.study, Options(**{"site": str(self.site), "out": self.directory / "out", **options}))
 
 
 def hpcbench(
     *arguments: object, cwd: Path, environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """A command, as a user gives it."""
+    """Run a command of hpcbench in a process, as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "hpcbench", *map(str, arguments)],
         cwd=cwd,
@@ -55,29 +55,29 @@ def hpcbench(
     )
 
 
-def words(text: str) -> str:
-    """What was printed, without the folds of a table."""
+def unfold(text: str) -> str:
+    """Return printed text on one line, without the line breaks of a table."""
     return " ".join(text.split())
 
 
 def report(root: Path) -> dict[str, Any]:
-    """What the report says of each run, by its id."""
+    """Return the report's data of each run, by the id of the run."""
     done = hpcbench("report", root, "--format", "json", cwd=root)
     assert done.returncode in (0, 1), done.stderr
     return {run["run"]: run for run in runs_in(json.loads(done.stdout))}
 
 
-def runs_in(found: Any) -> list[dict[str, Any]]:
-    """All objects that describe a run, at any depth."""
-    if isinstance(found, list):
-        return [run for one in found for run in runs_in(one)]
-    if not isinstance(found, dict):
+def runs_in(node: Any) -> list[dict[str, Any]]:
+    """Return all JSON objects that describe a run, at any depth."""
+    if isinstance(node, list):
+        return [run for item in node for run in runs_in(item)]
+    if not isinstance(node, dict):
         return []
-    return [found] if {"run", "state"} <= set(found) else [run for one in found.values() for run in runs_in(one)]
+    return [node] if {"run", "state"} <= set(node) else [run for item in node.values() for run in runs_in(item)]
 
 
 def job(root: Path, number: int = 0) -> Status:
-    """State of one of the jobs."""
+    """Return the status of one of the jobs."""
     return list(track(root).jobs.values())[number]
 
 
@@ -88,7 +88,7 @@ def wait_state(root: Path, *states: State, number: int = 0) -> Status:
 
 
 def wait_over(root: Path, seconds: float = PATIENCE) -> Tracked:
-    """Wait until no run of it waits or runs."""
+    """Wait until no run of the submission waits or runs."""
     wait_for(lambda: track(root).over, seconds)
     return track(root)
 
@@ -97,14 +97,14 @@ def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 
     """Wait until a run is in a state, in its first attempt or another one."""
 
     def there() -> bool:
-        found = track(root).runs[run]
-        return (found.state, found.attempt) == (state, attempt)
+        run_state = track(root).runs[run]
+        return (run_state.state, run_state.attempt) == (state, attempt)
 
     wait_for(there, PATIENCE)
 
 
 def listed(cluster: Cluster, name: str) -> list[str]:
-    """Ids of the jobs in Slurm whose names begin so, in any state."""
+    """Return the ids of the jobs in Slurm whose names begin with `name`, in any state."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%j"]
     rows = [line.split("|", 1) for line in cluster.run(argv, check=True).stdout.splitlines()]
-    return sorted(id for id, own in rows if own.startswith(name))
+    return sorted(id for id, job_name in rows if job_name.startswith(name))

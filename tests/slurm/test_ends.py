@@ -1,10 +1,10 @@
-"""How jobs end on a real Slurm, and what is then said of them: limits, signals, users, other jobs."""
+"""How jobs end on a real Slurm (limits, signals, users, other jobs), and their states afterwards."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from on_slurm import OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+from on_slurm import OnSlurm, hpcbench, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.retry import retry
@@ -13,12 +13,12 @@ from hpcbench.contract.state import State
 from hpcbench.files import read_json
 
 SOON = {"walltime": "1m", "stop_ahead": "50s", "run_limit": "1m"}
-"""The signal comes when Slurm first looks at the job."""
+"""Slurm sends the signal when it first checks the job."""
 RUN = "r1-baseline"
 
 
 class Slow:
-    """Submissions of one job each, all at once: Slurm lets each of them wait for its signal or its end."""
+    """Submissions of one job each, made at the same time because each waits long for its signal or its end."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -65,26 +65,26 @@ def test_a_run_that_fails_says_why(slow: Slow) -> None:
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.FAILED, State.FAILED)
     assert tracked.runs[RUN].reason.startswith("exit status 3: boom: the reason")
     shown = hpcbench("status", root, cwd=root)
-    assert shown.returncode == 1 and "exit status 3: boom: the reason" in words(shown.stdout)
+    assert shown.returncode == 1 and "exit status 3: boom: the reason" in unfold(shown.stdout)
 
 
-def test_a_job_that_does_not_hear_is_ended_at_its_limit(slow: Slow) -> None:
+def test_a_job_that_ignores_its_signal_is_ended_at_its_limit(slow: Slow) -> None:
     root = slow.roots["late"]
     pids = slow.places["late"].children
     tracked = wait_over(root)
-    found = tracked.jobs["j0001-r1"]
-    assert (found.state, found.reason) == (State.TIMED_OUT, "TIMEOUT: TimeLimit"), found
-    assert tracked.runs[RUN].state is State.TIMED_OUT and found.reason in tracked.runs[RUN].reason
-    said = report(root)[RUN]
-    assert said["state"] == "timed out" and "TimeLimit" in said["reason"]
+    job = tracked.jobs["j0001-r1"]
+    assert (job.state, job.reason) == (State.TIMED_OUT, "TIMEOUT: TimeLimit"), job
+    assert tracked.runs[RUN].state is State.TIMED_OUT and job.reason in tracked.runs[RUN].reason
+    run = report(root)[RUN]
+    assert run["state"] == "timed out" and "TimeLimit" in run["reason"]
     printed = hpcbench("report", root, cwd=root)
-    assert printed.returncode == 1 and "timed out" in words(printed.stdout)
+    assert printed.returncode == 1 and "timed out" in unfold(printed.stdout)
     left = retry(root)
     assert left.jobs == [] and "timed out without a checkpoint" in left.left[RUN]
-    assert pids  # that they are gone, the namespace of the node keeps us from seeing
+    assert pids  # the namespace of the node hides whether they are gone
 
 
-def test_a_signal_ahead_of_the_limit_stops_a_run_which_retry_goes_on_with(slow: Slow) -> None:
+def test_a_signal_before_the_limit_stops_a_run_that_retry_continues(slow: Slow) -> None:
     root = slow.roots["heard"]
     tracked = wait_over(root)
     stopped = [tracked.runs[f"r1-{scheme}"].state for scheme in ("baseline", "naive-zfp8", "mzhybrid")]
@@ -99,7 +99,7 @@ def test_a_signal_ahead_of_the_limit_stops_a_run_which_retry_goes_on_with(slow: 
     assert read_json(root / "jobs" / "j0001-r1" / "status.json")["id"] == slow.id("heard")  # type: ignore[index]
 
 
-def test_with_leave_to_go_back_it_goes_on_by_itself(slow: Slow) -> None:
+def test_a_job_that_may_be_requeued_continues_by_itself(slow: Slow) -> None:
     root = slow.roots["goes-on"]
     tracked = wait_over(root)
     assert {status.state for status in tracked.runs.values()} == {State.COMPLETED}
@@ -109,11 +109,11 @@ def test_with_leave_to_go_back_it_goes_on_by_itself(slow: Slow) -> None:
     ]
     first = read_json(root / "jobs" / "j0001-r1" / "attempts" / "1.json")
     assert first is not None and (first["state"], first["exit"], first["id"]) == ("requeued", 75, slow.id("goes-on"))
-    assert len(listed(slow.cluster, "goes-on-")) == 1, "it is the same job"
+    assert len(listed(slow.cluster, "goes-on-")) == 1, "a requeued job keeps its id"
     assert slow.cluster.job(slow.id("goes-on"))["Restarts"] == "1"
 
 
-def test_nothing_goes_back_more_often_than_it_may(slow: Slow) -> None:
+def test_a_job_is_not_requeued_more_often_than_allowed(slow: Slow) -> None:
     root, id = slow.roots["never-done"], slow.id("never-done")
     for attempt in (1, 2):
         wait_run(root, RUN, State.RUNNING, attempt)

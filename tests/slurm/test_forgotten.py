@@ -1,4 +1,4 @@
-"""Without accounting, where Slurm forgets a job some seconds after its end: marks tell, and none is no success."""
+"""Jobs that Slurm without accounting has forgotten: status files give their ends; without one a job never succeeds."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ if [ "$HPCBENCH_ATTEMPT" = 1 ]; then
   (until [ -e runs/r1-baseline/status.json ]; do sleep 0.1; done; kill -KILL $$) &
 fi
 """
-"""Ends the script of a first attempt so that it cannot say anything, once its run has begun."""
+"""Code that kills the job script of a first attempt after its run has begun, so that it writes no end."""
 
 
 class Forgotten:
-    """Submissions of which Slurm knows nothing any more; nobody has asked about them since they were handed in."""
+    """Submissions that Slurm has forgotten. They were not polled after they were submitted."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.places = {}
@@ -41,8 +41,8 @@ class Forgotten:
             wait_for(lambda name=name: not cluster.job(self.id(name)), PATIENCE)
 
     def id(self, name: str) -> str:
-        (found,) = track(self.roots[name], ask=False).ids.values()
-        return found
+        (status,) = track(self.roots[name], ask=False).ids.values()
+        return status
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,12 @@ def forgotten(forgetful: Cluster, tmp_path_factory: pytest.TempPathFactory) -> F
         ("well", State.COMPLETED, ""),
         ("failed", State.FAILED, "boom: the reason"),
         ("cancelled", State.CANCELLED, ""),
-        ("late", State.FAILED, "15 (TERM)"),  # why, nobody remembers
+        ("late", State.FAILED, "15 (TERM)"),  # Slurm has forgotten the reason
     ],
 )
-def test_marks_tell_how_a_forgotten_job_ended(forgotten: Forgotten, name: str, state: State, reason: str) -> None:
+def test_status_files_show_how_a_forgotten_job_ended(
+    forgotten: Forgotten, name: str, state: State, reason: str
+) -> None:
     root = forgotten.roots[name]
     tracked = track(root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (state, state)
@@ -67,7 +69,7 @@ def test_marks_tell_how_a_forgotten_job_ended(forgotten: Forgotten, name: str, s
     assert report(root)[RUN]["state"] == state.value
 
 
-def test_without_a_mark_of_its_end_it_is_lost_after_a_while_and_never_completed(
+def test_a_forgotten_job_without_an_end_is_lost_after_a_while_and_never_completed(
     forgotten: Forgotten, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = forgotten.roots["killed"]

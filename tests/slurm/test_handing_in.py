@@ -1,10 +1,10 @@
-"""Job arrays, chains, and cancelling: many jobs in a real queue, and others beside them."""
+"""Job arrays, dependent studies and cancelling, with other jobs in the queue of a real Slurm."""
 
 from pathlib import Path
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, wait_state, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, unfold, wait_over, wait_run, wait_state
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.ledger import Ledger
@@ -38,13 +38,13 @@ def test_unpaired_runs_are_arrays_whose_elements_are_told_apart(place: OnSlurm, 
         name = runs[run].job
         assert (status.state, tracked.jobs[name].state) == (ends, ends), "each has an end of its own"
         mark = read_json(root / "jobs" / name / "status.json")
-        assert mark is not None and mark["id"] == tracked.ids[name], "the script knows itself by the ledger's id"
+        assert mark is not None and mark["id"] == tracked.ids[name], "the script has the same id as the ledger"
     place.acts({})
     done = hpcbench("retry", "--all", root, cwd=root)
     assert done.returncode == 0 and "4 jobs again, for 4 runs" in done.stdout
     tracked = wait_over(root)
     assert {status.state for status in tracked.runs.values()} == {State.COMPLETED}
-    assert {said["state"] for said in report(root).values()} == {"completed"}
+    assert {run["state"] for run in report(root).values()} == {"completed"}
 
 
 def test_cancel_ends_what_runs_and_what_waits_and_nothing_else(place: OnSlurm, cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ def test_cancel_ends_what_runs_and_what_waits_and_nothing_else(place: OnSlurm, c
     tracked = track(root)
     assert {status.state for status in (*tracked.jobs.values(), *tracked.runs.values())} == {State.CANCELLED}
     assert [cluster.job(job)["JobState"] for job in (runs, waits)] == ["RUNNING", "PENDING"]
-    assert {said["state"] for said in report(root).values()} == {"cancelled"}
+    assert {run["state"] for run in report(root).values()} == {"cancelled"}
     assert "nothing waits or runs any more" in hpcbench("cancel", root, cwd=root).stdout
     cluster.run(["scancel", runs, waits], check=True)
 
@@ -90,11 +90,11 @@ def test_a_study_begins_after_another_completed_and_not_if_it_did_not(tmp_path: 
     for root in (good, bad):
         wait_run(root, RUN)
     assert hpcbench("cancel", bad, cwd=bad).returncode == 0
-    found = wait_state(unmet, State.CANCELLED)
-    assert found.reason == "CANCELLED: DependencyNeverSatisfied"
+    status = wait_state(unmet, State.CANCELLED)
+    assert status.reason == "CANCELLED: DependencyNeverSatisfied"
     assert track(unmet).runs[RUN].state is State.CANCELLED
     shown = hpcbench("status", unmet, cwd=unmet)
-    assert shown.returncode == 1 and "DependencyNeverSatisfied" in words(shown.stdout)
+    assert shown.returncode == 1 and "DependencyNeverSatisfied" in unfold(shown.stdout)
     assert report(unmet)[RUN]["state"] == "cancelled"
     assert wait_over(anyhow).runs[RUN].state is State.COMPLETED
     assert job(met).state is State.PENDING, "what it waits for has not ended"

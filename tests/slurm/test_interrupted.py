@@ -1,4 +1,4 @@
-"""Commands and daemons that die or hang at a bad moment: no job is lost, handed in twice, or called what it is not."""
+"""Commands and daemons that die or hang at a bad moment: no job is lost, submitted twice, or shown in a wrong state."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.ledger import Ledger
@@ -29,12 +29,12 @@ case $(wc -l < "$here/calls") in
   *) exec {sbatch} "$@" ;;
 esac
 """
-"""An sbatch that ends the command that called it, or never comes back; so it does at the call that it is told."""
+"""An sbatch that kills its caller or hangs, at the call whose number the environment gives."""
 
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> OnSlurm:
-    """Four jobs of one run; nobody else has a study of this name."""
+    """Four jobs of one run. No other test has a study of this name."""
     place = OnSlurm(tmp_path / "place", cluster)
     name = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]").replace("_", "-")[:60]
     place.write_study(study=name, matrix={"scheme": ["baseline"]}, repeats=4)
@@ -43,7 +43,7 @@ def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> O
 
 @pytest.fixture
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory at the head of PATH with an sbatch of our own."""
+    """A directory at the front of PATH that contains the faulty sbatch."""
     sbatch = shutil.which("sbatch")
     directory = tmp_path / "shim"
     directory.mkdir()
@@ -54,14 +54,14 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def again(place: OnSlurm) -> str:
-    """What the same command says when it is given once more."""
+    """Run the same command again; return its output."""
     done = hpcbench("submit", "study.yaml", "--site", "site.yaml", "--out", "out", cwd=place.directory)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def check_once(place: OnSlurm, cluster: Cluster) -> None:
-    """Each job was handed in once, is known by the id that Slurm has for it, and completes."""
+    """Check that each job was submitted once, has Slurm's id in the ledger, and completes."""
     root = place.directory / "out" / "001"
     assert [path.name for path in (place.directory / "out").iterdir() if path.name.isdigit()] == ["001"]
     tracked = wait_over(root)
@@ -75,7 +75,7 @@ def check_once(place: OnSlurm, cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("when", "taken"), [("KILL_BEFORE", 2), ("KILL_AFTER", 3), ("HANG_AFTER", 3)], ids=["before", "after", "hangs"]
 )
-def test_a_submit_that_is_killed_is_gone_on_with(
+def test_a_killed_submit_is_continued(
     place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch, when: str, taken: int
 ) -> None:
     argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
@@ -91,12 +91,12 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     assert len(listed(cluster, tracked.submission.name)) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
     assert "not submitted" in tracked.jobs["j0004-r4"].reason
-    said = again(place)
-    assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in said
+    output = again(place)
+    assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in output
     check_once(place, cluster)
 
 
-def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
+def test_the_job_of_an_sbatch_that_hangs_is_looked_up(
     place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 5.0)
@@ -106,26 +106,26 @@ def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
     check_once(place, cluster)
 
 
-def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> None:
+def test_two_submits_at_the_same_time_submit_once(place: OnSlurm, cluster: Cluster) -> None:
     cluster.run(["scontrol", "update", "partitionname=batch", "state=down"], check=True)
     argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
     both = [subprocess.Popen(argv, cwd=place.directory, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=PATIENCE)[0] for process in both]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum("already submitted and not over: nothing was submitted" in words for words in said) == 1
+    assert sum("already submitted and not over: nothing was submitted" in output for output in outputs) == 1
     cluster.run(["scontrol", "update", "partitionname=batch", "state=up"], check=True)
     check_once(place, cluster)
 
 
 @pytest.fixture
 def controlled(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; its controller may be stopped."""
+    """The cluster; its controller is started again after the test."""
     yield cluster
     if cluster.run(["scontrol", "ping"]).returncode:
         cluster.start_controller()
 
 
-def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSlurm, controlled: Cluster) -> None:
+def test_without_a_controller_no_job_is_shown_as_lost_or_completed(place: OnSlurm, controlled: Cluster) -> None:
     place.acts({"baseline": "wait"})
     place.write_study(study="away", matrix={"scheme": ["baseline"]}, repeats=2)
     place.write_site(scheduler={"directives": {"--exclusive": None, "--nodelist": "n1"}})
@@ -143,17 +143,19 @@ def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSl
     shown = hpcbench("status", root, cwd=root)
     assert shown.returncode == 1
     for last in ("running", "pending"):
-        said = f"Slurm cannot be asked at the moment; last seen {last}"
-        assert words(shown.stdout).count(said) == 2, shown.stdout  # of the job and of its run
-    assert {said["state"] for said in report(root).values()} == {"unknown"}
+        message = f"Slurm cannot be asked at the moment; last seen {last}"
+        assert unfold(shown.stdout).count(message) == 2, shown.stdout  # once for the job, once for its run
+    assert {run["state"] for run in report(root).values()} == {"unknown"}
     (place.directory / "go").touch()
     wait_for(lambda: track(root, ask=False).jobs["j0001-r1"].state is State.COMPLETED, PATIENCE)
     tracked = track(root)
-    assert [status.state for status in tracked.jobs.values()] == [State.COMPLETED, State.UNKNOWN], "its mark tells"
+    assert [status.state for status in tracked.jobs.values()] == [State.COMPLETED, State.UNKNOWN], (
+        "the status file of the first job reports its end"
+    )
     assert submit.poll() is None and watch.poll() is None
     controlled.start_controller()
     for process in (submit, watch):
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-        assert "2 runs: 2 completed" in said and "lost" not in said, said
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, output
+        assert "2 runs: 2 completed" in output and "lost" not in output, output
     assert {status.state for status in track(root).runs.values()} == {State.COMPLETED}

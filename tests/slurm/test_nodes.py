@@ -1,4 +1,4 @@
-"""Nodes that crash or are taken down under a job, and jobs that must give way to others."""
+"""Nodes that crash or are taken down while a job runs, and jobs that are preempted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, unfold, wait_over, wait_run
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.track import Tracked, track
@@ -18,7 +18,7 @@ ALONE = {"scheduler": {"directives": {"--exclusive": None}}}
 
 
 class Jobs:
-    """Studies of one job with two runs, which has its node to itself."""
+    """Studies of one job with two runs and an exclusive node."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
 
 @pytest.fixture
 def fragile(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; what is done to its nodes is mended at the end."""
+    """The cluster; its nodes are restored after the test."""
     yield cluster
     for node in cluster.nodes:
         if cluster.node_state(node).startswith("DOWN"):
@@ -61,7 +61,7 @@ def ended(root: Path) -> Tracked:
     return track(root)
 
 
-def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: Jobs) -> None:
+def test_a_node_failure_is_reported_and_fixed_by_retry(fragile: Cluster, jobs: Jobs) -> None:
     places = [jobs.of(name, "sleep") for name in ("crash", "down")]
     roots = [place.submit() for place in places]
     assert all(place.children for place in places)
@@ -70,16 +70,16 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
     fragile.node_down(down, "disk")
     for place, root, node in zip(places, roots, nodes, strict=True):
         tracked = ended(root)
-        found = tracked.jobs["j0001-r1"]
-        assert (found.state, found.reason) == (State.NODE_FAILED, "NODE_FAIL: NodeDown"), (node, found)
+        job = tracked.jobs["j0001-r1"]
+        assert (job.state, job.reason) == (State.NODE_FAILED, "NODE_FAIL: NodeDown"), (node, job)
         assert tracked.runs[FIRST].state is State.COMPLETED
-        assert tracked.runs[SECOND].state is State.NODE_FAILED and found.reason in tracked.runs[SECOND].reason
-        assert {run: said["state"] for run, said in report(root).items()} == {
+        assert tracked.runs[SECOND].state is State.NODE_FAILED and job.reason in tracked.runs[SECOND].reason
+        assert {name: run["state"] for name, run in report(root).items()} == {
             FIRST: "completed",
             SECOND: "node failure",
         }
         shown = hpcbench("status", root, cwd=root)
-        assert shown.returncode == 1 and "node failure" in words(shown.stdout) and "NODE_FAIL" in words(shown.stdout)
+        assert shown.returncode == 1 and "node failure" in unfold(shown.stdout) and "NODE_FAIL" in unfold(shown.stdout)
         place.acts({})
     before = [track(root).ids for root in roots]
     for root in roots:
@@ -88,15 +88,15 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
     for place, root, ids in zip(places, roots, before, strict=True):
         tracked = wait_over(root)
         assert [tracked.runs[run].state for run in (FIRST, SECOND)] == [State.COMPLETED] * 2
-        assert [tracked.runs[run].attempt for run in (FIRST, SECOND)] == [1, 2], "what completed is kept"
+        assert [tracked.runs[run].attempt for run in (FIRST, SECOND)] == [1, 2], "a completed run is not repeated"
         assert tracked.ids != ids and host(root) not in nodes
         assert launched(place) == [FIRST, SECOND, SECOND]
-        assert {said["state"] for said in report(root).values()} == {"completed"}
+        assert {run["state"] for run in report(root).values()} == {"completed"}
         pairings = [run.pairing for run in tracked.submission.runs]
-        assert pairings[0] == pairings[1] and {said["pairing"] for said in report(root).values()} == {pairings[0]}
+        assert pairings[0] == pairings[1] and {run["pairing"] for run in report(root).values()} == {pairings[0]}
 
 
-def test_who_gives_way_goes_on_if_it_may_and_is_preempted_if_not(cluster: Cluster, jobs: Jobs) -> None:
+def test_a_preempted_job_continues_only_if_it_may_be_requeued(cluster: Cluster, jobs: Jobs) -> None:
     goes, stays = jobs.of("goes-back", "sleep", requeue=1), jobs.of("stays-out", "sleep")
     hears = jobs.of("hears", "stop", requeue=1, queue="gentle")
     back, out, heard = goes.submit(), stays.submit(), hears.submit()

@@ -1,4 +1,4 @@
-"""Before jobs are handed in: a real Slurm tells when it would start them, and what it would refuse."""
+"""Checks before submission: a real Slurm reports when it would start the jobs, and which it would refuse."""
 
 import re
 import sys
@@ -16,18 +16,18 @@ def place(cluster: Cluster, tmp_path: Path) -> OnSlurm:
     return OnSlurm(tmp_path / "place", cluster)
 
 
-def test_slurm_tells_when_it_would_start_and_the_job_says_its_interpreter(place: OnSlurm, cluster: Cluster) -> None:
+def test_slurm_reports_the_start_time_and_the_job_its_interpreter(place: OnSlurm, cluster: Cluster) -> None:
     place.write_site(python=sys.executable)
     place.write_study(study="asked", matrix={"scheme": ["baseline"]}, repeats=1)
-    said = place.submission()
-    found = [note for note in said.notes if note.startswith("Slurm would start")]
-    assert len(found) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", found[0])
-    wait_over(said.root)
-    logs = [path.read_text() for path in said.root.glob("jobs/*/out.log")]
+    submission = place.submission()
+    notes = [note for note in submission.notes if note.startswith("Slurm would start")]
+    assert len(notes) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", notes[0])
+    wait_over(submission.root)
+    logs = [path.read_text() for path in submission.root.glob("jobs/*/out.log")]
     assert len(logs) == 1 and re.search(r"^/\S+: Python 3\.\d+\.\d+; hpcbench \S+; ", logs[0], re.MULTILINE)
 
 
-def test_what_slurm_would_refuse_leaves_nothing_behind(place: OnSlurm, cluster: Cluster) -> None:
+def test_a_job_that_slurm_would_refuse_leaves_no_files(place: OnSlurm, cluster: Cluster) -> None:
     place.write_site(scheduler={"directives": {"--constraint": "no-such-feature"}})
     place.write_study(study="refused", matrix={"scheme": ["baseline"]}, repeats=1)
     with pytest.raises(UserError, match="sbatch --test-only: Slurm would refuse"):
@@ -37,8 +37,8 @@ def test_what_slurm_would_refuse_leaves_nothing_behind(place: OnSlurm, cluster: 
     assert "refused" not in names
 
 
-def test_an_account_of_nobody_is_refused_with_those_of_the_user(place: OnSlurm) -> None:
-    place.write_study(study="charged", matrix={"scheme": ["baseline"]}, repeats=1, account="nobody")
+def test_an_unknown_account_is_refused_with_a_list_of_the_users_accounts(place: OnSlurm) -> None:
+    place.write_study(study="charged", matrix={"scheme": ["baseline"]}, repeats=1, account="unknown")
     for options in ({}, {"dry_run": True, "check": True}):
-        with pytest.raises(UserError, match=r"account nobody: is none of yours .*: yours are root: set account"):
+        with pytest.raises(UserError, match=r"account unknown: is none of yours .*: yours are root: set account"):
             place.submit(**options)

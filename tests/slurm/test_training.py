@@ -1,4 +1,4 @@
-"""The whole way on a real Slurm: real MPI training over nodes, from `hpcbench submit` to what the report says."""
+"""Real MPI training over nodes on a real Slurm, from `hpcbench submit` to `hpcbench report`."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import MPIEXEC, PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, words
+from on_slurm import MPIEXEC, PATIENCE, OnSlurm, hpcbench, job, listed, report, unfold, wait_over
 from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.seen import load
@@ -41,13 +41,13 @@ if os.environ.get("HPCBENCH_ATTEMPT") == "1":
 
     StopRequest.__call__ = slowly
 """
-"""Makes the steps of a first attempt slow, that a signal may come before they are done."""
+"""Code that slows the steps of a first attempt, so that a signal arrives before they are done."""
 
 
 def events(root: Path, run: str, log: str = "log.txt") -> dict[str, dict[str, Any]]:
     lines = (root / "runs" / run / log).read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{")]
-    return {event["event"]: event for event in found}
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    return {event["event"]: event for event in events}
 
 
 class Places:
@@ -83,7 +83,7 @@ def places(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Places
 
 @pytest.fixture(scope="module")
 def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
-    """All three, submitted by the command line; the first one waits while somebody else has all nodes."""
+    """All three, submitted by the command line. The first one waits while another job has all nodes."""
     other = ["sbatch", "--parsable", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000"]
     somebody = cluster.run(other, check=True).stdout.strip()
     cluster.wait_job(somebody, "RUNNING")
@@ -97,7 +97,7 @@ def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
     seen = job(roots["paired"])
     assert seen.state is State.PENDING, seen
     shown = hpcbench("status", roots["paired"], cwd=places.paired.directory)
-    waiting = len(re.findall("pending (Resources|Priority|as above)", words(shown.stdout)))
+    waiting = len(re.findall("pending (Resources|Priority|as above)", unfold(shown.stdout)))
     assert (shown.returncode, waiting) == (0, 6), shown.stdout  # two jobs with two runs each
     cluster.run(["scancel", somebody], check=True)
     return roots
@@ -115,26 +115,26 @@ def test_a_paired_study_waits_runs_completes_and_is_compared(places: Places, roo
     wait_for(over, PATIENCE)
     assert seen == {State.PENDING, State.RUNNING, State.COMPLETED}
     shown = hpcbench("status", root, cwd=places.paired.directory)
-    assert shown.returncode == 0 and words(shown.stdout).count("completed") == 6
+    assert shown.returncode == 0 and unfold(shown.stdout).count("completed") == 6
     printed = hpcbench("report", root, cwd=places.paired.directory)
     assert printed.returncode == 0, printed.stderr
-    said = words(printed.stdout)
-    assert "paired on fake" in said and "baseline" in said and "naive-zfp8" in said
-    assert "Schemes are compared over pairs of runs of equal seed (number of pairs: 2), in the same allocation" in said
+    text = unfold(printed.stdout)
+    assert "paired on fake" in text and "baseline" in text and "naive-zfp8" in text
+    assert "Schemes are compared over pairs of runs of equal seed (number of pairs: 2), in the same allocation" in text
     assert {run["state"] for run in report(root).values()} == {"completed"}
 
 
-def test_ranks_lie_on_two_hosts_as_was_asked(places: Places, roots: dict[str, Path]) -> None:
+def test_ranks_are_placed_on_two_hosts_as_requested(places: Places, roots: dict[str, Path]) -> None:
     wait_over(roots["srun"])
     assert track(roots["srun"]).runs["r1-baseline"].state is State.COMPLETED
     for name, per_node in (("paired", 1), ("srun", 2)):
         wait_over(roots[name])
-        found = events(roots[name], "r1-baseline")
-        hosts = [rank["host"] for rank in found["environment"]["world"]]
+        events_of_run = events(roots[name], "r1-baseline")
+        hosts = [rank["host"] for rank in events_of_run["environment"]["world"]]
         assert len(hosts) == 2 * per_node and [hosts.count(host) for host in set(hosts)] == [per_node, per_node]
         mark = read_json(roots[name] / "jobs" / "j0001-r1" / "status.json")
         assert mark is not None and set(mark["hosts"]) == set(hosts) and mark["host"] in hosts
-        assert not [event for event in found if event.startswith("binding")]
+        assert not [event for event in events_of_run if event.startswith("binding")]
 
 
 def test_ids_attempts_provenance_and_accounting_are_kept(
@@ -146,8 +146,8 @@ def test_ids_attempts_provenance_and_accounting_are_kept(
     for name, id in tracked.ids.items():
         mark = read_json(root / "jobs" / name / "status.json")
         assert mark is not None and (mark["id"], mark["attempt"], mark["exit"]) == (id, 1, 0)
-        kept = {path.name for path in (root / "jobs" / name / "provenance").iterdir()}
-        assert {"environment.txt", "job.txt", "system.txt"} <= kept
+        names = {path.name for path in (root / "jobs" / name / "provenance").iterdir()}
+        assert {"environment.txt", "job.txt", "system.txt"} <= names
         assert f"JobId={id}" in (root / "jobs" / name / "provenance" / "job.txt").read_text(encoding="utf-8")
     wait_for(lambda: track(root) and all(seen.word.accounting for seen in load(root).values()), PATIENCE)
     for name, seen in load(root).items():
@@ -160,7 +160,7 @@ def test_ids_attempts_provenance_and_accounting_are_kept(
     assert submitted is not None and submitted["environment"]["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
 
 
-def test_a_signal_ahead_of_the_limit_puts_the_job_back_and_its_run_goes_on(
+def test_a_signal_before_the_limit_requeues_the_job_and_its_run_continues(
     places: Places, roots: dict[str, Path], cluster: Cluster
 ) -> None:
     root = roots["resumed"]

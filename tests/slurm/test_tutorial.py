@@ -1,4 +1,4 @@
-"""What docs/tutorial/slurm.md tells a newcomer to type works on a real Slurm, and prints what the page shows."""
+"""The commands of docs/tutorial/slurm.md work on a real Slurm, and print what the page shows."""
 
 import os
 import subprocess
@@ -32,12 +32,12 @@ def test_a_package_that_the_extra_lacks_stops_the_tutorial(tmp_path: Path) -> No
     """The planted fault is an extra without matplotlib."""
     root = tmp_path / "001"
     write(root, [Planted(scheme, repeat, 0.4, loss=2.7) for scheme in ("baseline", "naive-zfp8") for repeat in (1, 2)])
-    whole = installed_by(PAGE)
-    assert {"matplotlib", "torch", "mpi4py", "numpy", "rich"} <= whole
-    assert not {"pytest", "hypothesis", "pyarrow", "mypy"} & whole
-    done = report(root, write_guard(tmp_path / "all", whole))
+    script = installed_by(PAGE)
+    assert {"matplotlib", "torch", "mpi4py", "numpy", "rich"} <= script
+    assert not {"pytest", "hypothesis", "pyarrow", "mypy"} & script
+    done = report(root, write_guard(tmp_path / "all", script))
     assert done.returncode == 0, done.stderr
-    done = report(root, write_guard(tmp_path / "less", whole - {"matplotlib"}))
+    done = report(root, write_guard(tmp_path / "less", script - {"matplotlib"}))
     assert done.returncode == 2 and "matplotlib" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Expansion against a brute-force oracle, and the sizes that runs resolve to."""
+"""Expansion of studies compared with a brute-force oracle, and the resolved sizes of runs."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ VALUES: dict[str, list[Any]] = {
 
 @st.composite
 def matrices(draw: st.DrawFn) -> dict[str, Any]:
-    """A matrix of up to four keys, some in lockstep, with holes that leave the baseline in every cell."""
+    """Draw a matrix of up to four keys, some zipped, with exclusions that leave the baseline in every cell."""
     keys = draw(st.permutations(list(VALUES)))[: draw(st.integers(1, 4))]
     number = draw(st.integers(0, len(keys))) if len(keys) > 1 else 0
     zipped, single = keys[:number], keys[number:]
@@ -66,8 +66,7 @@ def matrices(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def oracle(matrix: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every assignment of every key, kept if its zipped values stand in one row and no hole takes it: no product of
-    axes, but a filter over all there is."""
+    """Return the cells by brute force: all assignments whose zipped values form a row and that no exclusion matches."""
     lists: dict[str, list[Any]] = {}
     rows: list[tuple[Any, ...]] | None = None
     for key, values in matrix.items():
@@ -76,15 +75,15 @@ def oracle(matrix: dict[str, Any]) -> list[dict[str, Any]]:
             rows = list(zip(*values.values(), strict=True))
         elif key != "exclude":
             lists[key] = values
-    kept = []
+    names = []
     for values in itertools.product(*lists.values()):
         cell = dict(zip(lists, values, strict=True))
         if rows is not None and tuple(cell[key] for key in matrix["zip"]) not in rows:
             continue
         if any(all(cell[key] == value for key, value in hole.items()) for hole in matrix.get("exclude", [])):
             continue
-        kept.append(cell)
-    return kept
+        names.append(cell)
+    return names
 
 
 @settings(max_examples=150, deadline=None)
@@ -93,12 +92,12 @@ def test_cells_are_those_of_the_oracle_in_file_order(
     matrix: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     runs = runs_of(tmp_path_factory.mktemp("m"), matrix=matrix)
-    found = [{**run.cell, "scheme": run.scheme_name} for run in runs]
+    cells = [{**run.cell, "scheme": run.scheme_name} for run in runs]
     expected = oracle(matrix)
     by_cell: dict[str, list[dict[str, Any]]] = {}
-    for cell in expected:  # the schemes of a cell stand together, cells in the order in which they first come
+    for cell in expected:  # schemes are grouped by cell, cells in the order of their first appearance
         by_cell.setdefault(json.dumps({k: v for k, v in cell.items() if k != "scheme"}), []).append(cell)
-    assert found == [cell for group in by_cell.values() for cell in group]
+    assert cells == [cell for group in by_cell.values() for cell in group]
     assert len({run.id for run in runs}) == len(runs)
     for run in runs:
         for key, value in run.cell.items():
@@ -208,7 +207,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
     assert data["shape"] is None
     asked = RankShape(nodes=1, ranks_per_node=2, cores_per_rank=4, gpus_per_rank="1/2", visibility="all")
-    told = run_file(
+    contents = run_file(
         runs[0],
         site="local",
         threads=1,
@@ -218,8 +217,8 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         shape=asked,
         gpu_aware_mpi=False,
     )
-    assert told["gpu_aware_mpi"] is False
-    path.write_text(json.dumps(told), encoding="utf-8")
+    assert contents["gpu_aware_mpi"] is False
+    path.write_text(json.dumps(contents), encoding="utf-8")
     assert load(path)[0].shape == asked
 
 
@@ -258,9 +257,9 @@ def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) 
 def test_sizes_follow_from_layout_nodes_and_room(
     tmp_path: Path, capacity: Capacity, changes: dict[str, Any], size: tuple[int, int, int]
 ) -> None:
-    found = runs_of(tmp_path, capacity, **changes)[0].size
-    assert (found.nodes, found.ranks_per_node, found.layout.dp) == size
-    assert found.nodes * found.ranks_per_node == found.layout.ranks
+    resolved = runs_of(tmp_path, capacity, **changes)[0].size
+    assert (resolved.nodes, resolved.ranks_per_node, resolved.layout.dp) == size
+    assert resolved.nodes * resolved.ranks_per_node == resolved.layout.ranks
 
 
 @pytest.mark.parametrize(
@@ -323,17 +322,17 @@ def test_matrices_that_make_no_sense_are_refused(tmp_path: Path, matrix: dict[st
     assert says in str(caught.value)
 
 
-def test_truth_values_are_no_numbers_in_exclusions(tmp_path: Path) -> None:
+def test_booleans_are_not_numbers_in_exclusions(tmp_path: Path) -> None:
     matrix = {"scheme": ["baseline"], "train.zero": [0, 1], "exclude": [{"train.zero": True}]}
     with pytest.raises(UserError, match="matches no cell"):
         runs_of(tmp_path, matrix=matrix)
 
 
-def test_ids_are_names_whatever_the_values(tmp_path: Path) -> None:
-    words = ["a b", "a/b", "a_b", "$(touch pwned)", "..", "x" * 300, "x" * 301]
-    matrix = {"scheme": ["baseline"], "data.path": words}
+def test_run_ids_are_valid_names_for_all_values(tmp_path: Path) -> None:
+    labels = ["a b", "a/b", "a_b", "$(touch pwned)", "..", "x" * 300, "x" * 301]
+    matrix = {"scheme": ["baseline"], "data.path": labels}
     runs = runs_of(tmp_path, data={"source": "file", "path": "x"}, matrix=matrix)
-    assert len({run.id for run in runs}) == len(words)
+    assert len({run.id for run in runs}) == len(labels)
     for run in runs:
         assert all(c.isascii() and (c.isalnum() or c in "._-") for c in run.id) and len(run.id) < 200
         assert ".." not in run.id
@@ -341,11 +340,11 @@ def test_ids_are_names_whatever_the_values(tmp_path: Path) -> None:
 
 def test_a_model_and_its_parts_may_vary_together(tmp_path: Path) -> None:
     matrix = {"scheme": ["baseline"], "model.layers": [2, 3], "model": ["gpt-tiny", "gpt2-small"]}
-    found = {
+    ids = {
         (run.study.model.name, run.study.model.layers, run.study.model.hidden)
         for run in runs_of(tmp_path, matrix=matrix)
     }
-    assert found == {("gpt-tiny", 2, 128), ("gpt-tiny", 3, 128), ("gpt2-small", 2, 768), ("gpt2-small", 3, 768)}
+    assert ids == {("gpt-tiny", 2, 128), ("gpt-tiny", 3, 128), ("gpt2-small", 2, 768), ("gpt2-small", 3, 768)}
 
 
 def test_the_neox_study_scales_by_data_parallelism() -> None:
@@ -375,7 +374,7 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "words"),
+    ("train", "message"),
     [
         ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, and stage 1 cuts them up: set it to 0"),
         ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
@@ -383,18 +382,18 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
         ({"zero": 0, "clip": 0.5}, "averages momenta: set it to 0 for all schemes that are compared, or train with"),
     ],
 )
-def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, words) -> None:
+def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, message) -> None:
     with pytest.raises(UserError) as caught:
         runs_of(
             tmp_path,
             train={"steps": 40, "warmup_steps": 4, "global_batch": 64, **train},
             matrix={"scheme": ["baseline", "onebit-adam"]},
         )
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("said", "formats"),
+    ("precision", "formats"),
     [
         ("auto", ("auto", "auto", "auto")),
         ("bf16", ("bf16", "bf16", "bf16")),
@@ -403,27 +402,27 @@ def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_pat
         ({"activations": "fp16", "parameters": "bf16"}, ("fp16", "auto", "bf16")),
     ],
 )
-def test_the_precision_of_messages_is_said_in_a_word_or_by_content(tmp_path: Path, said, formats) -> None:
-    train = {"steps": 20, "global_batch": 64, "precision": "bf16", "comm_precision": said}
+def test_the_precision_of_messages_is_one_value_or_one_per_content(tmp_path: Path, precision, formats) -> None:
+    train = {"steps": 20, "global_batch": 64, "precision": "bf16", "comm_precision": precision}
     run, *_ = runs_of(tmp_path, train=train, layout={"dp": 2, "tp": 2})
     assert run.study.train.comm_precision.model_dump() == dict(zip(CONTENTS, formats, strict=True))
 
 
-@pytest.mark.parametrize("said", ["fp8", {"gradients": "fp8"}, {"weights": "fp32"}])
-def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_field(tmp_path: Path, said) -> None:
+@pytest.mark.parametrize("precision", ["fp8", {"gradients": "fp8"}, {"weights": "fp32"}])
+def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_field(tmp_path: Path, precision) -> None:
     with pytest.raises(UserError) as caught:
-        runs_of(tmp_path, train={"steps": 20, "global_batch": 64, "comm_precision": said})
+        runs_of(tmp_path, train={"steps": 20, "global_batch": 64, "comm_precision": precision})
     message = str(caught.value)
     assert "\n" not in message and ".yaml:" in message and "comm_precision" in message
     assert "fp32" in message or "gradients" in message, message
 
 
-def test_the_nodes_of_a_site_are_told_before_what_does_not_divide(tmp_path: Path) -> None:
+def test_the_nodes_of_a_site_are_checked_before_divisibility(tmp_path: Path) -> None:
     small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small takes at most 3"))
     with pytest.raises(UserError, match="nodes: 30: queue q of small takes at most 3: use at most 3"):
         runs_of(tmp_path, small, nodes=30)
 
 
-def test_a_dp_that_nobody_gave_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_the_message_about_a_derived_dp_says_where_it_comes_from(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, the usual number of odd per node"):
         runs_of(tmp_path, Capacity("odd", 7, 7))

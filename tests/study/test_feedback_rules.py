@@ -1,4 +1,4 @@
-"""Error feedback with every codec, number format and place that takes it: accepted and sound, or refused by name."""
+"""Error feedback with every codec, number format and channel: it is correct, or refused by name."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ N = 512
 
 
 def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> ExpandedRun:
-    """The run of a study's only scheme."""
+    """Return the run of a study's only scheme."""
     study = {
         "study": "s",
         "model": "gpt-tiny",
@@ -50,7 +50,7 @@ def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> ExpandedRun
 
 
 def channels_of(run: ExpandedRun) -> Iterator[Channel]:
-    """The run's channels that may have feedback: of gradients and, with 1-bit Adam, of momenta."""
+    """Yield the run's channels that may have feedback: gradients and, with 1-bit Adam, momenta."""
     policy = Policy(run.scheme, message_dtypes(run.study.train))  # type: ignore[union-attr]
     yield policy.channel(*GRADIENTS)
     yield policy.channel(*MOMENTA)
@@ -76,7 +76,7 @@ def test_each_pair_of_codec_and_format_is_refused_or_works(tmp_path: Path, preci
             wire = np.zeros(channel.codec.wire_bytes(N, travels), np.uint8)
             assert channel.codec.encode(x, wire, residual=residual) <= wire.size
             if residual is None:
-                assert channel.codec.error_bound(x) == 0.0, "nothing is thrown away"
+                assert channel.codec.error_bound(x) == 0.0, "the errors are kept"
 
 
 def test_algorithms_without_a_place_for_errors_refuse_feedback_or_leave_the_sum_to_another(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_algorithms_without_a_place_for_errors_refuse_feedback_or_leave_the_sum_
     ],
 )
 def test_the_remedy_for_momenta_is_one_that_helps(tmp_path: Path, settings: Any, remedy: str) -> None:
-    """comm_precision does not concern momenta."""
+    """comm_precision has no effect on momenta."""
     scheme = {"optimizer": "onebit-adam", "rules": [{"dimension": "DP", "codec": "sign", "feedback": True}]}
     with pytest.raises(UserError) as caught:
         run_of(tmp_path, scheme, precision="fp64", **settings)
@@ -127,7 +127,7 @@ def test_a_note_says_that_there_is_no_error_to_feed_back(tmp_path: Path) -> None
 
 
 def test_a_channel_without_errors_has_no_feedback_whoever_makes_it() -> None:
-    """Programs of others make their channels without a policy."""
+    """The carrier of PyTorch programs builds channels without a policy."""
     for codec, dtype in product(CODECS, (None, np.dtype("f4"), np.dtype("f8"), np.dtype("f2"), BFLOAT16)):
         scheme = Scheme(rules=[Rule(dimension="DP", codec=codec, feedback=True)])
         channel = resolve_channel(scheme, GRADIENTS, dtype)

@@ -1,4 +1,4 @@
-"""Whose scheme a name means, and what is said where nobody or more than one has it."""
+"""Lookup of a scheme name in the study, the site and the presets, and the messages if none or several have it."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ from hpcbench.study.size import Capacity
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}
 
 
-def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> ExpandedRun:
-    """The run of `scheme`; a scheme of the study says so in its variable, one of the site too."""
+def run_of(directory: Path, scheme: str, *, study_schemes: list[str], site: list[str]) -> ExpandedRun:
+    """Return the run of `scheme`. The variable WHOSE of a scheme contains its owner, study or site."""
 
     def schemes(names: list[str], whose: str) -> dict[str, Any]:
         return {name: {"algorithm": "native", "environment": {"WHOSE": whose}} for name in names}
@@ -27,7 +27,7 @@ def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> 
         "study": "s",
         "model": "gpt-tiny",
         "train": {"steps": 20, "global_batch": 64},
-        "schemes": schemes(own, "study"),
+        "schemes": schemes(study_schemes, "study"),
         "matrix": {"scheme": [scheme]},
         "baseline": {"scheme": scheme},
     }
@@ -39,7 +39,7 @@ def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("scheme", "own", "site", "whose", "said"),
+    ("scheme", "study_schemes", "site", "whose", "message"),
     [
         ("library", ["library"], [], "study", None),
         ("library", [], ["library"], "site", None),
@@ -56,27 +56,27 @@ def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> 
         ),
     ],
 )
-def test_the_study_goes_before_the_site_and_the_site_before_presets(
-    tmp_path: Path, scheme: str, own: list[str], site: list[str], whose: str | None, said: str | None
+def test_the_study_overrides_the_site_and_the_site_the_presets(
+    tmp_path: Path, scheme: str, study_schemes: list[str], site: list[str], whose: str | None, message: str | None
 ) -> None:
-    run = run_of(tmp_path, scheme, own=own, site=site)
+    run = run_of(tmp_path, scheme, study_schemes=study_schemes, site=site)
     assert run.scheme.environment.get("WHOSE") == whose
-    assert run.clash == said
+    assert run.clash == message
 
 
-def test_a_name_that_this_site_lacks_says_who_has_it(tmp_path: Path) -> None:
+def test_a_name_that_this_site_lacks_is_refused_with_the_sites_that_have_it(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        run_of(tmp_path, "library", own=[], site=["other"])
+        run_of(tmp_path, "library", study_schemes=[], site=["other"])
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/s.yaml:") and "unknown scheme 'library'" in message and "\n" not in message
     assert message.split(":")[1] == str(line_of(tmp_path / "s.yaml", '"library"'))
     assert message.endswith("; site here adds other; library exists on there, yonder")
     with pytest.raises(UserError, match=r"; site here adds none$"):
-        run_of(tmp_path, "nonsense", own=[], site=[])
+        run_of(tmp_path, "nonsense", study_schemes=[], site=[])
 
 
-def line_of(path: Path, words: str) -> int:
-    return next(i for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if words in line)
+def line_of(path: Path, text: str) -> int:
+    return next(i for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if text in line)
 
 
 def test_variables_are_shown_as_a_shell_takes_them() -> None:

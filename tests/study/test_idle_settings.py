@@ -1,4 +1,4 @@
-"""Every optional setting of a study: it changes something in a run, or a study in which it does not is refused."""
+"""Optional settings of a study: each changes something in a run, or a study in which it changes nothing is refused."""
 
 import io
 import json
@@ -49,11 +49,11 @@ BASE: dict[str, Any] = {
     "layout.dp": 1,
 }
 FULL: dict[str, Any] = {"model.experts": {"count": 4, "top": 2, "capacity": 0.5, "min_capacity": 1}}
-"""Experts that must drop tokens."""
+"""Settings with which experts must drop tokens."""
 ONE_BIT: dict[str, Any] = {"train.zero": 0, "train.steps": 6, "train.clip": 0.0, "train.optimizer": "onebit-adam"}
 PRUNED: dict[str, Any] = {"train.prune": {"pattern": "unstructured", "sparsity": 0.5, "begin": 1, "end": 3}}
 TRAINS, PREDICTED = "trains", "predicted"
-"""How a change is seen: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
+"""Where a change is visible: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
 
 CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "model.vocab": ({}, 300, TRAINS),
@@ -121,7 +121,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "layout.chunks": ({"layout.pp": 2, "model.layers": 4, "train.schedule": "interleaved"}, 2, PREDICTED),
     "layout.stages": ({"layout.pp": 2, "model.layers": 4}, [3, 1], PREDICTED),
 }
-"""For each setting, others with which it matters, another value than its default, and how the change is seen."""
+"""Settings with which each setting has an effect, a value other than its default, and where the change is visible."""
 
 ELSEWHERE = {
     "data.source": "train/test_data.py",
@@ -143,9 +143,9 @@ ELSEWHERE = {
     "train.keep_messages.message_mb": "contract/test_message_files.py",
     "train.keep_messages.mb": "contract/test_message_files.py",
 }
-"""Settings whose effect takes several ranks or files, and where tests of the engine show it."""
+"""Settings whose effect needs several ranks or files, and the tests of the engine that show it."""
 LABELS = {"model.name"}
-"""Shown to people, and nothing else."""
+"""Settings that are only shown to people."""
 
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
@@ -219,7 +219,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has one part"),
     ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
-"""The field that is named, settings that make it idle, and words of the reason or the remedy."""
+"""Refused field, settings that make it idle, and text of the reason or the remedy."""
 
 MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     ({"train.sequence_parallel": True}, {"layout.tp": [1, 2]}),
@@ -231,11 +231,11 @@ MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     ({}, {"layout.tp": [1, 4], "layout.tensor": ["1d", "2d"], "exclude": [{"layout.tp": 4, "layout.tensor": "1d"}]}),
     ({"train.overlap": False, "train.sparse_gradients": "always"}, {"layout.dp": [1, 2]}),
 ]
-"""Settings that are idle in some cells of a matrix only."""
+"""Settings that are idle only in some cells of a matrix."""
 
 
 def written(directory: Path, settings: dict[str, Any]) -> Path:
-    """A study file with these settings, by their dotted names."""
+    """Write a study file with these settings, by their dotted names; return its path."""
     study: dict[str, Any] = {"schemes": {}}
     for name, value in sorted({**BASE, **settings}.items(), key=lambda item: item[0].count(".")):
         *sections, last = name.split(".") if not name.startswith("matrix") else ("matrix",)
@@ -254,7 +254,7 @@ def runs_of(directory: Path, settings: dict[str, Any], sets: list[str] | None = 
 
 
 def optional_settings(schema: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    """The dotted names of all settings of a section that may be left out, with those of the sections in it."""
+    """Yield the dotted names of all optional settings of a section and of its subsections."""
     section = find_section(schema, path)
     assert section is not None
     for name, field in section.model_fields.items():
@@ -269,7 +269,7 @@ OPTIONAL = [name for part in ("model", "data", "train", "layout") for name in op
 
 
 def test_every_optional_setting_is_shown_to_change_something() -> None:
-    """A new setting needs a line in one of the tables."""
+    """A new setting needs a line in one of the tables above."""
     assert sorted(OPTIONAL) == sorted([*CHANGES, *ELSEWHERE, *LABELS])
     for name, file in ELSEWHERE.items():
         assert name.rpartition(".")[2] in (TESTS / file).read_text(encoding="utf-8"), f"{file} does not use {name}"
@@ -286,22 +286,22 @@ def resolved(run: ExpandedRun, directory: Path) -> contract.Run:
 
 
 def log_of(run: contract.Run) -> list[Any]:
-    """What the log of a run of one rank says, without times."""
-    torch.set_num_threads(1)  # more would only wait for each other
+    """Return the contents of the log of a run of one rank, without times."""
+    torch.set_num_threads(1)  # more threads would only wait for each other
     stream = io.StringIO()
     loaded = corpus() if run.data == contract.Data() else text.load(run.data, run.train.seq_len)
     ending = train(trainer_of(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), loaded), LogWriter(stream))
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     lines = [
-        (line.loss, line.lr, str(line.gradient_norm), line.loss_scale, line.skipped)  # of a NaN the text is equal
+        (line.loss, line.lr, str(line.gradient_norm), line.loss_scale, line.skipped)  # the text of two NaNs is equal
         for line in records
         if isinstance(line, Step)
     ]
     events = [event for event in records if isinstance(event, Event)]
     losses = [(event.loss, event.tokens) for event in events if isinstance(event, Evaluation)]
-    told = [event.raw for event in events if event.name in ("experts", "sparsity", "variance_frozen")]
+    raw_events = [event.raw for event in events if event.name in ("experts", "sparsity", "variance_frozen")]
     windows = [event.raw.get("from_step") for event in events]
-    return [ending, lines, losses, told, windows]
+    return [ending, lines, losses, raw_events, windows]
 
 
 def prediction_of(run: contract.Run) -> Any:
@@ -314,24 +314,24 @@ def prediction_of(run: contract.Run) -> Any:
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_setting_changes_the_run(tmp_path: Path, name: str) -> None:
     others, value, how = CHANGES[name]
-    if name == "layout.chunks":  # the two go together
+    if name == "layout.chunks":  # chunks need an interleaved schedule
         before = resolved(runs_of(tmp_path, {**others, "train.schedule": "1f1b"})[0], tmp_path)
     else:
         before = resolved(runs_of(tmp_path, others)[0], tmp_path)
     after = resolved(runs_of(tmp_path, {**others, name: value})[0], tmp_path)
     observe = log_of if how == TRAINS else prediction_of
-    assert observe(before) == observe(before) != observe(after), "the same twice, and another one"
+    assert observe(before) == observe(before) != observe(after), "deterministic, and different with the setting"
 
 
-@pytest.mark.parametrize(("field", "settings", "said"), IDLE, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("field", "settings", "expected"), IDLE, ids=lambda value: str(value)[:60])
 def test_a_setting_that_changes_nothing_is_refused_by_name(
-    tmp_path: Path, field: str, settings: dict[str, Any], said: str
+    tmp_path: Path, field: str, settings: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         runs_of(tmp_path, settings)
     (line,) = str(caught.value).splitlines()
-    place, _, words = line.partition(": ")
-    assert place.startswith(f"{tmp_path}/s.yaml:") and words.startswith(f"{field}: ") and said in words, line
+    place, _, message = line.partition(": ")
+    assert place.startswith(f"{tmp_path}/s.yaml:") and message.startswith(f"{field}: ") and expected in message, line
     number = int(place.rpartition(":")[2])
     shown = (tmp_path / "s.yaml").read_text(encoding="utf-8").splitlines()[number - 1]
     assert f'"{field.rpartition(".")[2]}"' in shown, "the line of the setting"
@@ -353,20 +353,18 @@ def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_pa
         runs_of(tmp_path, {}, ["train.slow_rank=1"])
 
 
-def test_what_a_preset_says_is_not_taken_for_the_studys_own_word(tmp_path: Path) -> None:
-    """gpt-tiny rotates a quarter of each head, and the study asks for learned positions alone."""
+def test_a_setting_of_a_preset_is_not_refused_as_idle(tmp_path: Path) -> None:
+    """gpt-tiny rotates a quarter of each head, but the study only asks for learned positions."""
     path = written(tmp_path, {})
     study = json.loads(path.read_text()) | {"model": {"preset": "gpt-tiny", "positions": "learned"}}
     path.write_text(json.dumps(study), encoding="utf-8")
     assert expand(load_study(path), ROOM)
 
 
-@pytest.mark.parametrize(("option", "said"), [("scheme=x", "scheme"), ("train.steps=9", "train.steps")])
-def test_a_value_that_the_matrix_overrides_is_refused(tmp_path: Path, option: str, said: str) -> None:
+@pytest.mark.parametrize(("option", "key"), [("scheme=x", "scheme"), ("train.steps=9", "train.steps")])
+def test_a_value_that_the_matrix_overrides_is_refused(tmp_path: Path, option: str, key: str) -> None:
     matrix = {"scheme": ["baseline", "identity"], "train.steps": [4, 5]}
-    with pytest.raises(
-        UserError, match=f"^--set {option}: {said}: the matrix varies it, .* set matrix.{said} instead$"
-    ):
+    with pytest.raises(UserError, match=f"^--set {option}: {key}: the matrix varies it, .* set matrix.{key} instead$"):
         runs_of(tmp_path, {"matrix": matrix}, [option])
     assert runs_of(tmp_path, {"matrix": matrix}, ["matrix.scheme=[baseline]"])
     with pytest.raises(UserError, match=r"s\.yaml:[0-9]+: scheme: the matrix varies it"):
@@ -375,7 +373,7 @@ def test_a_value_that_the_matrix_overrides_is_refused(tmp_path: Path, option: st
 
 def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
     program = {"command": "python x.py", "log": "nanogpt", "steps": 4}
-    for changed, said in (
+    for changed, message in (
         ({"seed": 7}, "program.seed: is not used: write {seed} in command or env, or remove it"),
         ({"values": {"batch": 2}}, "program: values.batch is not used: write {batch} in command or env, or remove it"),
         (
@@ -387,14 +385,14 @@ def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
         path.write_text(json.dumps({"study": "p", "program": {**program, **changed}}), encoding="utf-8")
         with pytest.raises(UserError) as caught:
             load_study(path)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
     used = {"seed": 7, "values": {"batch": 2}, "env": {"BATCH": "{batch}"}, "command": "python x.py {seed}"}
     path.write_text(json.dumps({"study": "p", "program": {**program, **used}}), encoding="utf-8")
     assert load_study(path)
 
 
 def test_a_program_that_takes_no_seed_may_be_repeated(tmp_path: Path) -> None:
-    """Its run files have seeds that tell the repeats apart."""
+    """The seeds in the run files distinguish the repeats."""
     path = tmp_path / "p.yaml"
     program = {"command": "python x.py", "log": "nanogpt", "steps": 4}
     path.write_text(json.dumps({"study": "p", "program": program, "scheme": "baseline", "repeats": 2}), "utf-8")

@@ -1,4 +1,4 @@
-"""Studies: what is wrong is said with file, line, field and remedy; `--set` goes through the same schema."""
+"""Errors in studies: each names file, line, field and remedy. `--set` follows the same schema."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def complaint(tmp_path: Path, text: str = GOOD, sets: list[str] | None = None) -
     with pytest.raises(UserError) as caught:
         load(tmp_path, text, sets)
     message = str(caught.value)
-    assert all(line.isprintable() for line in message.split("\n"))  # one a fault
+    assert all(line.isprintable() for line in message.split("\n"))  # one line per error
     return message.replace(str(tmp_path / "s.yaml"), "FILE")
 
 
@@ -240,7 +240,7 @@ def test_the_json_schema_knows_every_field_and_says_what_it_is() -> None:
 
 
 def test_each_pattern_of_the_schemas_has_a_phrase() -> None:
-    """No message shows a regular expression."""
+    """No message may show a regular expression."""
     patterns = set()
     for schema in (Study, ProgramStudy, Site):
         patterns |= set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema.model_json_schema())))

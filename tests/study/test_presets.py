@@ -1,4 +1,4 @@
-"""Presets against numbers that others published, and patterns of scheme names."""
+"""Presets compared with published numbers, and patterns of scheme names."""
 
 import pytest
 from pydantic import ValidationError
@@ -79,7 +79,7 @@ def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str,
 @pytest.mark.parametrize(
     "name", ["naive-zfp", "naive-zfp08", "naive-zfp8x", "zhybrid-8", "mzhybrid-", "topk5-feedback", "Baseline", ""]
 )
-def test_other_names_are_no_schemes(name: str) -> None:
+def test_other_names_are_not_schemes(name: str) -> None:
     with pytest.raises(ValueError, match="unknown scheme"):
         presets.scheme(name)
 

@@ -1,4 +1,4 @@
-"""Schemes whose rules do not go with how a run trains: refused by file, line, field and remedy, or named in a note."""
+"""Rules of schemes that do not fit the training: refused with file, line, field and remedy, or listed in a note."""
 
 import json
 from dataclasses import replace
@@ -30,15 +30,15 @@ def runs_of(
     layout: dict[str, int] = LAYOUT,
     **train: Any,
 ) -> list[ExpandedRun]:
-    """Runs of a preset by name, or of the study's own scheme `mine`."""
-    own = {} if isinstance(scheme, str) else {"mine": scheme}
+    """Return the runs of a preset, or of the scheme `mine` that the study defines."""
+    schemes = {} if isinstance(scheme, str) else {"mine": scheme}
     name = scheme if isinstance(scheme, str) else "mine"
     study = {
         "study": "s",
         "model": "gpt-tiny",
         "train": {**TRAIN, **train},
         "layout": layout,
-        "schemes": own,
+        "schemes": schemes,
         "matrix": {"scheme": ["baseline", name], **(matrix or {})},
     }
     path = directory / "s.yaml"
@@ -47,13 +47,13 @@ def runs_of(
 
 
 def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
-    """The line of the file that is named, and what is said of it."""
+    """Return the line of the file that the message names, and the message."""
     with pytest.raises(UserError) as caught:
         runs_of(directory, scheme, **settings)
-    said = str(caught.value)
-    assert "\n" not in said and said.startswith(f"{directory}/s.yaml:"), said
-    number = int(said.removeprefix(f"{directory}/s.yaml:").split(":")[0])
-    return (directory / "s.yaml").read_text(encoding="utf-8").splitlines()[number - 1].strip(), said
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith(f"{directory}/s.yaml:"), message
+    number = int(message.removeprefix(f"{directory}/s.yaml:").split(":")[0])
+    return (directory / "s.yaml").read_text(encoding="utf-8").splitlines()[number - 1].strip(), message
 
 
 def rule(**fields: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def rule(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
@@ -82,32 +82,34 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
     ],
 )
-def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, said: str) -> None:
-    line, words = refusal(tmp_path, rule(**fields))
-    assert said in words and "schemes.mine.rules.0" in words
+def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
+    line, message = refusal(tmp_path, rule(**fields))
+    assert expected in message and "schemes.mine.rules.0" in message
     assert line in ("{", '"min_bytes": -1', '"between_nodes": 1')
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
 def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> None:
-    line, said = refusal(tmp_path, rule(**fields))
-    assert line == "{" and "schemes.mine.rules.0: rule 1 (" in said
-    assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in said
+    line, message = refusal(tmp_path, rule(**fields))
+    assert line == "{" and "schemes.mine.rules.0: rule 1 (" in message
+    assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in message
     assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0, clip=0)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
 def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
-    line, said = refusal(tmp_path, "zeropp", zero=zero)
+    line, message = refusal(tmp_path, "zeropp", zero=zero)
     assert line == f'"zero": {zero}'
-    assert f"train.zero: stage {zero} gathers no weights when rule 1 (ZERO FORWARD int8:256) of scheme zeropp" in said
-    assert "set it to 3" in said
+    assert (
+        f"train.zero: stage {zero} gathers no weights when rule 1 (ZERO FORWARD int8:256) of scheme zeropp" in message
+    )
+    assert "set it to 3" in message
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
 def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
-    """It only has nothing to carry at some, which a note says."""
+    """At some stages it applies to no message, which a note reports."""
     exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
     carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
     notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
@@ -119,28 +121,28 @@ def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp
         {"dimension": "ZERO", "phase": "STEP", "codec": "int8"},
         {"dimension": "ZERO", "phase": "FORWARD", "codec": "none"},
     ]
-    _, said = refusal(tmp_path, {"rules": rules}, zero=3)
-    assert "stage 3 gathers no weights when rule 1 (ZERO STEP int8:256) of scheme mine wants them encoded" in said
-    assert "set it to 1 or 2" in said
+    _, message = refusal(tmp_path, {"rules": rules}, zero=3)
+    assert "stage 3 gathers no weights when rule 1 (ZERO STEP int8:256) of scheme mine wants them encoded" in message
+    assert "set it to 1 or 2" in message
     assert runs_of(tmp_path, {"rules": rules}, zero=1)
 
 
 def test_zeropp_without_the_nodes_copy_is_refused(tmp_path: Path) -> None:
-    line, said = refusal(tmp_path, "zeropp", zero=3)
-    assert line == '"zeropp"' and "scheme: scheme zeropp: forward and backward pass use different" in said
-    assert said.endswith("use one rule for both, or node_copy: true")
+    line, message = refusal(tmp_path, "zeropp", zero=3)
+    assert line == '"zeropp"' and "scheme: scheme zeropp: forward and backward pass use different" in message
+    assert message.endswith("use one rule for both, or node_copy: true")
     assert runs_of(tmp_path, "zeropp", zero=3, node_copy=True)
-    line, said = refusal(tmp_path, {"default": "int8:256:stochastic"}, zero=3)
-    assert "the default (int8:256:stochastic) rounds gathered weights at random" in said
-    assert "schemes.mine.rules" in said
-    line, said = refusal(tmp_path, {"default": "int8:256:stochastic"}, recompute="full")
-    assert "recomputed activations differ from those of the forward pass" in said
+    line, message = refusal(tmp_path, {"default": "int8:256:stochastic"}, zero=3)
+    assert "the default (int8:256:stochastic) rounds gathered weights at random" in message
+    assert "schemes.mine.rules" in message
+    line, message = refusal(tmp_path, {"default": "int8:256:stochastic"}, recompute="full")
+    assert "recomputed activations differ from those of the forward pass" in message
 
 
 @pytest.mark.parametrize("scheme", ["naive-zfp8", "naive-int8", "mzhybrid", "sign-feedback", rule(dimension="PP")])
 def test_fp64_is_refused_where_a_codec_does_not_take_it(tmp_path: Path, scheme: Any) -> None:
-    line, said = refusal(tmp_path, scheme, precision="fp64")
-    assert line == '"precision": "fp64"' and "set train.comm_precision to fp32, or use a lossless codec" in said
+    line, message = refusal(tmp_path, scheme, precision="fp64")
+    assert line == '"precision": "fp64"' and "set train.comm_precision to fp32, or use a lossless codec" in message
     assert runs_of(tmp_path, scheme, precision="fp64", comm_precision="fp32")
     assert runs_of(tmp_path, scheme, precision="fp64", matrix={"layout.dp": [1], "layout.tp": [1], "layout.pp": [1]})
     assert runs_of(tmp_path, "naive-mpc", precision="fp64")
@@ -151,10 +153,10 @@ GPUS = Capacity("lassen", None, 8, "cuda")
 
 def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Path) -> None:
     sums = {"algorithm": "homomorphic", "default": "int8"}
-    line, said = refusal(tmp_path, sums, capacity=GPUS)
+    line, message = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
-    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: algorithm homomorphic sums" in said
-    assert said.endswith("use two-shot, or device cpu")
+    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: algorithm homomorphic sums" in message
+    assert message.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
     assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)
 
@@ -163,32 +165,36 @@ def test_a_codec_without_kernels_for_a_gpu_is_refused_at_its_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(spec.FAMILIES, "xpk", replace(spec.FAMILIES["xpk"], on_gpu=False))
-    line, said = refusal(tmp_path, {"rules": [{"dimension": "PP", "codec": "xpk"}]}, capacity=GPUS)
+    line, message = refusal(tmp_path, {"rules": [{"dimension": "PP", "codec": "xpk"}]}, capacity=GPUS)
     assert (
-        line == "{" and "schemes.mine.rules.0: " in said and "codec xpk has no kernels for a GPU: use another" in said
+        line == "{"
+        and "schemes.mine.rules.0: " in message
+        and "codec xpk has no kernels for a GPU: use another" in message
     )
-    line, said = refusal(tmp_path, {"default": "xpk"}, capacity=GPUS)
-    assert line == '"default": "xpk"' and "schemes.mine.default: " in said
-    line, said = refusal(tmp_path, "naive-xpk", capacity=GPUS)
-    assert line == '"naive-xpk"' and "codec xpk has no kernels" in said
+    line, message = refusal(tmp_path, {"default": "xpk"}, capacity=GPUS)
+    assert line == '"default": "xpk"' and "schemes.mine.default: " in message
+    line, message = refusal(tmp_path, "naive-xpk", capacity=GPUS)
+    assert line == '"naive-xpk"' and "codec xpk has no kernels" in message
     assert runs_of(tmp_path, "naive-xpk")
 
 
 def test_more_ranks_than_16_bits_hold_the_sums_of_are_refused(tmp_path: Path) -> None:
     sums = {"algorithm": "homomorphic", "default": "int8"}
     many = {"layout": {"dp": 259}, "global_batch": 259}
-    line, said = refusal(tmp_path, sums, **many, zero=0)
-    assert line == '"algorithm": "homomorphic",' and "sums of 259 ranks of DP do not fit in 16 bits" in said
-    assert runs_of(tmp_path, sums, **many, zero=1), "a reduce-scatter is not made so"
+    line, message = refusal(tmp_path, sums, **many, zero=0)
+    assert line == '"algorithm": "homomorphic",' and "sums of 259 ranks of DP do not fit in 16 bits" in message
+    assert runs_of(tmp_path, sums, **many, zero=1), "a reduce-scatter does not sum in 16 bits"
     assert runs_of(tmp_path, sums, layout={"dp": 258}, global_batch=258, zero=0)
 
 
 def test_one_bit_adam_is_not_offloaded(tmp_path: Path) -> None:
-    line, said = refusal(tmp_path, "onebit-adam", offload=True, zero=0)
-    assert line == '"offload": true,' and "train.offload: the momenta that 1-bit Adam averages are the device's" in said
+    line, message = refusal(tmp_path, "onebit-adam", offload=True, zero=0)
+    assert (
+        line == '"offload": true,' and "train.offload: the momenta that 1-bit Adam averages are the device's" in message
+    )
 
 
-def test_rules_that_this_layout_has_nothing_for_are_said_once(tmp_path: Path) -> None:
+def test_rules_without_messages_in_a_layout_are_noted_once(tmp_path: Path) -> None:
     scheme = {"rules": [{"dimension": "DP", "codec": "int8"}, {"dimension": "PP", "codec": "zfp:8"}]}
     runs = runs_of(tmp_path, scheme, matrix={"layout.pp": [1, 2]})
     assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) applies to no message in this layout, in 3 of 6 runs"]
@@ -214,8 +220,8 @@ def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> No
 
 def test_an_algorithm_that_cannot_carry_out_a_rule_is_refused_at_its_scheme(tmp_path: Path) -> None:
     sums = {"algorithm": "homomorphic", "default": "int8", "rules": [{"dimension": "DP", "codec": "zfp:8"}]}
-    _, said = refusal(tmp_path, sums)
-    assert said.endswith(
+    _, message = refusal(tmp_path, sums)
+    assert message.endswith(
         "schemes.mine: rule 1 (DP zfp:8): homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, "
         "not zfp:8, or algorithm encoded"
     )

@@ -1,4 +1,4 @@
-"""Other people's compression systems: their presets, and schemes that complete them."""
+"""Compression systems of other projects: their presets, and schemes that complete them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Thresholds of a study: what is refused before anything runs, and what reaches the submission."""
+"""Thresholds of a study: those refused before anything runs, and those in the submission."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_bound_may_be_for_all_runs_or_for_some(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "words"),
+    ("threshold", "message"),
     [
         ({"quantity": "loss"}, "bounds nothing: give min, max or both"),
         ({"quantity": "loss", "min": 3, "max": 2}, "no value lies between min 3 and max 2: swap them"),
@@ -57,9 +57,9 @@ def test_a_bound_may_be_for_all_runs_or_for_some(tmp_path: Path) -> None:
     ],
 )
 def test_a_bound_that_guards_nothing_is_refused_with_its_line(
-    tmp_path: Path, threshold: dict[str, Any], words: str
+    tmp_path: Path, threshold: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=r"s\.yaml:[0-9]+: ") as caught:
         load(tmp_path, [threshold])
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "thresholds" in str(caught.value)

@@ -1,4 +1,4 @@
-"""YAML 1.2: what YAML 1.1 turned into something else stays what it says, and every fault has file and line."""
+"""YAML 1.2: scalars that YAML 1.1 would convert keep their text, and every error has file and line."""
 
 import math
 import re
@@ -48,20 +48,20 @@ def read(tmp_path: Path, content: str | bytes) -> yaml12.YamlDocument:
         ("+", "+"),
         ("=", "="),
         ("<<", "<<"),
-        ("1" * 200, "1" * 200),  # no number that a run could use
+        ("1" * 200, "1" * 200),  # too large for a run
     ],
 )
 def test_plain_scalars_follow_the_core_schema(tmp_path: Path, text: str, value: object) -> None:
-    found = read(tmp_path, f"a: {text}\n").data["a"]
-    assert found == value
-    assert type(found) is type(value)
+    parsed = read(tmp_path, f"a: {text}\n").data["a"]
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 def test_nan_is_a_number(tmp_path: Path) -> None:
     assert math.isnan(read(tmp_path, "a: .nan\n").data["a"])
 
 
-def test_every_value_knows_its_line(tmp_path: Path) -> None:
+def test_every_value_has_its_line(tmp_path: Path) -> None:
     document = read(tmp_path, "# comment\na:\n  b: 1\n  c: [x,\n    y]\nd: {e: 2}\n")
     name = str(tmp_path / "file.yaml")
     expected = {("a",): 2, ("a", "b"): 3, ("a", "c"): 4, ("a", "c", 0): 4, ("a", "c", 1): 5, ("d",): 6, ("d", "e"): 6}
@@ -132,7 +132,7 @@ def test_faults_are_one_line_with_their_place(
         ("x" * 300, "cannot"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=says):
         yaml12.read(Path(path))

@@ -4,9 +4,7 @@ import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.schedulers.clean_environment import plain_environment
-from hpcbench.batch.schedulers.client import ProgramResult, ask
-from hpcbench.errors import UserError
+from hpcbench.batch.schedulers.attempt import ask_scheduler
 
 PATIENCE = 30.0
 """Seconds for each question: nothing depends on the answer but a clearer message."""
@@ -22,60 +20,36 @@ class Association:
     account: str
     partition: str
     """The only partition of the account; empty for all partitions."""
+    qos: tuple[str, ...]
+    """Qualities of service that the account may use."""
     max_submit: str
     """Maximum number of submitted jobs; empty if unlimited."""
-    qos: tuple[str, ...] = ()
-    """Qualities of service that the account may use; empty if they were not asked for."""
 
 
-def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> ProgramResult | None:
-    """Return the answer of a scheduler's program; None if there is no such program, or it fails.
+def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
+    """Return the user's associations in Slurm's accounting, and why the call failed.
 
     Parameters
     ----------
-    argv
-        The command.
-    keep
-        Variables of the scheduler that it gets.
+    seconds
+        Deadline in seconds; that of `ask_scheduler` by default.
     """
-    try:
-        answer = ask(argv, plain_environment(keep=tuple(keep)), patience=PATIENCE)
-    except UserError:
-        return None
-    return answer if answer.status == 0 else None
-
-
-FIELDS = ("Account", "Partition", "MaxSubmit")
-"""Fields of an association that every account has."""
-
-
-def make_association_query(fields: Sequence[str]) -> list[str]:
-    """Return the command that lists fields of the user's associations in Slurm's accounting."""
+    fields = ("Account", "Partition", "QOS", "MaxSubmit")
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
-    return [*argv, f"format={','.join(fields)}"]
-
-
-def read_associations(text: str, fields: Sequence[str]) -> list[Association]:
-    """Read the output of that command. Lines with another number of fields are skipped."""
+    answer = ask_scheduler([*argv, f"format={','.join(fields)}"], seconds=seconds)
     associations = []
-    for line in text.splitlines():
-        row = dict(zip(fields, line.split("|"), strict=False))
-        if line.count("|") == len(fields) - 1 and row["Account"]:
-            qos = tuple(filter(None, row.get("QOS", "").split(",")))
-            associations.append(Association(row["Account"], row["Partition"], row["MaxSubmit"], qos))
-    return associations
-
-
-def list_associations() -> list[Association] | None:
-    """Return the user's associations in Slurm's accounting; None if accounting does not answer."""
-    answer = ask_quietly(make_association_query(FIELDS))
-    return None if answer is None else read_associations(answer.out, FIELDS)
+    for line in answer.out.splitlines() if answer.ok else ():
+        cells = line.split("|")
+        if len(cells) == len(fields) and cells[0]:
+            account, partition, qos, max_submit = cells
+            associations.append(Association(account, partition, tuple(filter(None, qos.split(","))), max_submit))
+    return associations, answer.problem
 
 
 def slurm_remedy() -> str:
     """Return what to do about an account that Slurm refuses."""
-    rows = list_associations()
-    if rows is None:
+    rows, problem = list_associations(seconds=PATIENCE)
+    if problem:
         return _REMEDY
     if not rows:
         return f"{_REMEDY}; sacctmgr show assoc lists none of yours: ask the site for one"
@@ -85,9 +59,9 @@ def slurm_remedy() -> str:
 
 def lsf_remedy() -> str:
     """Return what to do about a project or user group that LSF refuses. LSF lists user groups, and no projects."""
-    answer = ask_quietly(["bugroup", "-w"])
-    user = getpass.getuser()
-    rows = [line.replace("(", " ").replace(")", " ").split() for line in answer.out.splitlines()[1:]] if answer else []
+    answer = ask_scheduler(["bugroup", "-w"], seconds=PATIENCE)
+    user, lines = getpass.getuser(), answer.out.splitlines()[1:] if answer.ok else []
+    rows = [line.replace("(", " ").replace(")", " ").split() for line in lines]
     groups = [row[0] for row in rows if row and {user, "all"} & set(row[1:])]
     return f"{_REMEDY}; bugroup -w lists you in {_listed(groups)}" if groups else _REMEDY
 
@@ -95,8 +69,8 @@ def lsf_remedy() -> str:
 def flux_remedy() -> str:
     """Return what to do about a bank that Flux refuses, with what flux-accounting prints of the user's banks."""
     argv = ["flux", "account", "view-user", getpass.getuser(), "--list-banks"]
-    answer = ask_quietly(argv, keep=("FLUX_URI",))
-    banks = " ".join(answer.out.split())[:400] if answer else ""
+    answer = ask_scheduler(argv, seconds=PATIENCE)
+    banks = " ".join(answer.out.split())[:400] if answer.ok else ""
     return f"{_REMEDY}; {' '.join(argv)} prints: {banks}" if banks else _REMEDY
 
 

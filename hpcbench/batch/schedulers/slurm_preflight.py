@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.accounts import ask_quietly, list_associations
+from hpcbench.batch.schedulers.accounts import list_associations
+from hpcbench.batch.schedulers.attempt import ask_scheduler
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import ProgramResult, ask
 from hpcbench.batch.schedulers.submit_command import SubmitDialect
@@ -81,7 +82,7 @@ def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
 
 def _room(number: int, account: str | None) -> Iterator[str]:
     """Check the number of jobs against the limits of the user's associations."""
-    rows = list_associations() or []
+    rows, _ = list_associations(seconds=PATIENCE)
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
@@ -105,5 +106,6 @@ def _room(number: int, account: str | None) -> Iterator[str]:
 
 
 def _waiting() -> int | None:
-    answer = ask_quietly(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"])
-    return len(answer.out.split()) if answer else None
+    argv = ["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"]
+    answer = ask_scheduler(argv, seconds=PATIENCE)
+    return len(answer.out.split()) if answer.ok else None

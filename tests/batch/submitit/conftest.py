@@ -10,11 +10,11 @@ from programs import Programs, end_jobs, small_lsf
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """An empty directory of programs, first on PATH; time between two tries does not pass."""
-    found = Programs(tmp_path / "programs")
-    monkeypatch.setenv("PATH", f"{found.directory}{os.pathsep}{os.environ['PATH']}")
+    """An empty directory of programs, first on PATH. Pauses between two attempts take no time."""
+    programs = Programs(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("hpcbench.batch.schedulers.submit_command.WAITS", (0.0, 0.0, 0.0))
-    return found
+    return programs
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ HOSTILE += ["a\n#BSUB -q x\n\\", "-n 4", "ƒ", "%jx"]
 
 @pytest.fixture(params=HOSTILE)
 def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A directory whose name would hurt a careless shell."""
+    """A directory whose name contains shell code."""
     path = tmp_path / "base" / str(request.param)
     path.mkdir(parents=True)
     return path

@@ -1,4 +1,4 @@
-"""Programs on PATH that record their calls and give prepared answers, from recorded texts."""
+"""Programs on PATH that record their calls and print prepared answers."""
 
 import json
 import os
@@ -28,12 +28,12 @@ for k, answer in enumerate(answers):
         sys.stdout.write(answer["out"])
         sys.stderr.write(answer["err"])
         sys.exit(answer["status"])
-sys.exit("nothing was told to answer " + " ".join(sys.argv))
+sys.exit("no answer was prepared for " + " ".join(sys.argv))
 """
 
 
 class Programs:
-    """A directory of them."""
+    """A directory of such programs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,14 +50,14 @@ class Programs:
         times: int | None = None,
         sleep: float = 0.0,
     ) -> None:
-        """Let a program give this answer if its arguments hold these words. The first matching answer counts."""
+        """Let a program print this answer if its arguments contain these words. The first matching answer counts."""
         path = self.directory / name
         path.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
         path.chmod(0o755)
         answers = self.directory / f"{name}.answers"
-        told = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else []
-        told.append({"out": out, "err": err, "status": status, "when": when, "times": times, "sleep": sleep})
-        answers.write_text(json.dumps(told), encoding="utf-8")
+        recorded = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else []
+        recorded.append({"out": out, "err": err, "status": status, "when": when, "times": times, "sleep": sleep})
+        answers.write_text(json.dumps(recorded), encoding="utf-8")
 
     def forget(self, name: str) -> None:
         """Forget a program's answers and its calls."""
@@ -65,7 +65,7 @@ class Programs:
             (self.directory / f"{name}.{suffix}").unlink(missing_ok=True)
 
     def calls(self, name: str) -> list[dict[str, Any]]:
-        """How a program was called: argv, stdin, env, cwd."""
+        """Return the calls of a program: argv, stdin, env and cwd."""
         path = self.directory / f"{name}.calls"
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
@@ -146,7 +146,7 @@ elif name in ("bkill", "brequeue"):
 
 
 def small_lsf(programs: Programs) -> None:
-    """Programs that take jobs and run them, here and at once: what submitit asks of LSF, and no more."""
+    """Add programs that accept jobs and run them here immediately: the part of LSF that submitit uses."""
     for name in ("bsub", "bjobs", "bkill", "brequeue"):
         path = programs.directory / name
         path.write_text(textwrap.dedent(LSF).format(python=sys.executable), encoding="utf-8")

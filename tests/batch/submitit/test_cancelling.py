@@ -1,4 +1,4 @@
-"""Cancelling: who is told what, in which order, and for how long."""
+"""Cancelling: the signals to each job, their order, and the waiting times."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from hpcbench.contract.state import State
 
 
 class Queue:
-    """Jobs, each with the number of the force that ends it; 9 for none."""
+    """Jobs, each with the number of the force that ends it; 9 if none does."""
 
     def __init__(self, strength: dict[str, int], state: State = State.RUNNING) -> None:
         self.strength = strength
@@ -16,7 +16,7 @@ class Queue:
         self.told: list[tuple[int, list[str]]] = []
         self.slept: list[float] = []
 
-    def words(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         return {job: JobStatus(self.state, "busy") for job in ids if job in self.strength}
 
     def force(self, number: int, refuses: str = "") -> Force:
@@ -32,23 +32,23 @@ class Queue:
 
 def test_force_grows_only_for_those_left() -> None:
     queue = Queue({"a": 0, "b": 1, "c": 9})
-    said = cancel(["a", "b", "c", "z", "a"], queue.words, [queue.force(0), queue.force(1)], queue.slept.append)
-    assert said == {"a": "ended", "b": "ended", "c": "told to end, and still there: busy", "z": "already over"}
+    outcomes = cancel(["a", "b", "c", "z", "a"], queue.poll, [queue.force(0), queue.force(1)], queue.slept.append)
+    assert outcomes == {"a": "ended", "b": "ended", "c": "told to end, and still there: busy", "z": "already over"}
     assert queue.told == [(0, ["a", "b", "c"]), (1, ["b", "c"])]
     assert 20 <= sum(queue.slept) / 2 < 32
 
 
-def test_what_is_refused_is_not_forced() -> None:
+def test_a_refused_job_is_not_forced() -> None:
     queue = Queue({"a": 9, "b": 0})
-    assert cancel(["a", "b"], queue.words, [queue.force(0, "a"), queue.force(1)], queue.slept.append) == {
+    assert cancel(["a", "b"], queue.poll, [queue.force(0, "a"), queue.force(1)], queue.slept.append) == {
         "a": "not yours",
         "b": "ended",
     }
     assert [number for number, _ in queue.told] == [0]
 
 
-def test_what_a_dead_host_keeps_is_not_over() -> None:
+def test_a_job_on_a_dead_host_is_not_over() -> None:
     for state in (State.UNKNOWN, State.LOST, State.SUSPENDED, State.PENDING):
         queue = Queue({"a": 1}, state)
-        assert cancel(["a"], queue.words, [queue.force(0), queue.force(1)], queue.slept.append) == {"a": "ended"}
+        assert cancel(["a"], queue.poll, [queue.force(0), queue.force(1)], queue.slept.append) == {"a": "ended"}
         assert queue.told == [(0, ["a"]), (1, ["a"])]

@@ -1,4 +1,4 @@
-"""What a submission inherits from the shell, and what not."""
+"""Variables that a submission inherits from the shell."""
 
 import pytest
 
@@ -35,10 +35,10 @@ def test_more_is_kept_on_request() -> None:
 
 def test_the_process_s_own_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    found = plain_environment()
-    assert "SLURM_JOB_ID" not in found
-    assert (found["LC_ALL"], found["TZ"]) == ("C", "UTC")
-    monkeypatch.delenv("SLURM_JOB_ID")  # fails if it had been taken from the process
+    environment = plain_environment()
+    assert "SLURM_JOB_ID" not in environment
+    assert (environment["LC_ALL"], environment["TZ"]) == ("C", "UTC")
+    monkeypatch.delenv("SLURM_JOB_ID")  # this fails if the variable was removed from the process
 
 
 def test_settings_of_the_shell_that_jobs_do_not_get_are_named() -> None:

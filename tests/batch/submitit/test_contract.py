@@ -1,4 +1,4 @@
-"""What this package takes for granted of submitit, and what submitit may take for granted of its plugin."""
+"""Assumptions about submitit, and those of submitit about its plugin."""
 
 import ast
 import json
@@ -50,7 +50,7 @@ def test_lsf_is_ours() -> None:
     assert plugins.get_executors()["lsf"] is LSFExecutor
     assert isinstance(plugins.get_job_environments()["lsf"], LSFJobEnvironment)
     assert owner() == "hpcbench.batch.schedulers.submitit_lsf.LSFExecutor"
-    assert "_" not in LSFExecutor.name()  # what precedes the first one is taken for the executor's name
+    assert "_" not in LSFExecutor.name()  # submitit takes the part before the first underscore for the name
 
 
 def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_job_outlives_its_process(programs: Programs, tmp_path: Path) -> None:
     assert ast.literal_eval(done.stdout) == ["1", "RUNNING", False]
 
 
-def said(*words: tuple[str, str]) -> str:
+def format_statuses(*words: tuple[str, str]) -> str:
     return HEADER + "".join(f"{job}^0^{stat}" + ROW for job, stat in words)
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_over(programs: Programs, tmp_path: Path) -> None:
     over = {"DONE", "EXIT"}
     for stat in ("PEND", "RUN", "PSUSP", "USUSP", "SSUSP", "UNKWN", "ZOMBI", "WAIT", "PROV", "NEW", *sorted(over)):
         programs.forget("bjobs")
-        programs.answer("bjobs", said(("1", stat)))
+        programs.answer("bjobs", format_statuses(("1", stat)))
         LSFJob.watcher.clear()
         job: LSFJob[None] = LSFJob(folder=tmp_path, job_id="1")
         LSFJob.watcher._finished.clear()
@@ -104,7 +104,7 @@ def test_what_is_missing_is_not_completed(programs: Programs, tmp_path: Path) ->
 
 
 def test_two_jobs_one_call(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("bjobs", said(("1", "RUN"), ("2", "DONE")))
+    programs.answer("bjobs", format_statuses(("1", "RUN"), ("2", "DONE")))
     jobs: list[LSFJob[None]] = [LSFJob(folder=tmp_path, job_id=job) for job in ("1", "2")]
     assert [job.state for job in jobs] == ["RUNNING", "COMPLETED"]
     assert [job.done() for job in jobs] == [False, True]
@@ -120,13 +120,13 @@ def test_a_state_outlives_what_says_nothing() -> None:
         {"1": JobStatus(State.TIMED_OUT, "TERM_RUNLIMIT", exit=140)},
     ]
 
-    def words(ids: object) -> dict[str, JobStatus]:
+    def find_statuses(ids: object) -> dict[str, JobStatus]:
         answer = answers.pop(0)
         if isinstance(answer, UserError):
             raise answer
         return answer
 
-    watcher = StatusWatcher(words)
+    watcher = StatusWatcher(find_statuses)
     watcher.register_job("1")
     seen = []
     while answers:
@@ -135,11 +135,11 @@ def test_a_state_outlives_what_says_nothing() -> None:
     assert seen == ["RUNNING"] * 4 + ["TIMEOUT"]
     assert watcher.get_info("1", mode="cache")["Exit"] == "140"
     assert watcher.is_done("1", mode="cache")
-    watcher.update()  # asks no more: there would be no answer
+    watcher.update()  # no further call, which would have no answer
 
 
 def test_jobs_derive_from_submitit_s_alone() -> None:
-    """A plain class among the bases would break `batch`, which changes the class of a job."""
+    """Another base class would break `batch`, which changes the class of a job."""
     assert all(issubclass(base, core.Job) for base in LSFJob.__bases__)
 
 

@@ -1,4 +1,4 @@
-"""LSF's words, each with its meaning, in every form in which bjobs and bhist print them."""
+"""LSF's states and reasons, in all forms in which bjobs and bhist print them."""
 
 import datetime
 
@@ -63,7 +63,7 @@ def test_no_state_is_without_a_row() -> None:
         ("TERM_MEMLIMIT", State.OUT_OF_MEMORY),
         ("TERM_SWAP", State.OUT_OF_MEMORY),
         ("TERM_ZOMBIE", State.NODE_FAILED),
-        ("TERM_CSM_ALLOC", State.NODE_FAILED),  # which retry takes
+        ("TERM_CSM_ALLOC", State.NODE_FAILED),  # retry submits these again
         ("TERM_PREEMPT", State.PREEMPTED),
         ("TERM_REQUEUE_OWNER", State.PREEMPTED),
         ("TERM_REQUEUE_ADMIN", State.PREEMPTED),
@@ -73,9 +73,9 @@ def test_no_state_is_without_a_row() -> None:
     ],
 )
 def test_terminations(term: str, state: State) -> None:
-    said = f"{term}: job killed for a reason"
+    message = f"{term}: job killed for a reason"
     for exit_status in (None, 0, 1, 130, 137, 140):
-        assert word("EXIT", exit_status, said) == JobStatus(state, said, exit_status or None)
+        assert word("EXIT", exit_status, message) == JobStatus(state, message, exit_status or None)
     assert term in TERMINATIONS or state is State.FAILED
 
 
@@ -110,19 +110,19 @@ Job <99> is not found
 
 
 def test_delimited() -> None:
-    words = read_delimited(DELIMITED, CLOCK)
-    assert set(words) == {"12345678", "223[4]", "223[5]", "224", "225", "226[2]"}
-    assert words["12345678"] == JobStatus(
+    statuses = read_delimited(DELIMITED, CLOCK)
+    assert set(statuses) == {"12345678", "223[4]", "223[5]", "224", "225", "226[2]"}
+    assert statuses["12345678"] == JobStatus(
         State.RUNNING,
         start="2026-11-21T06:30:00Z",
         hosts="n1:n2",
         accounting={"run_time": "60 second(s)", "max_mem": "1.2 Gbytes", "submit_time": "2026-11-21T06:29:00Z"},
     )
-    assert words["223[4]"].state is State.TIMED_OUT
-    assert (words["223[4]"].exit, words["223[4]"].end) == (3, "2026-11-21T06:41:00Z")
-    assert words["223[4]"].reason.endswith("LSF run time limit")
-    assert words["223[5]"].reason.endswith("a ^ b;")
-    assert words["224"] == JobStatus(
+    assert statuses["223[4]"].state is State.TIMED_OUT
+    assert (statuses["223[4]"].exit, statuses["223[4]"].end) == (3, "2026-11-21T06:41:00Z")
+    assert statuses["223[4]"].reason.endswith("LSF run time limit")
+    assert statuses["223[5]"].reason.endswith("a ^ b;")
+    assert statuses["224"] == JobStatus(
         State.FAILED,
         "EXIT",
         start="2025-12-31T23:59:00Z",
@@ -130,8 +130,8 @@ def test_delimited() -> None:
         hosts="n1",
         accounting={"submit_time": "2025-12-31T23:59:00Z"},
     )
-    assert words["225"].state is State.COMPLETED
-    assert words["226[2]"].state is State.SUSPENDED
+    assert statuses["225"].state is State.COMPLETED
+    assert statuses["226[2]"].state is State.SUSPENDED
 
 
 SHORT = """\
@@ -173,9 +173,9 @@ def test_no_rows(text: str) -> None:
 
 
 def test_ids_of_more_than_seven_digits() -> None:
-    words = read_table(SHORT)
-    assert lookup(words, "12345678") == lookup(words, "2345678") == JobStatus(State.RUNNING, hosts="n1:n2:n3")
-    assert lookup(words, "345678") is None
+    statuses = read_table(SHORT)
+    assert lookup(statuses, "12345678") == lookup(statuses, "2345678") == JobStatus(State.RUNNING, hosts="n1:n2:n3")
+    assert lookup(statuses, "345678") is None
     array = read_table(SHORT.replace("124 ", "2000124 ").replace("2000124 ", "2000124 "))
     assert lookup(array, "12000124[3]") == JobStatus(State.PENDING)
 
@@ -222,8 +222,8 @@ No matching job found
 
 
 def test_history() -> None:
-    words = read_history(HISTORY, CLOCK)
-    assert words == {
+    statuses = read_history(HISTORY, CLOCK)
+    assert statuses == {
         "123": JobStatus(
             State.TIMED_OUT,
             "TERM_RUNLIMIT",
@@ -285,14 +285,14 @@ def test_the_hosts_of_all_forms_of_a_dispatch(dispatched: str, hosts: str) -> No
 
 
 def test_signal_2_at_the_run_limit_is_the_limit_and_before_it_a_cancel() -> None:
-    told = {}
+    states = {}
     asked = "Mon Nov 23 10:10:00: Signal <KILL> requested by user or administrator <me>;\n"
-    for name, said, end in (("limit", "", "10:30:07"), ("early", "", "10:10:00"), ("user", asked, "10:30:07")):
-        text = OLD_FORMS.format(dispatched="Dispatched to <n1>", said=said, end=end)
-        told[name] = read_history(text, CLOCK)["7"]
-    assert (told["limit"].state, told["limit"].reason) == (State.TIMED_OUT, "LSF's run limit")
-    assert told["early"].state is State.CANCELLED
-    assert (told["user"].state, told["user"].reason) == (State.CANCELLED, "Signal <KILL> requested by user")
+    for name, line, end in (("limit", "", "10:30:07"), ("early", "", "10:10:00"), ("user", asked, "10:30:07")):
+        text = OLD_FORMS.format(dispatched="Dispatched to <n1>", said=line, end=end)
+        states[name] = read_history(text, CLOCK)["7"]
+    assert (states["limit"].state, states["limit"].reason) == (State.TIMED_OUT, "LSF's run limit")
+    assert states["early"].state is State.CANCELLED
+    assert (states["user"].state, states["user"].reason) == (State.CANCELLED, "Signal <KILL> requested by user")
 
 
 def test_exit_140_is_said_to_be_the_run_limit() -> None:

@@ -1,4 +1,4 @@
-"""The LSF back end, before programs that say what LSF says."""
+"""The LSF back end with programs that print recorded output of LSF."""
 
 import getpass
 import re
@@ -89,7 +89,7 @@ def test_hostile_folders(
 
 
 @pytest.mark.parametrize(("out", "status"), [("", 0), ("Job <7> looks fine\n", 0), ("Communication time out\n", 255)])
-def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
+def test_unclear_answers(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
     programs.answer("bsub", out, status=status)
     with pytest.raises(UnclearError, match="may or may not"):
         lsf(tmp_path).submit(batch_job(tmp_path))
@@ -137,7 +137,7 @@ def test_a_refused_account_is_answered_with_the_groups_of_the_user(
         lsf(tmp_path).submit(batch_job(tmp_path))
 
 
-def test_only_an_lsf_that_says_later_is_asked_again(programs: Programs, tmp_path: Path) -> None:
+def test_only_a_busy_lsf_is_asked_again(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bsub", "", "mbatchd is down. Please try later. Job not submitted.\n", 255, times=2)
     programs.answer("bsub", TAKEN)
     assert lsf(tmp_path).submit(batch_job(tmp_path)).id == "12345678"
@@ -147,8 +147,8 @@ def test_only_an_lsf_that_says_later_is_asked_again(programs: Programs, tmp_path
 def test_one_unknown_id_does_not_blind_the_poll(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", "A banner\n" + HEADER + "1^0^RUN" + ROW + "2^3^SSUSP" + ROW, "Job <9> is not found\n", 255)
     programs.answer("bhist", "", "No matching job found\n", 255)
-    words = lsf(tmp_path).poll(["1", "2[3]", "9"])
-    assert {job: word.state for job, word in words.items()} == {"1": State.RUNNING, "2[3]": State.SUSPENDED}
+    statuses = lsf(tmp_path).poll(["1", "2[3]", "9"])
+    assert {job: word.state for job, word in statuses.items()} == {"1": State.RUNNING, "2[3]": State.SUSPENDED}
     [jobs], [history] = programs.calls("bjobs"), programs.calls("bhist")
     assert jobs["argv"][0] == "-a"
     assert jobs["argv"][-3:] == ["1", "2", "9"]
@@ -160,9 +160,9 @@ def test_what_has_left_bjobs(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", "", "Job <1> is not found\nJob <2> is not found\n", 255)
     done = "Fri Nov 21 06:30:00: Submitted from host <a>;\nFri Nov 21 06:30:05: Done successfully. The CPU;\n"
     programs.answer("bhist", f"Job <1>, User <u>\n{done}", "", 0)
-    words = lsf(tmp_path).poll(["1", "2"])
-    assert list(words) == ["1"]
-    assert words["1"].state is State.COMPLETED
+    statuses = lsf(tmp_path).poll(["1", "2"])
+    assert list(statuses) == ["1"]
+    assert statuses["1"].state is State.COMPLETED
     assert len(programs.calls("bhist")) == 1
 
 
@@ -187,7 +187,7 @@ JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME
 """
 
 
-def test_a_field_that_is_not_known_is_dropped(programs: Programs, tmp_path: Path) -> None:
+def test_an_unknown_field_is_dropped(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", "", "exit_reason: unknown field name\n", 99, when=("-o", "exit_reason"))
     programs.answer("bjobs", HEADER.replace("^EXIT_REASON", "") + "1^0^EXIT^1^-^-^-^-^-^n1^x^-\n", when=("-o",))
     killed = "Fri Nov 21 06:30:00: Submitted from host <a>;\nFri Nov 21 06:30:05: Completed <exit>; TERM_MEMLIMIT: x;\n"
@@ -230,11 +230,11 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", HEADER + "6^0^EXIT" + ROW + "7^0^PEND" + ROW + "8^0^RUN" + ROW, when=("-J", "twice"))
     programs.answer("bjobs", "", "Job <none> is not found\n", 255)
     back_end = lsf(tmp_path)
-    found, one = back_end.find("an-array", 2), back_end.find("solo", 1)
-    assert found is not None
-    assert one is not None
-    assert (found.id, list(found.elements)) == ("4", ["4[1]", "4[2]"])
-    assert (one.id, list(one.elements)) == ("7", ["7"])
+    array, solo = back_end.find("an-array", 2), back_end.find("solo", 1)
+    assert array is not None
+    assert solo is not None
+    assert (array.id, list(array.elements)) == ("4", ["4[1]", "4[2]"])
+    assert (solo.id, list(solo.elements)) == ("7", ["7"])
     assert back_end.find("none", 1) is None
     twice = back_end.find("twice", 1)
     assert twice is not None and twice.id == "8"
@@ -248,8 +248,8 @@ def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     programs.answer("bjobs", HEADER + rows["5"] + ROW + "1^0^EXIT" + ROW + "2^3^EXIT" + ROW, times=1)
     programs.answer("bjobs", HEADER + "5^0^EXIT" + ROW)
     programs.answer("bkill", "Job <5> is being terminated\n", when=("-r",))
-    said = "Job <2[3]>: Job has already finished\nJob <6>: Operation not permitted\n"
-    programs.answer("bkill", "Job <1> is being terminated\n", said, 255)
+    answer = "Job <2[3]>: Job has already finished\nJob <6>: Operation not permitted\n"
+    programs.answer("bkill", "Job <1> is being terminated\n", answer, 255)
     assert lsf(tmp_path).cancel(["1", "2[3]", "3", "4", "5", "6"]) == {
         "1": "ended",
         "2[3]": "ended",

@@ -1,4 +1,4 @@
-"""Python functions through submitit on LSF, run for real by programs that stand in for it."""
+"""Python functions that submitit submits to LSF. Fake programs run them for real."""
 
 import os
 import re
@@ -18,12 +18,12 @@ from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJo
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher belongs to a class: each test has its own."""
+    """New watchers for each test, because they belong to classes."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
 
 
 def describe(value: int) -> dict[str, Any]:
-    """What a job sees."""
+    """Return the environment of a job."""
     environment = submitit.JobEnvironment()
     print("printed", value)
     return {
@@ -44,7 +44,7 @@ def fail() -> None:
 
 
 class Counter:
-    """Counts up; what it has reached outlives a requeue."""
+    """A counter whose value survives a requeue."""
 
     def __init__(self, reached: int = 0) -> None:
         self.reached = reached
@@ -137,9 +137,9 @@ def test_cancel(lsf: Programs, tmp_path: Path) -> None:
     assert jobs[0].done(force_check=True) is False
 
 
-@pytest.mark.parametrize("said", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
-def test_a_job_that_is_over_is_cancelled_without_an_error(programs: Programs, tmp_path: Path, said: str) -> None:
-    programs.answer("bkill", "", f"{said}\n", 255)
+@pytest.mark.parametrize("message", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
+def test_a_job_that_is_over_is_cancelled_without_an_error(programs: Programs, tmp_path: Path, message: str) -> None:
+    programs.answer("bkill", "", f"{message}\n", 255)
     LSFJob(folder=tmp_path, job_id="1").cancel()
     assert programs.calls("bkill")[0]["argv"] == ["1"]
 
@@ -156,7 +156,7 @@ def test_unknown_parameters(lsf: Programs, tmp_path: Path) -> None:
     executor = submitit.AutoExecutor(tmp_path, cluster="lsf")
     with pytest.raises(NameError, match="lsf_colour"):
         executor.update_parameters(lsf_colour="red")
-    executor.update_parameters(slurm_partition="x")  # another cluster's: passed over
+    executor.update_parameters(slurm_partition="x")  # a parameter of another cluster is skipped
     with pytest.raises(ValueError, match="job name"):
         executor.update_parameters(name="x[1-5]")
 
@@ -180,10 +180,10 @@ def test_directives() -> None:
     ]
     for spared in ({"refuses": ["-wa"]}, {"refuses": ["-wa", "-wt"]}, {"signal_delay_min": 0}):
         assert not {"-wa USR2", "-wt 2"} & set(directives(time=90, **spared))
-    whole = directives(nodes=3, tasks_per_node=4, whole_nodes=True, group="bank", additional_parameters={"-x": None})
-    assert "-nnodes 3" in whole
-    assert whole[-1] == "-x"
-    assert not [line for line in whole if line.startswith(("-n ", "-R", "-gpu"))]
+    lines = directives(nodes=3, tasks_per_node=4, whole_nodes=True, group="bank", additional_parameters={"-x": None})
+    assert "-nnodes 3" in lines
+    assert lines[-1] == "-x"
+    assert not [line for line in lines if line.startswith(("-n ", "-R", "-gpu"))]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_folders_make_no_directives(hostile: Path) -> None:
 
 
 def test_ranks_of_several_tasks(tmp_path: Path) -> None:
-    """The launcher here starts two processes, as any would: each with its rank in the environment."""
+    """The launcher starts two processes, each with its rank in the environment."""
     launcher = "for PMI_RANK in 0 1 2 3; do export PMI_RANK; "
     shape = Parameters(nodes=2, tasks_per_node=2, launcher="start")
     text = script_text("env", tmp_path / "logs", shape)
@@ -221,8 +221,8 @@ def test_ranks_of_several_tasks(tmp_path: Path) -> None:
     environment = {**os.environ, "LSB_JOBID": "5", "LSB_JOBINDEX": "0"}
     subprocess.run(["bash"], input=text, text=True, check=True, env=environment)
     for rank, (node, local) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-        said = (tmp_path / "logs" / f"5_{rank}_log.out").read_text(encoding="utf-8")
-        assert dict(re.findall(r"^SUBMITIT_LSF_(RANK|NODEID|LOCAL_RANK|NTASKS)=(.*)$", said, re.MULTILINE)) == {
+        output = (tmp_path / "logs" / f"5_{rank}_log.out").read_text(encoding="utf-8")
+        assert dict(re.findall(r"^SUBMITIT_LSF_(RANK|NODEID|LOCAL_RANK|NTASKS)=(.*)$", output, re.MULTILINE)) == {
             "RANK": str(rank),
             "NODEID": str(node),
             "LOCAL_RANK": str(local),

@@ -1,4 +1,4 @@
-"""What LSF is asked before jobs are handed in, and what its answers mean."""
+"""Checks with LSF before submission, and the meaning of the answers."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ TABLE = """\
 QUEUE_NAME      PRIO STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN  SUSP
 pbatch           30  {}       -    -    -    -     0     0     0     0
 """
-"""The columns of IBM's command reference."""
+"""Columns from IBM's command reference."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three jobs, two of them for one queue and one for that of the site's choice."""
+    """Three jobs, two for one queue and one for the site's default queue."""
     for k in range(3):
         (tmp_path / f"j{k}").mkdir()
         queue = "#BSUB -q pbatch\n" if k < 2 else ""
@@ -27,29 +27,29 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_queue_is_asked_about_once_and_an_open_one_needs_no_word(root: Path, programs: Programs) -> None:
+def test_each_queue_is_checked_once_and_an_open_one_gives_no_note(root: Path, programs: Programs) -> None:
     programs.answer("bqueues", TABLE.format("Open:Active"))
     assert list(preflight(root, JOBS)) == []
     assert [call["argv"] for call in programs.calls("bqueues")] == [["-w", "pbatch"]]
 
 
-def test_an_inactive_queue_is_told_of(root: Path, programs: Programs) -> None:
+def test_an_inactive_queue_is_reported(root: Path, programs: Programs) -> None:
     programs.answer("bqueues", TABLE.format("Open:Inact_Win"))
     assert list(preflight(root, JOBS)) == ["queue pbatch takes jobs, and starts none at the moment (Open:Inact_Win)"]
 
 
 @pytest.mark.parametrize(
-    ("out", "err", "status", "words"),
+    ("out", "err", "status", "message"),
     [
         (TABLE.format("Closed:Active"), "", 0, r"queue pbatch takes no jobs \(Closed:Active\): set queue"),
         ("", "pbatch: No such queue\n", 255, "LSF has no queue pbatch: set queue: in the study"),
     ],
 )
-def test_a_queue_that_takes_no_job_is_refused_before_any_is_handed_in(
-    root: Path, programs: Programs, out: str, err: str, status: int, words: str
+def test_a_closed_queue_is_refused_before_submission(
+    root: Path, programs: Programs, out: str, err: str, status: int, message: str
 ) -> None:
     programs.answer("bqueues", out, err, status=status)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         list(preflight(root, JOBS))
 
 
@@ -63,13 +63,13 @@ def test_a_queue_that_takes_no_job_is_refused_before_any_is_handed_in(
         ("", "", 0),
     ],
 )
-def test_an_answer_that_tells_nothing_keeps_nobody_from_trying(
+def test_an_unclear_answer_does_not_prevent_submission(
     root: Path, programs: Programs, out: str, err: str, status: int
 ) -> None:
     programs.answer("bqueues", out, err, status=status)
     assert list(preflight(root, JOBS)) == []
 
 
-def test_a_relative_of_lsf_without_that_program_is_not_asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_of_lsf_without_bqueues_is_not_asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
     assert list(preflight(root, JOBS)) == []

@@ -1,4 +1,4 @@
-"""Slurm's words, each with its meaning; the texts are what Slurm 22.05 printed."""
+"""Slurm's states and reasons, from output of Slurm 22.05."""
 
 import pytest
 
@@ -120,27 +120,27 @@ a banner | with bars|in|it|||||
 
 
 def test_squeue() -> None:
-    words = read_squeue(SQUEUE)
-    assert set(words) == {"4_1", "4_3", "4_4", "4_5", "5", "20", "21_0", "22", "23", "24", "24+0", "24+1"}
-    assert words["4_4"] == JobStatus(State.PENDING, "Resources", restarts=0)  # its start and end are estimates
-    assert words["5"].reason == "CANCELLED: JobHeldUser"
-    assert words["5"].exit is words["5"].start is None  # it never began
-    assert (words["20"].exit, words["21_0"].exit) == (137, 3)
-    assert words["21_0"].hosts == "n[1-2]"
-    assert words["22"] == JobStatus(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
-    assert words["23"].reason == "ReqNodeNotAvail, UnavailableNodes:n[1|2]"
-    assert words["24"] == words["24+0"]
+    statuses = read_squeue(SQUEUE)
+    assert set(statuses) == {"4_1", "4_3", "4_4", "4_5", "5", "20", "21_0", "22", "23", "24", "24+0", "24+1"}
+    assert statuses["4_4"] == JobStatus(State.PENDING, "Resources", restarts=0)  # start and end are estimates
+    assert statuses["5"].reason == "CANCELLED: JobHeldUser"
+    assert statuses["5"].exit is statuses["5"].start is None  # it never started
+    assert (statuses["20"].exit, statuses["21_0"].exit) == (137, 3)
+    assert statuses["21_0"].hosts == "n[1-2]"
+    assert statuses["22"] == JobStatus(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
+    assert statuses["23"].reason == "ReqNodeNotAvail, UnavailableNodes:n[1|2]"
+    assert statuses["24"] == statuses["24+0"]
 
 
 def test_why_a_cancelled_job_had_waited_is_not_why_it_was_cancelled() -> None:
-    words = read_squeue("7|CANCELLED|0|0|N/A|N/A||Resources\n8|CANCELLED|0|0|N/A|N/A||DependencyNeverSatisfied\n")
-    assert (words["7"].reason, words["8"].reason) == ("CANCELLED", "CANCELLED: DependencyNeverSatisfied")
+    statuses = read_squeue("7|CANCELLED|0|0|N/A|N/A||Resources\n8|CANCELLED|0|0|N/A|N/A||DependencyNeverSatisfied\n")
+    assert (statuses["7"].reason, statuses["8"].reason) == ("CANCELLED", "CANCELLED: DependencyNeverSatisfied")
 
 
 def test_an_old_squeue() -> None:
-    words = read_squeue_short("4_[2-3]|PENDING||Priority\n22|RUNNING|n1|None\n")
-    assert words["4_3"] == JobStatus(State.PENDING, "Priority")
-    assert words["22"] == JobStatus(State.RUNNING, hosts="n1")
+    statuses = read_squeue_short("4_[2-3]|PENDING||Priority\n22|RUNNING|n1|None\n")
+    assert statuses["4_3"] == JobStatus(State.PENDING, "Priority")
+    assert statuses["22"] == JobStatus(State.RUNNING, hosts="n1")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_elements(printed: str, meant: list[str]) -> None:
 
 
 def sacct(*rows: str) -> str:
-    """Rows of what is asked: id|state|exit|submit|start|end|elapsed|nodes|energy|memory|reason."""
+    """Return rows of sacct: id|state|exit|submit|start|end|elapsed|nodes|energy|memory|reason."""
     assert all(row.count("|") == len(SACCT_FIELDS) - 1 for row in rows)
     return "\n".join(rows) + "\n"
 
@@ -168,7 +168,7 @@ TIMES = "2026-11-21T15:51:44|2026-11-21T15:52:56|2026-11-21T15:53:16|20|n2"
 
 
 def test_sacct() -> None:
-    words = read_sacct(
+    statuses = read_sacct(
         sacct(
             f"10|FAILED|3:0|{TIMES}|||None",
             f"10.batch|FAILED|3:0|{TIMES}|512|3316K|",
@@ -178,7 +178,7 @@ def test_sacct() -> None:
             "12_[3-4%2]|PENDING|0:0|2026-11-21T15:51:44|Unknown|Unknown|0|None assigned|||Resources",
         )
     )
-    assert words["10"] == JobStatus(
+    assert statuses["10"] == JobStatus(
         State.FAILED,
         "FAILED",
         exit=3,
@@ -196,10 +196,14 @@ def test_sacct() -> None:
             "ConsumedEnergyRaw": "700",
         },
     )
-    assert (words["11"].state, words["11"].exit, words["11"].reason) == (State.CANCELLED, 143, "CANCELLED by 1000")
-    assert words["12_4"].reason == "Resources"
-    assert words["12_4"].start is None
-    assert set(words) == {"10", "11", "12_3", "12_4"}
+    assert (statuses["11"].state, statuses["11"].exit, statuses["11"].reason) == (
+        State.CANCELLED,
+        143,
+        "CANCELLED by 1000",
+    )
+    assert statuses["12_4"].reason == "Resources"
+    assert statuses["12_4"].start is None
+    assert set(statuses) == {"10", "11", "12_3", "12_4"}
 
 
 def test_no_meter_is_no_energy() -> None:
@@ -222,8 +226,8 @@ def test_a_step_s_trouble_is_not_the_job_s() -> None:
 
 
 def test_names() -> None:
-    said = read_states("4_[1-2]|PENDING\n4_3|RUNNING\n7|CANCELLED by 1\n8+0|RUNNING\n\nCLUSTER: x\n")
-    assert {job: word.state for job, word in said.items()} == {
+    statuses = read_states("4_[1-2]|PENDING\n4_3|RUNNING\n7|CANCELLED by 1\n8+0|RUNNING\n\nCLUSTER: x\n")
+    assert {job: word.state for job, word in statuses.items()} == {
         **dict.fromkeys(("4_1", "4_2"), State.PENDING),
         **dict.fromkeys(("4_3", "8+0"), State.RUNNING),
         "7": State.CANCELLED,

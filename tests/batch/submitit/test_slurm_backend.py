@@ -1,4 +1,4 @@
-"""The Slurm back end, before programs that say what Slurm says. Texts are Slurm 22.05's where it printed them."""
+"""The Slurm back end with programs that print recorded output, mostly of Slurm 22.05."""
 
 import datetime
 import os
@@ -90,14 +90,14 @@ def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) ->
         ("", "sbatch: error: Zero Bytes were transmitted or received\n", 1),
     ],
 )
-def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, err: str, status: int) -> None:
+def test_unclear_answers(programs: Programs, tmp_path: Path, out: str, err: str, status: int) -> None:
     programs.answer("sbatch", out, err, status)
     with pytest.raises(UnclearError):
         slurm(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("sbatch")) == 1
 
 
-def test_no_answer_leaves_it_open(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_is_unclear(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 0.3)
     programs.answer("sbatch", TAKEN, sleep=60)
     with pytest.raises(UnclearError, match="sbatch did not answer within"):
@@ -156,7 +156,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
         slurm(tmp_path).submit(batch_job(tmp_path))
     assert not isinstance(caught.value, UnclearError)
     errors = [line for line in err.strip().splitlines() if "error" in line]
-    assert errors[0] in str(caught.value), "the first one is the cause"
+    assert errors[0] in str(caught.value), "the first error is the cause"
     assert err.strip().splitlines()[-1] in str(caught.value)
     assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -165,7 +165,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 
 def test_a_refused_account_is_answered_with_those_of_the_user(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Invalid account or account/partition combination specified\n", status=1)
-    programs.answer("sacctmgr", "chem||\nphys||\n")
+    programs.answer("sacctmgr", "chem|||\nphys|||\n")
     with pytest.raises(UserError, match=r"yours are chem, phys \(sacctmgr show assoc\)$"):
         slurm(tmp_path).submit(batch_job(tmp_path))
 
@@ -178,8 +178,8 @@ def test_only_a_busy_slurm_is_asked_again(programs: Programs, tmp_path: Path) ->
 
 
 def test_a_slurm_that_stays_busy(programs: Programs, tmp_path: Path) -> None:
-    said = "sbatch: Slurm temporarily unable to accept job, sleeping and retrying"
-    programs.answer("sbatch", "", said, status=1)
+    message = "sbatch: Slurm temporarily unable to accept job, sleeping and retrying"
+    programs.answer("sbatch", "", message, status=1)
     with pytest.raises(UserError, match="unable to accept job"):
         slurm(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("sbatch")) == 4
@@ -192,14 +192,14 @@ def test_poll_asks_the_queue_once_and_accounting_for_the_rest(programs: Programs
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|2026-11-21T15:53:16|20|n2"
     late = f"3|TIMEOUT|0:15|{times}||1M|None\n3.batch|CANCELLED|0:15|{times}||9K|\n"
     programs.answer("sacct", late + f"1|FAILED|1:0|{times}|||\n")
-    words = slurm(tmp_path).poll(["1", "2_3", "2_4", "3", "4", "5"])
-    assert {job: word.state for job, word in words.items()} == {
+    statuses = slurm(tmp_path).poll(["1", "2_3", "2_4", "3", "4", "5"])
+    assert {job: word.state for job, word in statuses.items()} == {
         "1": State.RUNNING,
         "2_3": State.PENDING,
         "3": State.TIMED_OUT,
         "4": State.FAILED,
     }
-    assert words["3"].accounting["MaxRSS"] == "1M"
+    assert statuses["3"].accounting["MaxRSS"] == "1M"
     [queue], [past] = programs.calls("squeue"), programs.calls("sacct")
     assert queue["argv"][queue["argv"].index("--jobs") + 1] == "1,2,3,4,5"
     assert past["argv"][past["argv"].index("--jobs") + 1] == "2,3,4,5"
@@ -211,13 +211,13 @@ def test_poll_asks_the_queue_once_and_accounting_for_the_rest(programs: Programs
     assert datetime.timedelta(hours=24) <= age < datetime.timedelta(hours=25)
 
 
-def test_what_runs_costs_accounting_nothing(programs: Programs, tmp_path: Path) -> None:
+def test_accounting_is_not_asked_for_running_jobs(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "1|RUNNING" + ROW)
     assert slurm(tmp_path).poll(["1"])["1"].state is State.RUNNING
     assert not programs.calls("sacct")
 
 
-def test_an_empty_answer_is_no_news(programs: Programs, tmp_path: Path) -> None:
+def test_an_empty_answer_changes_nothing(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", status=1)
     programs.answer("sacct", "")
     back_end = slurm(tmp_path)
@@ -281,12 +281,12 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sacct", "6|CANCELLED by 1\n7|PENDING\n8|RUNNING\n9|RUNNING\n", when=("--name=twice",))
     programs.answer("sacct", "")
     back_end = slurm(tmp_path)
-    found = back_end.find("arr", 3)
-    assert found is not None
-    assert (found.id, list(found.elements)) == ("4", ["4_1", "4_2", "4_3"])
-    one = back_end.find("one", 1)
-    assert one is not None
-    assert (one.id, list(one.elements)) == ("7", ["7"])
+    array = back_end.find("arr", 3)
+    assert array is not None
+    assert (array.id, list(array.elements)) == ("4", ["4_1", "4_2", "4_3"])
+    single = back_end.find("one", 1)
+    assert single is not None
+    assert (single.id, list(single.elements)) == ("7", ["7"])
     assert back_end.find("none", 1) is None
     twice = back_end.find("twice", 1)
     assert twice is not None and twice.id == "8"
@@ -297,9 +297,9 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
 def test_an_array_of_one_is_found_as_one(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "4_1|RUNNING\n")
     programs.answer("sacct", "")
-    found = slurm(tmp_path).find("arr", 1)
-    assert found is not None
-    assert list(found.elements) == ["4_1"]
+    receipt = slurm(tmp_path).find("arr", 1)
+    assert receipt is not None
+    assert list(receipt.elements) == ["4_1"]
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +339,7 @@ def test_check(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["PATH"] == str(programs.directory)
 
 
-def test_what_accounting_alone_says_to_live_is_no_news(programs: Programs, tmp_path: Path) -> None:
+def test_a_live_state_from_accounting_alone_is_ignored(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "")
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|Unknown|20|n2"
     programs.answer("sacct", f"1|RUNNING|0:0|{times}||1M|None\n2|PENDING|0:0|{times}|||\n3|FAILED|1:0|{times}|||\n")
@@ -347,7 +347,7 @@ def test_what_accounting_alone_says_to_live_is_no_news(programs: Programs, tmp_p
 
 
 @pytest.mark.parametrize("signal", [9, 15, 1])
-def test_a_client_that_was_killed_may_have_been_heard(programs: Programs, tmp_path: Path, signal: int) -> None:
+def test_a_killed_client_may_have_submitted_the_job(programs: Programs, tmp_path: Path, signal: int) -> None:
     program = tmp_path / "killed"
     program.write_text(f"#!/bin/bash\nkill -{signal} $$\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What Slurm is asked before jobs are handed in, and what its answers mean."""
+"""Checks with Slurm before submission, and the meaning of the answers."""
 
 import getpass
 import re
@@ -34,11 +34,11 @@ def asked(root: Path, account: str | None = None) -> list[str]:
 
 
 def silent(programs: Programs) -> None:
-    """No accounting."""
+    """Let accounting fail."""
     programs.answer("sacctmgr", "", "sacctmgr: error: no database\n", status=1)
 
 
-def test_one_job_of_each_kind_is_asked_about_and_nothing_is_handed_in(root: Path, programs: Programs) -> None:
+def test_one_job_of_each_kind_is_checked_and_none_submitted(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
     silent(programs)
     assert asked(root) == [
@@ -49,7 +49,7 @@ def test_one_job_of_each_kind_is_asked_about_and_nothing_is_handed_in(root: Path
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("error", "remedy"),
     [
         (f"{FAILED}Invalid account or account/partition combination specified", "set account: in the study"),
         (f"{FAILED}Requested node configuration is not available", "check node: and scheduler: of the site file"),
@@ -57,16 +57,16 @@ def test_one_job_of_each_kind_is_asked_about_and_nothing_is_handed_in(root: Path
         ("sbatch: error: invalid partition specified: x", "set queue: in the study"),
     ],
 )
-def test_what_would_be_refused_is_refused_with_the_remedy(
-    root: Path, programs: Programs, said: str, remedy: str
+def test_a_job_that_slurm_would_refuse_is_refused_with_the_remedy(
+    root: Path, programs: Programs, error: str, remedy: str
 ) -> None:
-    programs.answer("sbatch", "", f"{said}\n", status=1)
-    with pytest.raises(UserError, match=f"Slurm would refuse j0: {re.escape(said)}: .*{remedy}"):
+    programs.answer("sbatch", "", f"{error}\n", status=1)
+    with pytest.raises(UserError, match=f"Slurm would refuse j0: {re.escape(error)}: .*{remedy}"):
         asked(root)
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("error", "status"),
     [
         ("sbatch: error: Unable to contact slurm controller (connect failure)", 1),
         ("sbatch: error: Socket timed out on send/recv operation", 1),
@@ -74,27 +74,25 @@ def test_what_would_be_refused_is_refused_with_the_remedy(
         ("a banner of the site", 0),
     ],
 )
-def test_what_slurm_does_not_know_keeps_nobody_from_trying(
-    root: Path, programs: Programs, said: str, status: int
-) -> None:
-    programs.answer("sbatch", "", f"{said}\n", status=status)
+def test_an_unclear_answer_does_not_prevent_submission(root: Path, programs: Programs, error: str, status: int) -> None:
+    programs.answer("sbatch", "", f"{error}\n", status=status)
     silent(programs)
     assert asked(root) == []
 
 
-def test_a_silent_controller_is_not_waited_for_long(
+def test_the_wait_for_a_silent_controller_is_short(
     root: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpcbench.batch.schedulers.slurm_preflight.PATIENCE", 0.2)
     programs.answer("sbatch", START, sleep=60)
     silent(programs)
-    said = asked(root)
-    assert len(said) == 2 and all("not asked beforehand" in line for line in said)
+    notes = asked(root)
+    assert len(notes) == 2 and all("not asked beforehand" in line for line in notes)
 
 
 def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
-    programs.answer("sacctmgr", "other||100\nmine||6\n")
+    programs.answer("sacctmgr", "other|||100\nmine|||6\n")
     programs.answer("squeue", "1\n2_1\n2_2\n")
     with pytest.raises(UserError, match=r"4 jobs: Slurm takes 6 of you at a time .*, and 3 are in the queue"):
         asked(root, "mine")
@@ -104,9 +102,9 @@ def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Prog
 REFUSED = f"{FAILED}Invalid account or account/partition combination specified\n"
 
 
-def test_an_account_that_slurm_refuses_is_answered_with_those_of_the_user(root: Path, programs: Programs) -> None:
+def test_the_message_about_a_refused_account_lists_those_of_the_user(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", REFUSED, status=1)
-    programs.answer("sacctmgr", "chem||\nphys|gpu|5\nchem|debug|\n")
+    programs.answer("sacctmgr", "chem|||\nphys|gpu||5\nchem|debug||\n")
     accounts = r"yours are chem, phys \(in partition gpu only\), chem \(in partition debug only\) \(sacctmgr show assoc"
     with pytest.raises(UserError, match=f"set account: in the study .*; {accounts}"):
         asked(root)
@@ -114,17 +112,17 @@ def test_an_account_that_slurm_refuses_is_answered_with_those_of_the_user(root: 
     assert f"user={getpass.getuser()}" in call["argv"]
 
 
-@pytest.mark.parametrize(("status", "words"), [(0, "; sacctmgr show assoc lists none of yours: ask"), (1, "there$")])
-def test_accounts_that_nobody_lists(root: Path, programs: Programs, status: int, words: str) -> None:
+@pytest.mark.parametrize(("status", "message"), [(0, "; sacctmgr show assoc lists none of yours: ask"), (1, "there$")])
+def test_accounts_that_are_not_listed(root: Path, programs: Programs, status: int, message: str) -> None:
     programs.answer("sbatch", "", REFUSED, status=1)
     programs.answer("sacctmgr", "", status=status)
-    with pytest.raises(UserError, match=rf"to one that may run {'there' if status == 0 else ''}{words}"):
+    with pytest.raises(UserError, match=rf"to one that may run {'there' if status == 0 else ''}{message}"):
         asked(root)
 
 
-def test_an_account_of_somebody_else_is_refused(root: Path, programs: Programs) -> None:
+def test_an_account_of_another_user_is_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
-    programs.answer("sacctmgr", "mine||\nours||\n")
+    programs.answer("sacctmgr", "mine|||\nours|||\n")
     with pytest.raises(UserError, match=r"account theirs: is none of yours on this machine .*: yours are mine, ours"):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2

@@ -100,7 +100,7 @@ class Table:
     config: Config
     now: float
     hidden: set[str]
-    """Keys of jobs whose exit code is not shown."""
+    """Keys of jobs without an exit code in the output."""
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:

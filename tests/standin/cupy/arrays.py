@@ -1,4 +1,4 @@
-"""Arrays of the device. NumPy cannot see into them, and work with them is done in the order of the current stream."""
+"""Arrays of the device. NumPy cannot read them; operations on them run in the order of the current stream."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ class ndarray:  # noqa: N801
         return ndarray(self._memory, self._values.view(dtype))
 
     def get(self) -> npt.NDArray[Any]:
-        """A copy on the host, after the work of the current stream."""
+        """Return a copy on the host, after the work of the current stream."""
         synchronize(get_current_stream().ptr)
         return self._values.copy()
 
@@ -90,9 +90,9 @@ def empty(shape: Any, dtype: npt.DTypeLike = float) -> ndarray:
 
 
 def full(shape: Any, value: float, dtype: npt.DTypeLike) -> ndarray:
-    made = empty(shape, dtype)
-    made[...] = value
-    return made
+    array = empty(shape, dtype)
+    array[...] = value
+    return array
 
 
 def zeros(shape: Any, dtype: npt.DTypeLike = float) -> ndarray:
@@ -108,14 +108,14 @@ def zeros_like(x: ndarray) -> ndarray:
 
 
 def asarray(x: Any) -> ndarray:
-    """An array of the device as it is; a copy of one of the host."""
+    """Return an array of the device unchanged, or a copy of an array of the host."""
     if isinstance(x, ndarray):
         return x
     if not isinstance(x, np.ndarray):
         raise TypeError(f"the stand-in makes arrays of NumPy's, not of {type(x).__name__}")
-    made = empty(x.shape, x.dtype)
-    made.set(x)
-    return made
+    array = empty(x.shape, x.dtype)
+    array.set(x)
+    return array
 
 
 def asnumpy(x: ndarray) -> npt.NDArray[Any]:
@@ -123,7 +123,7 @@ def asnumpy(x: ndarray) -> npt.NDArray[Any]:
 
 
 def copyto(target: ndarray, source: ndarray) -> None:
-    """Copy between arrays of one type. CuPy takes scalars and other types, too."""
+    """Copy between arrays of one type. CuPy also accepts scalars and other types."""
     to, of = _on_device(target)._values, _on_device(source)._values
     if (to.shape, to.dtype) != (of.shape, of.dtype):
         raise TypeError(f"the stand-in converts nothing: {of.shape} of {of.dtype} to {to.shape} of {to.dtype}")
@@ -131,7 +131,7 @@ def copyto(target: ndarray, source: ndarray) -> None:
 
 
 def from_dlpack(x: Any) -> ndarray:
-    """The array of another library that lies on the device, after the work that makes it."""
+    """Return an array of another library on the device, after the work that computes it."""
     kind, number = x.__dlpack_device__()
     if (kind, number) not in ((2, 0), (13, 0)):
         raise RuntimeError(f"DLPack device {kind}, {number} is not this one")

@@ -18,12 +18,12 @@ from hpcbench.codecs.device import THREADS, Build
 
 
 class RawModule:
-    """The kernels of a source, or of a file that `compile_using_nvrtc` made the content of."""
+    """Kernels of a source, or of a file with output of `compile_using_nvrtc`."""
 
     def __init__(self, *, code: str | None = None, path: str | None = None, options: tuple[str, ...] = ()) -> None:
         if (code is None) == (path is None) or not isinstance(path, (str, type(None))):
             raise TypeError("either code or path, each a string")
-        # CuPy adds this option to source that it is given, after those of the caller
+        # CuPy appends this option to those of the caller
         cubin = Path(path).read_bytes() if path else compile_using_nvrtc(code or "", (*options, "-ftz=true"))[0]
         compiled = json.loads(cubin)
         values = dict(option[2:].split("=", 1) for option in compiled["options"] if option.startswith("-DHB_"))
@@ -34,7 +34,7 @@ class RawModule:
         self._flushes = "-ftz=true" in compiled["options"]
 
     def get_function(self, name: str) -> Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]:
-        """A kernel. Its arguments have 64 bits; arrays of the device stand for their addresses."""
+        """Return a function that launches a kernel. Arguments have 64 bits; a device array is passed as its address."""
         kernels, flushes = emulator.library(self._build), self._flushes
         if not hasattr(kernels, f"run_{name}"):
             raise KeyError(f"CUDA_ERROR_NOT_FOUND: no kernel {name}")
@@ -42,11 +42,11 @@ class RawModule:
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
             assert isinstance(grid, tuple) and len(grid) == 1 and grid[0] > 0, grid
             assert block == (THREADS,), block
-            words = [_word(argument) for argument in arguments]
-            keep = [holder(word, 0) for word in words]
+            values = [_word(argument) for argument in arguments]
+            keep = [holder(word, 0) for word in values]
 
             def run(keep: object = keep) -> None:
-                emulator.run(kernels, name, emulator.Launch(grid[0], 0, 0, 1), words, flushes=flushes)
+                emulator.run(kernels, name, emulator.Launch(grid[0], 0, 0, 1), values, flushes=flushes)
 
             put(get_current_stream().ptr, run)
 

@@ -1,4 +1,4 @@
-"""Calls of programs that may be missing, fail or hang: each outcome is an answer, never an exception."""
+"""Calls of programs that may be missing, fail or hang: each outcome is a value, never an exception."""
 
 import os
 import shutil
@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcbench.batch.schedulers import client
+from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.errors import UserError
 
 PATIENCE = 10.0
-"""Deadline of a client in seconds. A client whose daemon is down retries for minutes."""
+"""Deadline of a program in seconds. A client whose daemon is down retries for minutes."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class CommandOutcome:
         return self.status == 0
 
     @property
+    def hung(self) -> bool:
+        """Whether the program exists and gave no exit status."""
+        return self.present and self.status is None
+
+    @property
     def problem(self) -> str:
         """Why the call failed, for people; empty if it succeeded."""
         if not self.present:
@@ -45,7 +51,9 @@ class CommandOutcome:
         return ""
 
 
-def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None) -> CommandOutcome:
+def attempt(
+    argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None
+) -> CommandOutcome:
     """Run a program until its deadline; then kill it with its child processes.
 
     Parameters
@@ -69,3 +77,16 @@ def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, 
     except UserError as error:
         return CommandOutcome(name, True, None, err=str(error))
     return CommandOutcome(name, True, answer.status, answer.out, answer.err)
+
+
+def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> CommandOutcome:
+    """Run a scheduler's program without the variables of an outer job; ``FLUX_URI``, which names the instance, stays.
+
+    Parameters
+    ----------
+    argv
+        Program and its arguments.
+    seconds
+        Deadline in seconds; `PATIENCE` by default.
+    """
+    return attempt(argv, seconds=seconds, env=plain_environment(keep=("FLUX_URI",)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from hpcbench.batch.schedulers.accounts import Association
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.doctor.cluster import Nodes, QueueFacts
 
 _TRES = re.compile(r"\b(node|cpu|gres/gpu)(?::([^=,]+))?=(\d+)(?=,|$)")
 _RULES = ("AllowAccounts", "DenyAccounts", "AllowGroups", "AllowQos", "DenyQos")
@@ -43,10 +43,11 @@ def read_partition(
         shapes.get(name, ()),
         default=fields.get("Default") == "YES",
         open=fields.get("State", "UP") == "UP",
-        min_nodes=number if (number := _number(fields.get("MinNodes"))) and number > 1 else None,
+        min_nodes=number if (number := parse_number(fields.get("MinNodes"))) and number > 1 else None,
         max_nodes=_max_nodes(fields, limits, kind, shapes.get(name, ()), notes),
         max_walltime=_max_walltime(fields, limits, notes),
-        max_submitted=_number(limits.get("MaxSubmitPU")),
+        max_submitted=parse_number(limits.get("MaxSubmitPU")),
+        sharing=fields.get("OverSubscribe", "?"),
         notes=notes,
         barred=_barred(fields, associations),
     )
@@ -89,7 +90,7 @@ def _max_nodes(
     notes: list[str],
 ) -> int | None:
     """Return the maximum nodes of a job on this kind of node. Slurm accepts a larger job, which never starts."""
-    bounds = [_number(fields.get("MaxNodes")), kind.count if kind else _number(fields.get("TotalNodes"))]
+    bounds = [parse_number(fields.get("MaxNodes")), kind.count if kind else parse_number(fields.get("TotalNodes"))]
     for key in ("MaxTRES", "MaxTRESPU"):
         bounds += [_nodes_of(match[1], match[2], match[3], kind) for match in _TRES.finditer(limits.get(key, ""))]
     others = [str(other) for other in nodes if kind and other.shape != kind.shape]
@@ -151,5 +152,6 @@ def _join(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _number(text: str | None) -> int | None:
+def parse_number(text: str | None) -> int | None:
+    """Return a positive whole number; None for every other text, such as ``UNLIMITED``."""
     return int(text) if text and text.isdigit() and int(text) > 0 else None

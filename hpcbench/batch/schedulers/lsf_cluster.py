@@ -1,0 +1,230 @@
+"""Queries of LSF about the cluster: its daemons, settings, queues, hosts, and the options of bsub."""
+
+import re
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from hpcbench.batch.schedulers.attempt import ask_scheduler
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, report_failure
+from hpcbench.batch.scripts.duration import Duration
+
+_UNITS = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
+_ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
+"""Options that every bsub has: a text without them does not list the options."""
+
+
+@dataclass(frozen=True)
+class LsfParameters:
+    """Settings of the cluster that ``bparams`` prints."""
+
+    default_queue: str | None
+    max_array: int | None
+    """Maximum size of a job array; None if LSF does not print it."""
+    reserves_per_task: bool
+    """Whether a resource request counts for each slot, not for each host."""
+
+
+def find_lsf() -> Sighting:
+    """Ask for the name of the cluster, and whether the daemon that takes jobs answers."""
+    answer = ask_scheduler(["lsid"])
+    name = re.search(r"My cluster name is (\S+)", answer.out)
+    if not answer.ok or not name:
+        return report_failure("lsf", "bsub", answer, "lsid names no cluster")
+    product = next((line.strip() for line in answer.out.splitlines() if line.strip()), "LSF")
+    version = re.search(r"\b\d+(\.\d+)+", product)
+    bsub = shutil.which("bsub")
+    if not bsub:
+        return Sighting("lsf", False, f"{product}: lsid answers, but bsub is not on PATH", None, name[1])
+    queues = ask_scheduler(["bqueues", "-l"])  # lsid asks another daemon than the one that takes jobs
+    if not queues.ok or "QUEUE" not in queues.out:
+        why = queues.problem or f"bqueues lists no queue: {queues.err.strip()[:120]}"
+        fact = f"{product}: lsid answers, but not the daemon that takes jobs: {why}"
+        return Sighting("lsf", None if queues.hung else False, fact, bsub, name[1])
+    return Sighting("lsf", True, f"{product}: cluster {name[1]}", bsub, name[1], version[0] if version else None)
+
+
+def read_parameters() -> LsfParameters:
+    """Return LSF's settings. Variants of LSF have fewer options of bparams."""
+    answer = ask_scheduler(["bparams", "-a"])
+    text = answer.out if answer.ok else ask_scheduler(["bparams", "-l"]).out
+    default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", text) or re.search(
+        r"Default Queues:\s*(\S+)", ask_scheduler(["bparams"]).out
+    )
+    array = re.search(r"(?:MAX_JOB_ARRAY_SIZE\s*=|[Mm]aximum size of a job array:?)\s*(\d+)", text)
+    return LsfParameters(
+        default[1] if default else None,
+        int(array[1]) or None if array else None,
+        bool(re.search(r"RESOURCE_RESERVE_PER_TASK\s*=\s*[Yy]", text)),
+    )
+
+
+def list_bsub_options() -> set[str]:
+    """Return the options in the help of bsub; empty if the help does not list them."""
+    answer = ask_scheduler(["bsub", "-h"])  # relatives of LSF end with an error after it
+    listed = set(re.findall(r"(?<![\w-])-[A-Za-z]\w*", f"{answer.out}\n{answer.err}"))
+    return listed if listed.issuperset(_ALWAYS) else set()
+
+
+def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> tuple[list[QueueFacts], str]:
+    """Return the queues, and why the call failed.
+
+    Parameters
+    ----------
+    hosts
+        Kinds of hosts of the cluster.
+    default
+        Name of the default queue, if bparams prints it.
+    slots
+        Whether jobs ask for slots, so that limits of slots limit their nodes.
+    """
+    answer = ask_scheduler(["bqueues", "-l"])
+    blocks = re.split(r"^QUEUE:\s*", answer.out, flags=re.MULTILINE)[1:]
+    return [_bounded(_queue(block, hosts, default, slots=slots)) for block in blocks], answer.problem
+
+
+def list_hosts() -> tuple[list[Nodes], list[str], str]:
+    """Return the kinds of hosts, the hosts with GPUs in MIG mode, and why the call failed."""
+    answer = ask_scheduler(["lshosts", "-w"])
+    gpus, in_slices = _gpus()
+    counts: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
+    for line in answer.out.splitlines():
+        cells = line.split()
+        if len(cells) < 8 or cells[0] == "HOST_NAME" or cells[7] != "Yes" or not cells[4].isdigit():
+            continue  # no server, or one that is down
+        models, places = gpus.get(cells[0], ((), ()))
+        counts[int(cells[4]), _gigabytes(cells[5]), models, places] += 1
+    hosts = [
+        Nodes(
+            count,
+            cores=cores,
+            memory_gb=memory,
+            gpus=len(models),
+            gpu=" and ".join(dict.fromkeys(models)) or None,
+            socket_gpus=places if len(places) > 1 else None,
+            sockets=len(places) if len(places) > 1 else None,
+            doubt=f"{len(set(models))} models in a host: write the number of one" if len(set(models)) > 1 else "",
+        )
+        for (cores, memory, models, places), count in counts.items()
+    ]
+    return hosts, in_slices, answer.problem
+
+
+def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[str]]:
+    """Return each host's GPU models and GPUs per NUMA node, and the hosts with slices of GPUs.
+
+    Only the first row of a host names it. GPUs in MIG mode are left out.
+    """
+    rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    in_slices: dict[str, None] = {}
+    answer = ask_scheduler(["lshosts", "-gpu"])
+    lines = answer.out.splitlines() if answer.ok else []
+    heads = lines[0].split() if lines else []
+    if "numa_id" not in heads or "gpu_model" not in heads:
+        return {}, []
+    host = ""
+    for line in lines[1:]:
+        cells = line.split()
+        if line[:1].strip() and len(cells) > 1:
+            host = cells.pop(0)
+        if host and len(cells) >= len(heads) - 1 and cells[0].isdigit():
+            row = dict(zip(heads[1:], cells, strict=False))
+            if row.get("mig", "").upper() == "Y":
+                in_slices[host] = None
+            else:
+                rows[host].append((row["gpu_model"], row["numa_id"]))
+    places = {
+        host: (tuple(model for model, _ in gpus), tuple(Counter(sorted(place for _, place in gpus)).values()))
+        for host, gpus in rows.items()
+    }
+    return places, list(in_slices)
+
+
+def _gigabytes(text: str) -> int | None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT])", text)
+    return int(float(match[1]) * _UNITS[match[2]]) or None if match else None
+
+
+def _bounded(line: QueueFacts) -> QueueFacts:
+    """Return the queue with no more nodes in a job than the cluster has of their kind."""
+    kind = line.kind()
+    if kind is None or (line.max_nodes is not None and line.max_nodes <= kind.count):
+        return line
+    return replace(line, max_nodes=kind.count)
+
+
+def _queue(block: str, hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> QueueFacts:
+    name = (block.split() or ["?"])[0]
+    notes = []
+    users, where, needs, policies = (
+        re.search(rf"^{key}:\s*(.*\S)", block, re.MULTILINE)
+        for key in ("USERS", "HOSTS", "RES_REQ", "SCHEDULING POLICIES")
+    )
+    for what, match in (("for users", users), ("on hosts", where)):
+        if match and match[1] != "all":
+            notes.append(f"{what} {match[1][:80]}")
+    status = re.search(r"\b(Open|Closed):(Active|Inact\w*)", block)
+    cores = kind.cores if (kind := QueueFacts(name, "", hosts).kind()) else None
+    most = _most_slots(block, notes) if slots else None
+    max_nodes = max(1, most // cores) if most and cores else None
+    if most and cores:
+        notes.append(f"at most {most} slots a job, {cores} cores a host")
+    if needs:
+        notes.append(f"RES_REQ {needs[1][:80]}")
+    if needs and re.search(r"span\[\s*hosts\s*=\s*1\s*\]", needs[1]):
+        max_nodes = 1
+    return QueueFacts(
+        name,
+        f"bqueues -l {name}",
+        hosts,
+        default=name == default or (default is None and "default queue" in block.lower()),
+        open=not status or status[1] == "Open",
+        max_nodes=max_nodes,
+        max_walltime=_run_limit(block, notes),
+        sharing=policies[1] if policies else "",
+        notes=notes,
+    )
+
+
+def _run_limit(block: str, notes: list[str]) -> str | None:
+    """Return the longest walltime that the queue accepts."""
+    cell = _maximum(block, "RUNLIMIT")
+    try:
+        return str(Duration.of_lsf(cell)) if cell else None
+    except ValueError as error:
+        notes.append(f"RUNLIMIT: {error}")
+    return None
+
+
+def _most_slots(block: str, notes: list[str]) -> int | None:
+    """Return the maximum slots of a job. TASKLIMIT (PROCLIMIT in older LSF) lists minimum, default and maximum."""
+    cells = [cell for head in ("TASKLIMIT", "PROCLIMIT") if (cell := _maximum(block, head))]
+    bounds = [int(cell.split()[-1]) for cell in cells if re.fullmatch(r"\d+(\s+\d+){0,2}", cell)]
+    notes += [f"{name} {slots} slots" for name, slots in _slot_limits(block).items()]
+    return min([*bounds, *_slot_limits(block).values()], default=None)
+
+
+def _slot_limits(block: str) -> dict[str, int]:
+    """Return the slot limits of the queue and of one user, from its table of parameters."""
+    lines = block.splitlines()
+    for heads, values in pairwise(lines):
+        row = dict(zip(heads.split(), values.split(), strict=False))
+        if heads.split()[:1] == ["PRIO"] and "JL/U" in row:
+            return {name: int(row[name]) for name in ("MAX", "JL/U") if row[name].isdigit()}
+    return {}
+
+
+def _maximum(block: str, head: str) -> str:
+    """Return the maximum below a head, not the default; empty if there is none."""
+    for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
+        starts = [match.start() for match in re.finditer(r"\S+", heads)]
+        names = heads.split()
+        if head not in names:
+            continue
+        place = names.index(head)
+        begin = starts[place] if place else 0
+        end = starts[place + 1] if place + 1 < len(starts) else None
+        return values[begin:end].strip()
+    return ""
