@@ -99,7 +99,7 @@ def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
     ("content", "message"),
     [
         ("{", "not a complete trace"),
-        ("[]", "not a rank's trace"),
+        ("[]", "not the trace of a rank"),
         ('{"otherData": {}, "traceEvents": []}', "no rank, host"),
     ],
 )

@@ -169,7 +169,42 @@ def hook() -> dict[str, Any]:
     return {"hook": train_ddp(hooked=True), "kernels": kernels, "plain": train_ddp(hooked=False)}
 
 
-PARTS: dict[str, Callable[[], Any]] = {"calls": calls, "programs": programs, "refusals": refusals, "hook": hook}
+def fsdp2_objects() -> dict[str, Any]:
+    """Return losses of FSDP2 with objects of its interface, over both carriers, and by the kernels."""
+    from pytorch_programs import model, train
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from hpcbench.torch.fsdp import CompressedAllGather, CompressedReduceScatter
+
+    def train_fsdp2(codec: str | None, min_bytes: int = 1024) -> list[Any]:
+        net = model()
+        mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("dp",))
+        for layer in net:
+            fully_shard(layer, mesh=mesh)
+            if codec:
+                layer.set_custom_reduce_scatter(CompressedReduceScatter(codec, min_bytes=min_bytes))
+                layer.set_custom_all_gather(CompressedAllGather(codec, min_bytes=min_bytes))
+        losses, parameters = train(net, dist.get_rank())
+        return [losses, hashlib.sha256(parameters.numpy().tobytes()).hexdigest()]
+
+    asked = scheme("int8:256", groups=Groups(min_bytes=1024, lossy=["parameters"]))
+    report = {"kernels": interposed(asked, lambda: train_fsdp2(None))[0]}
+    report |= {"objects": train_fsdp2("int8:256"), "plain": train_fsdp2(None)}
+    report |= {"small": train_fsdp2("int8:256", 1 << 30), "none": train_fsdp2("none")}
+    claimed, backends.find_backend = backends.find_backend, lambda group, device: "gloo"
+    report["gloo"] = train_fsdp2("int8:256")
+    backends.find_backend = claimed
+    return report
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "calls": calls,
+    "programs": programs,
+    "refusals": refusals,
+    "hook": hook,
+    "fsdp2": fsdp2_objects,
+}
 
 
 def rank(number: int, directory: Path) -> None:

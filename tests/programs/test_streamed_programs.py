@@ -98,3 +98,12 @@ def test_what_nccl_does_not_carry_stays_exact_by_name(ranks: Ranks) -> None:
         "baseline": ["no codec"],
     }
     assert [rank["refusals"] for rank in ranks] == [expected] * len(ranks)
+
+
+def test_the_objects_of_fsdp2_equal_the_kernels(ranks: Ranks) -> None:
+    for rank in ranks:
+        runs = rank["fsdp2"]
+        assert runs["objects"] == runs["kernels"] != runs["plain"]
+        assert runs["small"] == runs["none"] == runs["plain"]
+        assert runs["gloo"][0] == pytest.approx(runs["objects"][0], rel=1e-3) and runs["gloo"] != runs["plain"]
+    assert len({rank["fsdp2"]["objects"][1] for rank in ranks}) == 1

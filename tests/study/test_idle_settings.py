@@ -160,7 +160,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "experts with drop none take every token",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
-    ("data", {"data.path": "x.txt"}, "`source: stdlib` takes no path"),
+    ("data", {"data.path": "x.txt"}, "leave it out for `source: stdlib`"),
     ("train.comm_precision", {"train.comm_precision": "bf16"}, "a run with one rank and zero 1 sends no such messages"),
     ("train.comm_precision", {"train.comm_precision": "megatron", "layout.tp": 2}, "tp 2 and zero 1 sends no such"),
     (
