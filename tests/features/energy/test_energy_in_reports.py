@@ -1,4 +1,4 @@
-"""Energy in reports: joules a sample beside samples/s, pair by pair, and what is said where counters fail."""
+"""Energy in reports: joules per sample next to samples/s, pair by pair, and notes about counters that fail."""
 
 import csv
 import io
@@ -52,8 +52,8 @@ TAKEN = {"baseline": (1000.0, 1100.0, 900.0), "naive-zfp8": (800.0, 913.0, 774.0
 def root(tmp_path: Path) -> Path:
     runs = [Planted(name, r + 1, 0.5, loss=2.0) for name in TAKEN for r in range(3)]
     written = write(tmp_path / "001", runs, steps=STEPS, warmup=WARMUP)
-    for name, own in TAKEN.items():
-        for r, joules in enumerate(own):
+    for name, joules_of_runs in TAKEN.items():
+        for r, joules in enumerate(joules_of_runs):
             plant(written / "runs" / f"r{r + 1}-{name}" / "log.txt", joules)
     return written
 
@@ -120,24 +120,27 @@ def test_where_nothing_can_be_counted_the_table_says_why(tmp_path: Path) -> None
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
     why = "n1: no counter of rapl: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
     plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[why])
-    assert notes(plain) == [], "a machine without counters is no trouble"
+    assert notes(plain) == [], "a machine without counters needs no note"
     (table,) = [b for c in chosen(plain).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
     assert table.notes == (f"{why}.",)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
-        ({"wide": ["n1: the job has 4 of 8 cores, and counters hold what others did there"]}, "4 of 8 cores"),
+        ({"wide": ["n1: the job has 4 of 8 cores, so the counters include the work of other jobs"]}, "4 of 8 cores"),
         ({"problems": ["n1: rapl package-0: went back from 9 J to 3 J"], "scope": None}, "went back from 9 J"),
-        ({"seconds": 0.1}, r"energy was counted for 0\.1 s, by counters that change every 0\.001 s: good to 2%"),
+        (
+            {"seconds": 0.1},
+            r"measured for 0\.1 s with counters that change every 0\.001 s: the error may be 2%",
+        ),
     ],
 )
-def test_what_is_wrong_with_counters_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_what_is_wrong_with_counters_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
     plant(plain / "runs/r1-baseline/log.txt", 50.0, **changes)
     (note,) = notes(plain)
-    assert re.search(words, note)
+    assert re.search(message, note)
 
 
 @pytest.mark.parametrize(("counted", "wrong"), [("9000", False), ("1500", True)])
@@ -146,6 +149,6 @@ def test_the_schedulers_own_figure_stands_beside(root: Path, counted: str, wrong
     save(root, {"j0001-r1": Seen("p", JobStatus(State.COMPLETED, accounting=accounting), 0.0)})
     (table,) = [b for c in chosen(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
     (note,) = table.notes
-    assert note.startswith(f"j0001-r1: the scheduler counted {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
-    assert "its runs' counters 1800 J (180 W) of processors" in note
-    assert ("more than the whole" in note) == wrong
+    assert note.startswith(f"j0001-r1: the scheduler measured {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
+    assert "The counters of its runs measured 1800 J (180 W) of processors" in note
+    assert ("more than the energy of the whole job" in note) == wrong
