@@ -1,4 +1,4 @@
-"""Planning of jobs: which runs share an allocation, how they are started, and within which limits."""
+"""Plan of the jobs of some runs: their shared allocations, launch commands, and limits."""
 
 import shutil
 import sys
@@ -200,7 +200,7 @@ def _reads(runs: list[ExpandedRun], loaded: Loaded) -> list[str]:
     """Return the files that the ranks of some runs read in addition to those of the submission."""
     base = Path(loaded.document.name).absolute().parent
     programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
-    if programs:  # which files a program reads is unknown: it gets the directory where it runs
+    if programs:  # the files of a program are unknown, so it gets its working directory
         return list(dict.fromkeys(f"{(base / (program.directory or '.')).resolve()}/." for program in programs))
     studies = [run.study for run in runs if isinstance(run.study, Study)]
     named = [name for study in studies for name in (study.data.path, study.data.tokenizer, study.links) if name]

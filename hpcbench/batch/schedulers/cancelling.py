@@ -1,4 +1,4 @@
-"""Ending jobs, with more force if the first signal has no effect."""
+"""Cancellation of jobs, with more force if the first signal has no effect."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def cancel(
         still = _alive(left, statuses)
         outcomes.update((job, "ended") for job in left if job not in still and job not in refused)
         left = still
-    outcomes.update((job, f"told to end, and still there: {_describe(statuses[job])}") for job in left)
+    outcomes.update((job, f"signaled, but not over: {_describe(statuses[job])}") for job in left)
     outcomes.update(refused)
     return {job: outcomes[job] for job in wanted}
 
