@@ -225,7 +225,7 @@ def _await(ids: Sequence[str], *, any_end: bool) -> str:
             if not word.state.alive:
                 if any_end:
                     break
-                return f"{id}had to complete before it, but did not"
+                return f"{id} had to complete before it, but did not"
             time.sleep(_LOOK)
     return ""
 
