@@ -11,6 +11,7 @@ from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.scripts.refused import lost
+from hpcbench.batch.sites.find_launcher import find_sibling
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.expert_fit import describe_expert_placement
@@ -238,8 +239,7 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
     name = site.launcher.program or program_name(site.launcher.kind)
     if "/" in name:
         return python, None
-    sibling = Path(sys.executable).with_name(name)
-    program = str(sibling) if sibling.is_file() else shutil.which(name)
+    program = find_sibling(name) or shutil.which(name)
     if program is None and not dry_run and site.launcher.program:
         raise UserError(
             f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: correct launcher.program in the "

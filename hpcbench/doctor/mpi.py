@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.schedulers.slurm_cluster import list_mpi_plugins, read_config
-from hpcbench.batch.sites.find_launcher import BANNERS
+from hpcbench.batch.sites.find_launcher import match_banner
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,11 @@ def mpiexec(*programs: str) -> Mpi | None:
         return None
     answer = attempt([path, "--version"])
     text = answer.out + answer.err
-    for pattern, kind, name in BANNERS:
-        match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
-        if match:
-            if name.startswith("MPICH") and _is_mvapich(path):
-                kind, name = "mvapich", "MVAPICH (Hydra)"
-            return Mpi(path, kind, f"{path}: {name}{f' {match[1]}' if match[1] else ''}")
+    if banner := match_banner(text):
+        kind, name, version = banner
+        if name.startswith("MPICH") and _is_mvapich(path):
+            kind, name = "mvapich", "MVAPICH (Hydra)"
+        return Mpi(path, kind, f"{path}: {name} {version}".rstrip())
     first = " ".join(text.split())[:100]
     return Mpi(path, None, f"{path}: {answer.problem or f'unknown MPI library: {first!r}'}")
 

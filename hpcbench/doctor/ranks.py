@@ -17,6 +17,7 @@ from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
 from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
+from hpcbench.batch.sites.find_launcher import find_sibling
 from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
@@ -264,10 +265,8 @@ def _aware(site: Site, printed: str) -> Check:
 def launcher_of(site: Site) -> str:
     """Return the program that starts ranks: the site's, or on this machine the one next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
-    if "/" in name:
-        return name
-    sibling = Path(sys.executable).with_name(name)
-    return str(sibling) if site.scheduler.kind == "local" and sibling.is_file() else name
+    sibling = find_sibling(name) if site.scheduler.kind == "local" else None
+    return sibling or name
 
 
 def in_job(site: Site, argv: list[str]) -> list[str]:

@@ -27,13 +27,7 @@ class Association:
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
-    """Return the user's associations in Slurm's accounting, and why the call failed.
-
-    Parameters
-    ----------
-    seconds
-        Deadline in seconds; that of `ask_scheduler` by default.
-    """
+    """Return the user's associations in Slurm's accounting, and why the call failed. `seconds` is its deadline."""
     fields = ("Account", "Partition", "QOS", "MaxSubmit")
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
     answer = ask_scheduler([*argv, f"format={','.join(fields)}"], seconds=seconds)
