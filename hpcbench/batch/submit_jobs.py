@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError
 from hpcbench.batch.scripts.render import RELAY
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import count_attempts, read_mark, scheduler_id
@@ -26,7 +26,7 @@ _LOOKS = (0.5, 2.0, 5.0)
 
 
 def submit_jobs(
-    scheduler: Scheduler,
+    scheduler: JobScheduler,
     ledger: Ledger,
     jobs: Sequence[BatchJob],
     *,
@@ -78,7 +78,7 @@ def submit_jobs(
 
 
 def _submit(
-    scheduler: Scheduler, ledger: Ledger, job: BatchJob, begun: dict[str, int], sleep: Callable[[float], None]
+    scheduler: JobScheduler, ledger: Ledger, job: BatchJob, begun: dict[str, int], sleep: Callable[[float], None]
 ) -> SubmittedJob:
     """Submit one job, and record the result in the ledger."""
     submitted = ledger.open(job, begun)
@@ -92,7 +92,7 @@ def _submit(
     return ledger.close(submitted, receipt)
 
 
-def _relayed(scheduler: Scheduler, ledger: Ledger, after: After, name: str, sleep: Callable[[float], None]) -> After:
+def _relayed(scheduler: JobScheduler, ledger: Ledger, after: After, name: str, sleep: Callable[[float], None]) -> After:
     """Replace a long list of ids by those of relay jobs that each wait for a part of the list."""
     ids = []
     for number, begin in enumerate(range(0, len(after.ids), scheduler.most_after), 1):
@@ -106,7 +106,7 @@ def _relayed(scheduler: Scheduler, ledger: Ledger, after: After, name: str, slee
 
 
 def _look_again(
-    scheduler: Scheduler, submitted: SubmittedJob, unclear: UnclearError, sleep: Callable[[float], None]
+    scheduler: JobScheduler, submitted: SubmittedJob, unclear: UnclearError, sleep: Callable[[float], None]
 ) -> Receipt:
     silent = ""
     for pause in _LOOKS:
@@ -127,7 +127,7 @@ def _look_again(
     )
 
 
-def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
+def settle(scheduler: JobScheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Search for jobs whose answer is missing; return the number that the scheduler has accepted.
 
     A recent job may be listed later: a command that was killed may have left a call under way.
@@ -153,12 +153,12 @@ def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], Non
     return taken
 
 
-def _look(scheduler: Scheduler, ledger: Ledger, submitted: SubmittedJob) -> Receipt | None:
+def _look(scheduler: JobScheduler, ledger: Ledger, submitted: SubmittedJob) -> Receipt | None:
     """Search for a job: by the id in its status file, or by its name in the queue."""
     return _find_by_status(scheduler, ledger.root, submitted) or scheduler.find(submitted.name, len(submitted.jobs))
 
 
-def _find_by_status(scheduler: Scheduler, root: Path, submitted: SubmittedJob) -> Receipt | None:
+def _find_by_status(scheduler: JobScheduler, root: Path, submitted: SubmittedJob) -> Receipt | None:
     for job in submitted.jobs:
         mark = read_mark(root / "jobs" / job)
         id = scheduler_id(scheduler.kind, mark) if mark and mark.attempt > submitted.begun[job] else None

@@ -137,7 +137,7 @@ class RunLog:
             loss=last.loss if last else None,
             step_line=last.line if last else None,
             cut=self.cut,
-            own=self.dialect == "hpcbench",
+            from_hpcbench=self.dialect == "hpcbench",
             program=self.dialect != "hpcbench" and self.starts > 0,
             diverged=self.diverged_at,
         )

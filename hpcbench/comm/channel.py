@@ -8,6 +8,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.counts import MessageCounts
 from hpcbench.comm.message_sampler import ChannelSampler, MessageTensors
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
@@ -17,7 +18,7 @@ from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, 
 
 
 @dataclass
-class Counters:
+class Counters(MessageCounts):
     """Counts of what one rank sent through a channel."""
 
     calls: int = 0
@@ -27,16 +28,6 @@ class Counters:
     The MPI library was faster, the message was smaller than `min_bytes`, or it stayed within a node where only
     traffic between nodes is encoded.
     """
-    message_bytes: int = 0
-    """Bytes before the codec."""
-    wire_bytes: int = 0
-    """Bytes after the codec."""
-    coded_bytes: int = 0
-    """Message bytes that went through the codec."""
-    network_bytes: int = 0
-    """Wire bytes that left the node. The MPI library's own collectives do not report them."""
-    encode_s: float = 0.0
-    decode_s: float = 0.0
     transfer_s: float = 0.0
     """Seconds from the begin to the end of the calls, less the seconds of the codec."""
     exposed_s: float = 0.0
@@ -49,8 +40,6 @@ class Counters:
     """Sum of the squared errors of the sampled values."""
     sampled_square: float = 0.0
     """Sum of the squares of the sampled values."""
-    lost_overflows: int = 0
-    """Messages with NaN or infinite values, encoded by a codec that hides them from the receiver."""
 
 
 @dataclass

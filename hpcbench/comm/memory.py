@@ -14,6 +14,7 @@ import numpy as np
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import frame
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.counts import MessageCounts
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
@@ -31,19 +32,9 @@ Slice = Generator[list[Any] | Pending, list[Any], None]
 
 
 @dataclass
-class Tally:
+class Tally(MessageCounts):
     """Counts of one operation on this rank. Seconds are summed over its slices."""
 
-    message_bytes: int = 0
-    wire_bytes: int = 0
-    coded_bytes: int = 0
-    """Message bytes that went through the codec."""
-    network_bytes: int = 0
-    """Wire bytes that left the node."""
-    encode_s: float = 0.0
-    decode_s: float = 0.0
-    lost_overflows: int = 0
-    """Messages with values that were not finite, encoded by a codec that hides them from the receiver."""
     recorder: ChannelRecorder | None = None
     """Recorder of the codec's work while a step is traced."""
 

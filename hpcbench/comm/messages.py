@@ -74,10 +74,7 @@ def carried(member: Member, buf: Array, peer: int, tag: int, channel: Channel, *
     counters.calls += 1
     counters.plain_calls += _any_plain(todo) and channel.codec.name != "none"
     yield from carry_out(call, todo, tag)
-    for name in ("message_bytes", "wire_bytes", "coded_bytes", "network_bytes", "lost_overflows"):
-        setattr(counters, name, getattr(counters, name) + getattr(tally, name))
-    counters.encode_s += tally.encode_s
-    counters.decode_s += tally.decode_s
+    counters.add_messages(tally)
 
 
 def _begin(

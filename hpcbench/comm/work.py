@@ -52,13 +52,7 @@ class Work:
         end = place.clock.mark()
         seconds = self._not_exposed = place.took(operation.seconds)
         counters, tally = self._channel.counters, self._tally
-        counters.message_bytes += tally.message_bytes
-        counters.wire_bytes += tally.wire_bytes
-        counters.coded_bytes += tally.coded_bytes
-        counters.network_bytes += tally.network_bytes
-        counters.lost_overflows += tally.lost_overflows
-        counters.encode_s += tally.encode_s
-        counters.decode_s += tally.decode_s
+        counters.add_messages(tally)
         counters.transfer_s += max(0.0, seconds - tally.encode_s - tally.decode_s)
         counters.hidden_s += seconds
         if self._calling:

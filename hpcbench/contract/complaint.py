@@ -76,7 +76,7 @@ class Complaint:
 
 
 def read_lines(path: Path) -> Iterator[OutputLine]:
-    """Yield the nonempty lines that launchers and libraries wrote; none if there is no file."""
+    """Yield the nonempty lines that launchers and libraries wrote; none if the file does not exist."""
     places: dict[str, int] = {}
     try:
         with path.open("rb") as stream:

@@ -40,7 +40,7 @@ class Ending:
     step_line: int | None = None
     cut: bool = False
     """Whether the last line of the run is incomplete."""
-    own: bool = True
+    from_hpcbench: bool = True
     """Whether hpcbench wrote the log. A log of another framework has no end event."""
     program: bool = False
     """Whether a user's program wrote lines between our events. Only its dialect can read its steps."""
@@ -53,7 +53,7 @@ class Ending:
 
 
 def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
-    """Read the end of a log; None if there is no such file.
+    """Read the end of a log; None if the file does not exist.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _line_ends(stream: BinaryIO) -> int:
 
 
 def read_tail(path: Path, size: int = _TAIL) -> list[str]:
-    """Return the lines in the last `size` bytes of a file; no lines where there is no file."""
+    """Return the lines in the last `size` bytes of a file; an empty list if the file does not exist."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)

@@ -194,7 +194,7 @@ class Grid:
         """Return all axes of the grid except some."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
-    def alike(self, cuts: tuple[Axes, ...]) -> Axes:
+    def list_sharing_axes(self, cuts: tuple[Axes, ...]) -> Axes:
         """Return the axes along which ranks hold the same part of a matrix with these cuts."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
@@ -205,7 +205,7 @@ class Grid:
         parameters = [
             (parameter, a) for parameter in WORDS for a in (("weight",) if parameter in TABLES else ("weight", "bias"))
         ]
-        shared = {self.alike(self.cuts(*parameter)) for parameter in parameters} - {()}
+        shared = {self.list_sharing_axes(self.cuts(*parameter)) for parameter in parameters} - {()}
         return shared if self.mode == "1d" else shared | {self.stream.rows, self.inner.rows}
 
     @property
@@ -225,7 +225,7 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Number of which the samples of a micro-batch must be a multiple, so that no sample is cut."""
+        """Divisor that the samples of a micro-batch must have, so that no sample is cut."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))

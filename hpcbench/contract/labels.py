@@ -37,8 +37,7 @@ def split_label(text: str) -> tuple[str, str]:
     Returns
     -------
     tuple[str, str]
-        ``rank3`` for a rank of the run, ``local3`` for a local rank of a node, empty if there is no label; and the
-        text.
+        ``rank3`` for a rank of the run, ``local3`` for a local rank of a node, empty without a label; and the text.
     """
     source, place = "", 0
     text = _COLOR.sub("", text).lstrip()

@@ -82,7 +82,7 @@ def resolve_run_state(
     job
         Job of the run.
     log
-        End of the log; None if there is no log.
+        End of the log; None if the log is missing.
     failure
         Why the run failed, if its status file shows a failure.
     last_line
@@ -90,7 +90,7 @@ def resolve_run_state(
     """
     began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
     if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:
-        return ResolvedState(State.UNKNOWN, "its exit marker cannot be read", _marker(directory))
+        return ResolvedState(State.UNKNOWN, "its status file cannot be read", _marker(directory))
     if mark is not None and mark.exit != 0 and job.state in OPEN and mark.attempt < job.attempt:
         return ResolvedState(State.PENDING, f"continues in attempt {job.attempt}")
     if mark is not None and mark.state == "ended":
@@ -115,12 +115,12 @@ def resolve_run_state(
         status = f" ({status})" if status else ""
         if began:
             return ResolvedState(
-                State.LOST, f"job {job.id} ended{status} without an exit marker of this run{progress}", _at(log)
+                State.LOST, f"job {job.id} ended{status} without an status file of this run{progress}", _at(log)
             )
         last_line = f": {last_line}" if last_line else ""
         return ResolvedState(State.LOST, f"job {job.id} ended{status} before this run began{last_line}")
     if job.state == State.LOST:
-        gone = f"the processes of job {job.id} are gone and left no exit marker"
+        gone = f"the processes of job {job.id} are gone and left no status file"
         return ResolvedState(State.LOST, f"{gone}{progress}{why}{f': {last_line}' if last_line else ''}", _at(log))
     if log is not None and log.lines:
         alone = resolve_log_state(log)
@@ -136,7 +136,7 @@ def resolve_log_state(log: Ending) -> ResolvedState:
         return diverged
     if not log.begun:
         return ResolvedState(State.UNKNOWN, "the file has no line of a run", str(log.path))
-    missing = "has no end event" if log.own else "does not show how the run ended"
+    missing = "has no end event" if log.from_hpcbench else "does not show how the run ended"
     return ResolvedState(State.INCOMPLETE, f"the log {missing}: {_progress(log)}", _at(log))
 
 
@@ -148,7 +148,7 @@ def _ended(
         # the job continues the run when it leaves the queue again
         return ResolvedState(State.PENDING, _with_limit(mark, _by_end_event(end).reason) if mark.limit else "")
     if status is None:
-        return ResolvedState(State.UNKNOWN, "its exit marker lacks the exit status", _marker(directory))
+        return ResolvedState(State.UNKNOWN, "its status file lacks the exit status", _marker(directory))
     if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
         return ResolvedState(State.RUNNING, job.reason)  # its scheduler is about to report the reason
     if status == 0:
@@ -156,7 +156,7 @@ def _ended(
             return _by_end_event(end)
         if log is not None and (diverged := _diverged(log)):
             return diverged
-        missing = "there is no log" if log is None else "its log has no end event"
+        missing = "its log is missing" if log is None else "its log has no end event"
         return ResolvedState(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
     if end is not None and end.state == "completed" and mark.why:
         return _by_end_event(end)  # the write error came after the end event

@@ -86,9 +86,7 @@ class Rule(Section):
     @model_validator(mode="after")
     def _limits_are_of_a_codec(self) -> "Rule":
         if self.codec == "none" and (self.min_bytes or self.between_nodes):
-            raise ValueError(
-                "min_bytes and between_nodes say when a codec runs, and codec none never runs: leave them out"
-            )
+            raise ValueError("min_bytes and between_nodes restrict a codec, but the codec is none: leave them out")
         return self
 
     @model_validator(mode="after")
@@ -98,7 +96,7 @@ class Rule(Section):
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Return whether the rule is for the traffic. A field that is left out matches everything."""
+        """Return whether the rule applies to the traffic. A field that is left out matches everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
@@ -110,7 +108,7 @@ class Rule(Section):
 
 @dataclass(frozen=True)
 class Treatment:
-    """How messages of one kind of traffic are carried out."""
+    """The codec, algorithm and feedback for messages of one kind of traffic."""
 
     codec: str
     algorithm: Algorithm
@@ -128,7 +126,7 @@ class Treatment:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless. Nothing is known here of a codec from another package."""
+        """Whether the codec is lossless. It is False for a codec from another package."""
         return spec.parse(self.codec).lossless is True
 
     @property
@@ -150,13 +148,17 @@ class Treatment:
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
         """Return why a message is not encoded; None if it is.
 
-        All ranks that take part know the bytes before the codec and the nodes, so that they get the same answer.
+        The decision depends only on the size before the codec and on the nodes, so that all ranks decide the same.
         """
         if self.codec == "none":
             return None
         if nbytes < self.min_bytes:
             return f"{nbytes} bytes, less than min_bytes {self.min_bytes}"
-        return "between nodes only, and here is one" if self.between_nodes and one_node else None
+        return (
+            "its ranks share a node, and only messages between nodes are encoded"
+            if self.between_nodes and one_node
+            else None
+        )
 
 
 _PROCESS_FIELDS = {"environment", "arguments", "preload", "setup"}
@@ -230,7 +232,7 @@ class Scheme(Section):
     @model_validator(mode="before")
     @classmethod
     def _choose_algorithm(cls, data: Any) -> Any:
-        """Leave the collectives to the library where a scheme names no codec and changes the processes only."""
+        """Choose the native algorithms if a scheme has no codec and only changes the processes."""
         names = data.keys() if isinstance(data, dict) else set()
         if names & _PROCESS_FIELDS and not names & {"algorithm", "default", "rules", "optimizer"}:
             return {**data, "algorithm": "native"}

@@ -1,4 +1,4 @@
-"""The base of all parts of a study, a site and a run: strict checking, and the kinds of strings that they hold."""
+"""The base class of all sections of a study, a site and a run, with strict validation, and types of their strings."""
 
 import os.path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -8,14 +8,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
-"""Names from outside: accounts and queues."""
+"""Names that others choose: accounts and queues."""
 LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OPTION = r"^--?[A-Za-z][A-Za-z0-9_-]*$"
 SHARE = r"^[0-9]+(/[1-9][0-9]*)?$"
 DIRECTORY = r"^/[^:,\x00-\x1f\x7f]*$"
-# hpcbench.contract.problems has a phrase for each of these patterns.
+# hpcbench.contract.problems has a message for each of these patterns.
 
 Name = Annotated[str, Field(pattern=NAME)]
 Label = Annotated[str, Field(pattern=LABEL)]
@@ -54,7 +54,7 @@ class Feature(Section):
     """The settings of a feature in `Train`."""
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return why a run of this length cannot have the settings; None if it can."""
+        """Return what is wrong with the settings for a run of this length; None if they fit."""
         return None
 
 
@@ -63,8 +63,8 @@ class Misfit(NamedTuple):
 
     field: tuple[str, ...]
     """Section and field of the setting, such as ``("layout", "tp")``."""
-    words: str
-    """Why it does not fit, and what would."""
+    problem: str
+    """What is wrong, and what to do."""
 
     def __str__(self) -> str:
-        return f"{'.'.join(self.field)}: {self.words}"
+        return f"{'.'.join(self.field)}: {self.problem}"

@@ -1,7 +1,7 @@
-"""The settings of a run as reports read them: those of run.json, of any version.
+"""The settings of a run, read from a run.json of any version.
 
-`hpcbench.contract.run` and `program` have the strict schemas that are written. Here a value that is missing or of
-another type becomes None, so that runs of other versions stay readable. `raw` of a section has the JSON object.
+`hpcbench.contract.run` and `program` have the strict schemas for writing. Here a value that is missing or has another
+type becomes None, so that reports can read runs of other versions. `raw` of a section is its JSON object.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class TrainSettings(StepWork):
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramSettings(StepWork):
-    """The program of others that a run starts."""
+    """The user's program that a run starts."""
 
     command: str | None = None
     log: str | dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class SchemeSettings(LogObject):
 
     @property
     def process_changes(self) -> str:
-        """Variables, arguments, library and setup lines of the scheme's runs. Another system may compress by them."""
+        """Variables, arguments, library and setup lines of the scheme, which may enable another system's codec."""
         return describe_changes(
             environment={str(name): str(value) for name, value in (self.environment or {}).items()},
             arguments=self.arguments or "",
@@ -120,14 +120,14 @@ class SchemeSettings(LogObject):
 
     @property
     def hides_traffic(self) -> bool:
-        """Whether a library may change what is sent, so that counted bytes need not be those on the network."""
+        """Whether a library may change the messages, so that the counted bytes may differ from those on the network."""
         return bool(self.environment or self.preload or self.setup)
 
     @property
     def codecs(self) -> set[str | None]:
-        """Codecs of the default and of the rules; empty where they are not known."""
-        known = self.default is not None and self.rules is not None
-        return {self.default, *(rule.codec for rule in self.rules or ())} if known else set()
+        """Codecs of the default and of the rules; empty if they are unknown."""
+        is_known = self.default is not None and self.rules is not None
+        return {self.default, *(rule.codec for rule in self.rules or ())} if is_known else set()
 
     @property
     def is_uncompressed(self) -> bool:
@@ -163,5 +163,5 @@ class LoggedSettings(LogObject):
 
     @property
     def work(self) -> StepWork:
-        """The work of a step, of hpcbench's training or of a program of others."""
+        """The work of a step, of hpcbench's training or of a user's program."""
         return self.train if self.train.raw else self.program

@@ -1,11 +1,11 @@
-"""How a vector is cut among ranks, and how many bytes the cheapest collectives send."""
+"""Division of a vector among ranks, and the bytes that optimal collectives send."""
 
 import itertools
 from typing import NamedTuple
 
 
 class ElementRange(NamedTuple):
-    """Elements from `start` up to `stop`, without `stop`."""
+    """The elements from `start` up to, but excluding, `stop`."""
 
     start: int
     stop: int
@@ -17,7 +17,7 @@ class ElementRange(NamedTuple):
 
 
 def cut_evenly(n: int, parts: int) -> list[slice]:
-    """Cut `n` elements into `parts` contiguous pieces whose lengths differ by one at most, the longer ones first."""
+    """Cut `n` elements into `parts` contiguous pieces whose lengths differ by at most one; longer pieces come first."""
     base, longer = divmod(n, parts)
     bounds = [0]
     for part in range(parts):

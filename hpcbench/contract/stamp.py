@@ -1,12 +1,12 @@
-"""The seconds before each line that a program of others has printed, in the log of its run."""
+"""Time stamps that a run's log has before each line of a user's program."""
 
 import re
 
 _STAMP = re.compile(rb"\[ *([0-9]{1,9}\.[0-9]{6})\] ")
 
 
-def stamp(seconds: float) -> bytes:
-    """Return the text before a line that came so many seconds after the beginning."""
+def format_stamp(seconds: float) -> bytes:
+    """Return the stamp of a line that was printed `seconds` after the beginning of the run."""
     return b"[%14.6f] " % seconds
 
 
@@ -16,6 +16,6 @@ def is_stamped(line: str) -> bool:
 
 
 def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
-    """Return the seconds before a line, and the line; None if it has none."""
-    found = _STAMP.match(line)
-    return (float(found[1]), line[found.end() :]) if found else (None, line)
+    """Split a line into the seconds of its stamp and the text. The seconds are None if it has no stamp."""
+    match = _STAMP.match(line)
+    return (float(match[1]), line[match.end() :]) if match else (None, line)

@@ -1,4 +1,4 @@
-"""States of jobs and runs, and the exit statuses that stand for them."""
+"""States of jobs and runs, and exit statuses with a meaning."""
 
 from dataclasses import dataclass
 
@@ -11,28 +11,28 @@ class State(StrEnum):
     PENDING = "pending"
     RUNNING = "running"
     SUSPENDED = "suspended"
-    """The scheduler stopped it for a while. It continues by itself."""
+    """The scheduler suspended the job, and will resume it."""
     COMPLETED = "completed"
     NAN = "nan"
     """The loss became NaN or infinite. Only runs have this state."""
     FAILED = "failed"
     STOPPED = "stopped"
-    """It stopped on request before a time limit. It can continue from its checkpoint."""
+    """The run stopped on request before a time limit. It can continue from its checkpoint."""
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failure"
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """It ended or never started, and left no message: it was killed, or the machine went down."""
+    """The job or run left no message: it was killed, never started, or its machine failed."""
     INCOMPLETE = "incomplete"
     """The log has no end event, and no scheduler can be asked. Only runs have this state."""
     UNKNOWN = "unknown"
-    """Its state cannot be found out. It is neither an end nor a success."""
+    """The state cannot be determined. It counts neither as ended nor as successful."""
 
     @property
     def alive(self) -> bool:
-        """Whether it may still end by itself."""
+        """Whether the job or run has not ended."""
         return self in OPEN
 
 
@@ -45,13 +45,13 @@ DONE_TO_IT = frozenset(
 """States that a scheduler imposes on a job. Its script and runs then end with any status."""
 
 STOPPED_EXIT = 75
-"""Exit status of a worker that stopped on request and left a checkpoint (``EX_TEMPFAIL``: to be tried again)."""
+"""Exit status of a worker that stopped on request and left a checkpoint (``EX_TEMPFAIL``: try again)."""
 NO_ROOM_EXIT = 74
 """Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
 """Exit status of a run that reached its own time limit, the same as that of ``timeout``."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
-"""Exit statuses that a shell gives for SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF sends it at the run limit) and SIGTERM."""
+"""Exit statuses in a shell for SIGHUP, SIGINT, SIGKILL, SIGUSR2 (which LSF sends at the run limit) and SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,21 @@ class JobSummary:
     id: str
     state: State
     exit: int | None = None
-    """Exit status of the script, from its own mark."""
+    """Exit status of the script, from its status file."""
     reason: str = ""
-    """The scheduler's words for the state."""
+    """The scheduler's reason for the state."""
     attempt: int = 1
-    """The attempt that is under way, or was the last one."""
+    """Number of the current or last attempt."""
 
 
 @dataclass(frozen=True)
 class ResolvedState:
-    """A run's state. The reason is empty where the state needs no explanation."""
+    """The state of a run. The reason is empty if the state needs no explanation."""
 
     state: State
     reason: str = ""
     where: str | None = None
-    """``file:line`` where the reason was read."""
+    """``file:line`` of the reason."""
 
     def __str__(self) -> str:
         reason = f": {self.reason}" if self.reason else ""

@@ -15,28 +15,28 @@ _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e1
 _PLAIN = {"": 1.0}
 _SECONDS = {"s": 1.0, "ms": 1e-3}
 _BYTES = {"B": 1.0}
-_FLOPS = {f"{prefix}FLOPS/{one}": scale for prefix, scale in _PREFIX.items() for one in ("rank", "GPU")}
+_FLOPS = {f"{prefix}FLOPS/{unit}": scale for prefix, scale in _PREFIX.items() for unit in ("rank", "GPU")}
 
 
 @dataclass(frozen=True)
 class PrintedForm:
-    """How a quantity is printed in the line."""
+    """The printed form of a quantity in the line."""
 
     word: str
     """Name of the quantity in the line."""
     form: str
     """Python's format of the value."""
     unit: str = ""
-    """Unit that it is written in."""
+    """Unit in which the value is printed."""
     units: dict[str, float] = field(default_factory=lambda: _PLAIN)
-    """Units that it may be read in, and the factor of each."""
+    """Factor of each unit that the parser accepts."""
     always: bool = True
-    """Whether each step must have it."""
+    """Whether each step must have the quantity."""
 
 
 @dataclass(frozen=True)
 class StepQuantity:
-    """A column of the steps."""
+    """A quantity of a step: a column of exported steps."""
 
     name: str
     """Name of the attribute of `Step`."""
@@ -44,7 +44,7 @@ class StepQuantity:
     unit: str
     meaning: str
     printed: PrintedForm | None
-    """How it is printed; None for a quantity that only other frameworks print."""
+    """The printed form; None for a quantity that only other frameworks print."""
 
 
 def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> Any:
@@ -53,23 +53,23 @@ def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> An
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a run. A value that the log lacks is None: nothing is guessed.
+    """A step of a run. A value that the log does not contain is None.
 
-    If a framework prints one line for several steps, this is the last of them, and means are over all of them.
+    If a framework prints one line for several steps, the object describes the last of them, and means are over all.
     """
 
     step: int
     steps: int | None = None
-    """Number of steps that were planned; None where the log does not say."""
+    """Number of planned steps; None if the log does not contain it."""
     line: int = field(default=0, kw_only=True)
     """Number of the step's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
     loss: float | None = _quantity("nat", "Mean training loss of the step", PrintedForm("loss", ".6f"))
     seconds: float | None = _quantity("s", "Wall time of one step", PrintedForm("time", ".6f", "s", _SECONDS))
     samples_per_s: float | None = _quantity(
-        "1/s", "Sequences a second, all ranks together", PrintedForm("samples/s", ".2f")
+        "1/s", "Sequences per second, all ranks together", PrintedForm("samples/s", ".2f")
     )
-    tokens_per_s: float | None = _quantity("1/s", "Tokens a second, all ranks together, as the log gives it")
-    tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
+    tokens_per_s: float | None = _quantity("1/s", "Tokens per second, all ranks together, as logged")
+    tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens per second of one rank, as logged")
     model_flops_per_rank: float | None = _quantity(
         "FLOP/s",
         "Operations that the model needs, without recomputation and dropped tokens of experts",
@@ -81,10 +81,10 @@ class Step:
         PrintedForm("hardware", ".3f", "GFLOPS/rank", _FLOPS),
     )
     unlabelled_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "Operations; the log does not say whether recomputation counts"
+        "FLOP/s", "Operations; the log does not specify whether recomputation counts"
     )
-    mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as the log claims it")
-    hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
+    mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as logged")
+    hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as logged")
     lr: float | None = _quantity("1", "Learning rate", PrintedForm("lr", ".3E"))
     gradient_norm: float | None = _quantity(
         "1",
@@ -99,7 +99,7 @@ class Step:
     )
     wire_bytes: int | None = _quantity(
         "B",
-        "After the codec, summed over all ranks; absent where it is not known",
+        "After the codec, summed over all ranks; absent if unknown",
         PrintedForm("wire", "d", "B", _BYTES),
     )
     memory_bytes: int | None = _quantity("B", "Peak memory of the device of the rank that printed the line")
@@ -107,18 +107,18 @@ class Step:
     consumed_samples: int | None = _quantity("1", "Sequences since the run began")
     consumed_tokens: int | None = _quantity("1", "Tokens since the run began")
     skipped: int | None = _quantity("1", "Steps skipped so far for overflow", PrintedForm("skipped", "d"))
-    nan_steps: int | None = _quantity("1", "Steps so far whose loss was no number")
+    nan_steps: int | None = _quantity("1", "Steps so far whose loss was NaN")
 
 
 QUANTITIES = tuple(
-    StepQuantity(one.name, "real" if float in get_args(one.type) else "integer", **one.metadata)
-    for one in fields(Step)
-    if one.metadata
+    StepQuantity(column.name, "real" if float in get_args(column.type) else "integer", **column.metadata)
+    for column in fields(Step)
+    if column.metadata
 )
 """All quantities of a step, in the order in which they are printed and exported."""
-TYPECODES = {one.name: "d" if float in get_args(one.type) else "q" for one in fields(Step)}
-"""Type code of the array for each attribute of `Step`: 64-bit numbers, whole or with a fraction."""
-FIELDS = {one.printed.word: (one.name, one.printed.units) for one in QUANTITIES if one.printed}
+TYPECODES = {column.name: "d" if float in get_args(column.type) else "q" for column in fields(Step)}
+"""Type code in Python's `array` for each attribute of `Step`: float64 or int64."""
+FIELDS = {column.printed.word: (column.name, column.printed.units) for column in QUANTITIES if column.printed}
 """Attribute of `Step` and the factor of each unit, by the name in the line."""
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
@@ -138,12 +138,12 @@ def format_step(step: Step) -> str:
         The step lacks a number that each step must have.
     """
     parts = [f"step {step.step:>{len(str(step.steps))}}/{step.steps}"]
-    for one in QUANTITIES:
-        value, printed = getattr(step, one.name), one.printed
+    for quantity in QUANTITIES:
+        value, printed = getattr(step, quantity.name), quantity.printed
         if printed is None or (value is None and not printed.always):
             continue
         if value is None:
-            raise ValueError(f"step {step.step} has no {one.name}")
+            raise ValueError(f"step {step.step} has no {quantity.name}")
         worth = printed.units[printed.unit]
         unit = f" {printed.unit}" if printed.unit else ""
         parts.append(f"{printed.word} {value if worth == 1 else value / worth:{printed.form}}{unit}")
@@ -151,7 +151,7 @@ def format_step(step: Step) -> str:
 
 
 def parse_step(text: str, line: int) -> Step | DamagedLine | None:
-    """Read a line.
+    """Parse a line of a log.
 
     Parameters
     ----------
@@ -162,35 +162,34 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
 
     Returns
     -------
-    Step, Cut or None
-        None if the line is no step. A step's line that breaks the grammar is a `DamagedLine`. Its numbers are
-        not used, because
-        a number whose end was cut off still looks like a number.
+    Step, DamagedLine or None
+        None if the line is not that of a step. A step line that violates the grammar is a `DamagedLine`: its numbers
+        are not used, because a number whose end was cut off still looks like a number.
     """
     matched = _STEP.fullmatch(text)
     if not matched:
         return DamagedLine(line, "a step line was cut") if _CUT_HEAD.fullmatch(text) else None
-    step, steps, rest = int(matched[1]), int(matched[2]), matched[3]
-    if not rest.strip():
+    step, steps, columns = int(matched[1]), int(matched[2]), matched[3]
+    if not columns.strip():
         return DamagedLine(line, "a step line was cut")
-    if not rest.startswith(" |"):
+    if not columns.startswith(" |"):
         return None
-    if not rest.endswith(" |") or len(rest) < 4:
+    if not columns.endswith(" |") or len(columns) < 4:
         return DamagedLine(line, f"the line of step {step} was cut")
     if not 1 <= step <= steps:
-        return DamagedLine(line, f"step {step} of {steps} cannot be")
+        return DamagedLine(line, f"step {step} of {steps} is impossible")
     values: dict[str, Any] = {}
-    for part in rest[2:-2].split(" | "):
-        words = part.split()
-        if len(words) not in (2, 3):
+    for part in columns[2:-2].split(" | "):
+        tokens = part.split()
+        if len(tokens) not in (2, 3):
             return DamagedLine(line, f"the line of step {step} is damaged at '{make_printable(part, 40)}'")
-        if words[0] not in FIELDS:
+        if tokens[0] not in FIELDS:
             continue
-        name, units = FIELDS[words[0]]
-        unit = words[2] if len(words) == 3 else ""
-        if unit not in units or not _NUMBERS[TYPECODES[name]].fullmatch(words[1]):
+        name, units = FIELDS[tokens[0]]
+        unit = tokens[2] if len(tokens) == 3 else ""
+        if unit not in units or not _NUMBERS[TYPECODES[name]].fullmatch(tokens[1]):
             return DamagedLine(line, f"the line of step {step} is damaged at '{make_printable(part, 40)}'")
         if name in values:
-            return DamagedLine(line, f"the line of step {step} gives {words[0]} twice")
-        values[name] = int(words[1]) if TYPECODES[name] == "q" else float(words[1]) * units[unit]
+            return DamagedLine(line, f"the line of step {step} gives {tokens[0]} twice")
+        values[name] = int(tokens[1]) if TYPECODES[name] == "q" else float(tokens[1]) * units[unit]
     return Step(step, steps, line=line, **values)

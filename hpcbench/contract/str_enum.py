@@ -1,4 +1,4 @@
-"""Enumerations whose members are words, the same in files and in messages."""
+"""Base class of enumerations whose members are strings."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ from enum import Enum
 class StrEnum(str, Enum):
     """The class `enum.StrEnum`, which Python 3.10 lacks.
 
-    A member equals its word and is hashed and printed as the word.
+    A member equals its string value, and is hashed and printed like it.
     """
 
     __str__ = str.__str__

@@ -50,7 +50,7 @@ class PlannedJob(BaseModel):
     walltime: int | None = None
     """Time limit in seconds."""
     stop_ahead: int = 0
-    """Seconds before its limit at which the job tells a run to stop."""
+    """Seconds before its limit at which the job asks a run to stop."""
 
 
 class PlannedRun(BaseModel):
@@ -85,14 +85,14 @@ class AddedRepeats(BaseModel):
 
 
 class RunPlan(BaseModel):
-    """The runs that are compared: of a study on a site, of a submission, or of logs that were given together."""
+    """The compared runs of a study on a site, of a submission, or of logs."""
 
     study: str
     site: str
     version: str = ""
     """Version of hpcbench."""
     time: str = ""
-    """Time of writing."""
+    """Time at which the file was written."""
     baseline: dict[str, Any] = {"scheme": "baseline"}
     criteria: Criteria = Criteria()
     thresholds: list[QuantityBound] = []
@@ -100,47 +100,47 @@ class RunPlan(BaseModel):
     """Number of steps that each run is to take."""
     repeats: int | None = None
     program_log: LogForm | None = None
-    """How the program of a study prints its steps; None for hpcbench's own training."""
+    """Format in which the program of a study prints its steps; None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
-    """Kind of scheduler; None for logs, which nobody submitted."""
+    """Kind of scheduler; None for logs that were not submitted."""
     jobs: list[PlannedJob] = []
     runs: list[PlannedRun] = []
 
 
 class SubmissionFile(RunPlan):
-    """A submission as its file holds it."""
+    """The content of the file of a submission."""
 
     scheduler: SchedulerKind
     jobs: list[PlannedJob]
     runs: list[PlannedRun]
     bundles: list[JobBundle]
     name: Name
-    """Name that the names of all jobs begin with."""
+    """Prefix of the names of all jobs."""
     root: str | None = None
-    """Directory that it was written in. Its scripts contain this path."""
+    """Directory that the submission was written to. Its scripts contain this path."""
     site_file: str | None = None
     study_file: str | None = None
-    """Absolute paths of what was submitted; they may have changed since."""
+    """Absolute paths of the site file and the study file; the files may have changed since."""
     added: list[AddedRepeats] = []
     """Additions of repeats, the oldest first."""
     dry_run: bool = False
     requeue: int = 0
-    """How often a job may go back into its queue."""
+    """Number of times that a job may return to its queue."""
     digest: str = ""
     """Digest of all that the jobs depend on. It identifies an interrupted submission."""
 
 
 def read_submission(root: Path) -> SubmissionFile:
-    """Read what was written when the study was submitted.
+    """Read the file that `hpcbench submit` wrote.
 
     Raises
     ------
     UserError
-        The file cannot be read, or it was changed.
+        The file cannot be read, or is damaged.
     """
     path = root / FILE
     try:
-        found = SubmissionFile.model_validate_json(path.read_bytes())
+        submission = SubmissionFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(
             f"{shown_path(path)}: cannot be read: {error.strerror}: give a directory made by 'hpcbench submit'"
@@ -149,24 +149,27 @@ def read_submission(root: Path) -> SubmissionFile:
         first = error.errors(include_url=False, include_input=False)[0]
         wrong = f"{'.'.join(str(part) for part in first['loc']) or 'the file'}: {first['msg']}"
     else:
-        astray = _astray(found)
+        astray = _astray(submission)
         if astray is None:
-            return found
-        wrong = f"{astray}: is said to be where it is not"
+            return submission
+        wrong = f"{astray}: one part of the file names it, and another part lacks it"
     raise UserError(f"{shown_path(path)}: damaged: {make_printable(wrong, 200)}: submit the study again")
 
 
-def _astray(found: SubmissionFile) -> str | None:
+def _astray(submission: SubmissionFile) -> str | None:
     """Return the first run or job that one part of the file names and another part lacks."""
-    jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
-    named = [run.id for run in found.runs if run.job not in jobs]
-    named += [run for job in found.jobs for run in job.runs if run not in runs]
-    named += [job for one in found.bundles for job in one.jobs or ["no job"] if job not in jobs]
+    jobs, runs = {job.id for job in submission.jobs}, {run.id for run in submission.runs}
+    named = [run.id for run in submission.runs if run.job not in jobs]
+    named += [run for job in submission.jobs for run in job.runs if run not in runs]
+    named += [job for bundle in submission.bundles for job in bundle.jobs or ["no job"] if job not in jobs]
     return named[0] if named else None
 
 
 def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
-    """Directory that the submission was written in, if it has moved. Its scripts would run there."""
+    """Return the directory that the submission was written to; None if it was not moved.
+
+    Its scripts contain the original path and would run there.
+    """
     place = submission.root
     if place is None or (Path(place).exists() and Path(place).samefile(root)):
         return None

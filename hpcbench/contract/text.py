@@ -1,7 +1,7 @@
-"""Text from outside, made safe to show."""
+"""Printable form of text from files and other programs."""
 
 
-def make_printable(words: str, limit: int = 300) -> str:
-    """Return one line that is safe for a terminal: control characters become spaces, and a long text is cut."""
-    clean = " ".join("".join(c if c.isprintable() else " " for c in words[: limit * 4]).split())
+def make_printable(text: str, limit: int = 300) -> str:
+    """Return the text as one line for a terminal. Control characters become spaces, and a long text is cut."""
+    clean = " ".join("".join(c if c.isprintable() else " " for c in text[: limit * 4]).split())
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."

@@ -1,10 +1,10 @@
-"""Split of a text file into training and validation halves, the same on the login node and in the run."""
+"""Split of a text file into a training and a validation half, identical on the login node and in the run."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
 
 PIECE_BYTES = 2**16
-"""Bytes of a piece of a text file. A piece is in one half as a whole."""
+"""Size of a piece of a text file in bytes. All of a piece is in the same half."""
 
 
 def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]:
@@ -15,12 +15,12 @@ def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]
     content
         Content of the file.
     characters
-        Extend each piece to the end of a character of UTF-8.
+        Whether each piece extends to the end of a UTF-8 character.
     """
     start = 0
     while start < len(content):
         stop = min(start + PIECE_BYTES, len(content))
-        while characters and stop < len(content) and content[stop] & 0xC0 == 0x80:  # within a character of UTF-8
+        while characters and stop < len(content) and content[stop] & 0xC0 == 0x80:  # within a UTF-8 character
             stop += 1
         yield content[start:stop]
         start = stop
@@ -29,14 +29,14 @@ def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]
 def is_valid(piece: bytes, fraction: float) -> bool:
     """Return whether a piece is in the validation half.
 
-    Its content decides, so that two copies fall into the same half.
+    This depends on its content only, so identical pieces are in the same half.
     """
     digest = hashlib.sha256(f"split\0{hashlib.sha256(piece).hexdigest()}".encode()).digest()
     return int.from_bytes(digest[:8], "little") < fraction * 2**64
 
 
 def count_half_bytes(pieces: Iterable[bytes], fraction: float) -> dict[str, int]:
-    """Count the bytes of the training and the validation half, with a line break between two pieces."""
+    """Count the bytes of the training and the validation half, including a line break between two pieces."""
     sizes: dict[str, list[int]] = {"training": [], "validation": []}
     for piece in pieces:
         sizes["validation" if is_valid(piece, fraction) else "training"].append(len(piece))

@@ -1,4 +1,4 @@
-"""What torchrun says of the process that failed first: a table below the words ``Root Cause``."""
+"""torchrun's report about the process that failed first: a table below ``Root Cause``."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _SIGNAL = re.compile(r"Signal (?P<number>[0-9]{1,2}) \(SIG\w+\) received by PID 
 
 @dataclass
 class RootCause:
-    """The tables of all agents of a run, of which there is one a node: the earliest failure counts."""
+    """The tables of all agents of a run, one per node. The earliest failure counts."""
 
     _tables: list[dict[str, OutputLine]] = field(default_factory=list)
     _open: bool = False
@@ -28,13 +28,13 @@ class RootCause:
 
     @property
     def ranks(self) -> list[str]:
-        """Labels of the rank, as `split_label` has them; none where torchrun does not tell it."""
+        """Labels of the rank in the form of `split_label`; empty if torchrun does not report the rank."""
         numbers = re.findall(r"[0-9]+", self._value("rank"))
         return [f"{kind}{number}" for kind, number in zip(("rank", "local"), numbers, strict=False)]
 
     @property
     def signal(self) -> tuple[int, str, int] | None:
-        """The signal that ended it, that in words, and the line; None where it ended by itself."""
+        """The signal that ended the process, its description, and the line; None if the process exited by itself."""
         matched = _SIGNAL.search(self._value("traceback"))
         if matched is None:
             return None

@@ -1,8 +1,8 @@
-"""The trace of some steps of a run: what each rank was about, in the Chrome trace format, a file a rank.
+"""Trace files of some steps of a run: the activities of each rank in the Chrome trace format, one file per rank.
 
-A file is whole as it is: Perfetto and Chrome's tracing page open it. Times are those of the rank's clock. The file also
-contains the difference of that clock from the first rank's before and after the traced steps. With it a report puts all
-ranks on one clock.
+Perfetto and Chrome's tracing page can open each file. Times are those of the rank's clock. The file also contains the
+difference of that clock from the first rank's before and after the traced steps. With it a report puts all ranks on one
+clock.
 """
 
 import json
@@ -19,36 +19,36 @@ from hpcbench.errors import UserError
 DIRECTORY = "trace"
 """Directory of the ranks' files, below the run's directory."""
 STEPS, CODEC = "steps", "codec"
-"""Tracks in addition to those of the channels: phases of the step, and encoding and decoding."""
+"""Tracks in addition to those of the channels: the phases of a step, and the codec."""
 STEP, WAIT = "step", "wait"
-"""Names of spans in addition to the phases: a whole step, and waiting for a channel's messages."""
+"""Names of spans in addition to the phases: a whole step, and blocking on a channel's messages."""
 _MICRO = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSpan:
-    """Something that took time. Seconds are of the rank's clock."""
+    """An activity with its begin and end in seconds of the rank's clock."""
 
     track: str
-    """`STEPS`, `CODEC`, or the words of a channel, whose calls they then are."""
+    """`STEPS`, `CODEC`, or the name of a channel for a span of one of its calls."""
     name: str
     begin: float
     end: float
     step: int
     about: Mapping[str, Any]
-    """What else is known, such as the channel that was waited for, or a call's bytes."""
+    """Further details, such as the bytes of a call, or the channel whose messages were awaited."""
 
 
 @dataclass(frozen=True)
 class ClockComparison:
-    """A comparison of a rank's clock with the first rank's."""
+    """A comparison of a rank's clock with that of the first rank."""
 
     at: float
-    """Seconds of the rank's clock when they were compared."""
+    """Time of the comparison, in seconds of the rank's clock."""
     ahead: float
-    """Seconds that it is ahead."""
+    """Seconds that the rank's clock is ahead."""
     error: float
-    """At most so far is that from the truth: half of the shortest way there and back."""
+    """Upper bound of the error of `ahead` in seconds: half of the shortest round trip."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +61,31 @@ class StepTrace:
     after: ClockComparison
     spans: tuple[TraceSpan, ...]
     left_out: int = 0
-    """Spans beyond the most that are kept."""
+    """Number of spans that exceeded the limit and were left out."""
 
     def ahead(self, at: float) -> float:
-        """Seconds that the rank's clock is ahead of the first rank's, at a time of its own: clocks drift evenly."""
+        """Interpolate the seconds that the rank's clock is ahead of the first rank's, at a time of the rank's clock."""
         between = self.after.at - self.before.at
         part = (at - self.before.at) / between if between > 0 else 0.0
         return self.before.ahead + part * (self.after.ahead - self.before.ahead)
 
     @property
     def error(self) -> float:
-        """Seconds that its times may be wrong by, on the first rank's clock."""
+        """Upper bound of the error in seconds of times converted to the first rank's clock."""
         return max(self.before.error, self.after.error)
 
     def steps(self) -> list[int]:
-        """Return the numbers of the steps that it has."""
+        """Return the numbers of the traced steps."""
         return sorted({span.step for span in self.spans if span.name == STEP})
 
 
 def name_file(rank: int | str) -> str:
-    """Return the name of a rank's file; ``*`` for any rank."""
+    """Return the name of a rank's file; ``*`` matches any rank."""
     return f"rank-{rank}.json"
 
 
 def write_trace(directory: Path, trace: StepTrace) -> None:
-    """Write a rank's file. The directory must be there."""
+    """Write a rank's file. The directory must exist."""
     content = {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -101,37 +101,40 @@ def write_trace(directory: Path, trace: StepTrace) -> None:
 
 
 def merge_traces(traces: Iterable[StepTrace]) -> dict[str, Any]:
-    """All ranks in one object of the Chrome trace format, a process each, on the first rank's clock from 0 on."""
-    own = sorted(traces, key=lambda trace: trace.rank)
-    start = min((span.begin - trace.ahead(span.begin) for trace in own for span in trace.spans), default=0.0)
-    found = [
+    """Merge the traces of all ranks into one object of the Chrome trace format.
+
+    Each rank is a process of the trace. Times are those of the first rank's clock, from 0.
+    """
+    by_rank = sorted(traces, key=lambda trace: trace.rank)
+    start = min((span.begin - trace.ahead(span.begin) for trace in by_rank for span in trace.spans), default=0.0)
+    events = [
         event
-        for trace in own
+        for trace in by_rank
         for event in list_events(trace, lambda at, trace=trace: at - trace.ahead(at) - start)  # type: ignore[misc]
     ]
     about = {
-        "ranks": len(own),
-        "left_out": sum(trace.left_out for trace in own),
-        "clock_error_us": round(max((trace.error for trace in own), default=0.0) * _MICRO, 3),
+        "ranks": len(by_rank),
+        "left_out": sum(trace.left_out for trace in by_rank),
+        "clock_error_us": round(max((trace.error for trace in by_rank), default=0.0) * _MICRO, 3),
     }
-    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": found}
+    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
 
 
 def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
-    """Return the rank's spans as complete events, and the names of its tracks.
+    """Return the rank's spans as complete events, after metadata events with the names of its tracks.
 
     Parameters
     ----------
     trace
         The trace of a rank.
     on_clock
-        Gives the seconds to write for a time of the rank's clock.
+        Function that converts a time of the rank's clock to the seconds to write.
     """
     rank, numbers = trace.rank, _Tracks()
-    found = []
+    events = []
     for span in sorted(trace.spans, key=lambda span: (span.begin, -span.end)):
         begin = on_clock(span.begin)
-        found.append(
+        events.append(
             {
                 "name": span.name,
                 "cat": span.track,
@@ -145,18 +148,18 @@ def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[di
         )
     names = [_named("process_name", rank, 0, f"rank {rank} on {trace.host}")]
     names += [_named("thread_name", rank, tid, name) for tid, name in numbers.names.items()]
-    return names + found
+    return names + events
 
 
 class _Tracks:
-    """Lanes of the tracks: calls of one channel overlap, and a viewer nests only what lies within each other."""
+    """Lanes of the tracks. Overlapping calls of a channel get separate lanes, because viewers require nested spans."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[tuple[int, float]]] = {}
         self.names: dict[int, str] = {}
 
     def of(self, span: TraceSpan) -> int:
-        """Return the lane's number; spans come in the order of their begin."""
+        """Return the number of the span's lane. Spans must be passed in the order of their begin."""
         if span.track in (STEPS, CODEC):
             tid = 0 if span.track == STEPS else 1
             self.names[tid] = span.track
@@ -177,12 +180,12 @@ def _named(what: str, rank: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> StepTrace:
-    """Return a rank's file.
+    """Read a rank's file.
 
     Raises
     ------
     UserError
-        It cannot be read, or is none.
+        The file cannot be read, or is not a trace.
     """
     where = make_printable(str(path))
     try:
@@ -190,16 +193,16 @@ def read(path: Path) -> StepTrace:
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise UserError(f"{where}: not a whole trace: the run was cut while it wrote it; trace it again") from None
+        raise UserError(f"{where}: not a complete trace: the run ended while writing it; trace the run again") from None
     about = data.get("otherData") if isinstance(data, dict) else None
     listed = data.get("traceEvents") if isinstance(data, dict) else None
     if not isinstance(about, dict) or not isinstance(listed, list):
-        raise UserError(f"{where}: not a rank's trace: give the directory of a run that has train.trace")
+        raise UserError(f"{where}: not the trace of a rank: give the directory of a run with train.trace")
     rank, host = get_integer(about, "rank"), get_text(about, "host")
     before, after = _comparison(about.get("before")), _comparison(about.get("after"))
     if rank is None or host is None or before is None or after is None:
-        raise UserError(f"{where}: otherData: has no rank, host, or times of two clocks: trace the run again")
-    spans = tuple(span for one in listed if isinstance(one, dict) and (span := _span(one)))
+        raise UserError(f"{where}: otherData: has no rank, host or clock comparisons: trace the run again")
+    spans = tuple(span for event in listed if isinstance(event, dict) and (span := _span(event)))
     return StepTrace(rank, host, before, after, spans, get_integer(about, "left_out") or 0)
 
 
@@ -216,5 +219,5 @@ def _span(data: Mapping[str, Any]) -> TraceSpan | None:
     step = get_integer(about, "step")
     if not isfinite(begin) or not isfinite(seconds):
         return None
-    rest = {key: value for key, value in about.items() if key != "step"}
-    return None if step is None else TraceSpan(track, name, begin / _MICRO, (begin + seconds) / _MICRO, step, rest)
+    details = {key: value for key, value in about.items() if key != "step"}
+    return None if step is None else TraceSpan(track, name, begin / _MICRO, (begin + seconds) / _MICRO, step, details)

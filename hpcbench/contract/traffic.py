@@ -1,4 +1,4 @@
-"""The traffic of a run: its dimensions, phases and kinds, and which of their combinations are sent."""
+"""The traffic of a run: its dimensions, phases and kinds, and the combinations of them that a run sends."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -26,7 +26,7 @@ class Dimension(str, Enum):
 
 
 class Phase(str, Enum):
-    """When in a training step the message is sent."""
+    """Phase of the training step in which the message is sent."""
 
     FORWARD = "FORWARD"
     BACKWARD = "BACKWARD"
@@ -34,7 +34,7 @@ class Phase(str, Enum):
 
 
 class MessageKind(str, Enum):
-    """What the message holds."""
+    """Content of the message."""
 
     GRAD = "GRAD"
     ACT = "ACT"
@@ -61,7 +61,7 @@ class Algorithm(str, Enum):
     Bytes from other nodes are passed on unchanged.
     """
     RING = "ring"
-    """A ring in which each hop encodes the partial sums anew. It exists for comparison."""
+    """A ring in which each hop encodes the partial sums again. It exists for comparison."""
     DOUBLING = "doubling"
     """Whole vectors at distances 1, 2, 4 ..., with few messages."""
     HOMOMORPHIC = "homomorphic"
@@ -69,14 +69,14 @@ class Algorithm(str, Enum):
 
 
 Traffic = tuple[str, ...]
-"""Dimension, phase and kind of a channel, as members of the enumerations above or as words.
+"""Dimension, phase and kind of a channel, as members of the enumerations above or as strings.
 
 On a tensor grid the axis follows.
 """
 
 
 class TrafficSettings(NamedTuple):
-    """The settings that decide which traffic there is."""
+    """The settings that determine the traffic of a run."""
 
     layout: Layout
     train: Train
@@ -110,7 +110,7 @@ def _in_one_dimension(layout: Layout) -> bool:
 
 
 def _on_axis(axis: str) -> list[Traffic]:
-    """Return the traffic that travels over an axis of a tensor grid."""
+    """Return the traffic over an axis of a tensor grid."""
     forward = "PARAM" if carries_weights(axis) else "ACT"
     gradients = ("TP", "BACKWARD", "GRAD", axis)
     return [gradients] if axis == "e" else [("TP", "FORWARD", forward, axis), gradients]
@@ -124,7 +124,7 @@ def list_live_traffic(setting: TrafficSettings) -> list[Traffic]:
 
 
 def list_possible_traffic(optimizer: str | None = None) -> list[Traffic]:
-    """Return the traffic of runs in all layouts, with one optimizer or with any."""
+    """Return the traffic of runs in all layouts, with one optimizer, or with any if it is None."""
     plain = [traffic for traffic in _SENT_IF if traffic[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 

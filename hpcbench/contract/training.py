@@ -16,7 +16,7 @@ SparseGradients = Literal["never", "auto", "measured", "always"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
 SyncName = Literal["all-reduce", "bsp", "ssp", "asp"]
 UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
-"""Schedules whose pipeline stays full from step to step."""
+"""Pipeline schedules without a flush between steps."""
 
 
 class Model(Section):
@@ -73,14 +73,15 @@ class Data(Section):
     def _path_with_file(self) -> "Data":
         if (self.path is None) != (self.source == "stdlib"):
             raise ValueError(
-                "path and source disagree: `source: stdlib` takes no path, `source: file`, megatron and numpy need one"
+                "path does not fit source: leave it out for `source: stdlib`, and give it for `source: file`, megatron "
+                "or numpy"
             )
         return self
 
     @model_validator(mode="after")
     def _settings_of_the_source(self) -> "Data":
         if self.tokenizer is not None and self.source not in ("stdlib", "file"):
-            raise ValueError(f"tokenizer is for text, and `source: {self.source}` holds tokens: leave it out")
+            raise ValueError(f"tokenizer is for text, but `source: {self.source}` contains tokens: leave it out")
         if self.dtype is not None and (self.source != "numpy" or str(self.path).endswith(".npy")):
             raise ValueError("dtype is for `source: numpy` with a file of bare numbers: leave it out")
         return self
@@ -98,18 +99,18 @@ CONTENTS = tuple(CommPrecision.model_fields)
 """Contents of messages whose number format can be chosen. `activations` includes their gradients."""
 
 
-def _by_content(said: Any) -> Any:
-    """Return the formats for a single word."""
-    if not isinstance(said, str):
-        return said
-    if said == "megatron":
+def _by_content(value: Any) -> Any:
+    """Expand a single format to all contents."""
+    if not isinstance(value, str):
+        return value
+    if value == "megatron":
         return {"gradients": "fp32"}
-    if said not in get_args(MessageFormat):
+    if value not in get_args(MessageFormat):
         raise ValueError(
-            f"{said!r} is not known: use {', '.join(get_args(MessageFormat))}, megatron, or a mapping of "
+            f"{value!r} is not a number format: use {', '.join(get_args(MessageFormat))}, megatron, or a mapping of "
             f"{', '.join(CONTENTS[:-1])} and {CONTENTS[-1]}"
         )
-    return dict.fromkeys(CONTENTS, said)
+    return dict.fromkeys(CONTENTS, value)
 
 
 class Train(Section):
@@ -168,8 +169,8 @@ class Train(Section):
     )
     vertical_sync: bool = Field(
         False,
-        description="For schedule pipedream: every stage uses the version of the weights that was the newest where the "
-        "micro-batch entered, not its own newest.",
+        description="For schedule pipedream: every stage uses the version of the weights that was the newest when the "
+        "micro-batch entered the pipeline, not the newest of the stage.",
     )
     sync: SyncName = Field(
         "all-reduce",
@@ -243,7 +244,9 @@ class Train(Section):
         if self.min_lr is not None and self.min_lr > self.lr:
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
         if self.node_copy and self.zero != 3:
-            raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
+            raise ValueError(
+                f"node_copy is a second copy of the pieces of ZeRO stage 3, but zero is {self.zero}: set zero to 3"
+            )
         for section in vars(self).values():
             problem = isinstance(section, Feature) and section.problem(steps=self.steps, warmup_steps=self.warmup_steps)
             if problem:
@@ -263,7 +266,7 @@ class Train(Section):
     @property
     def message_formats(self) -> dict[str, Precision]:
         """Number format of the messages with each of the `CONTENTS`."""
-        return {content: self.precision if said == "auto" else said for content, said in self.comm_precision}
+        return {content: self.precision if name == "auto" else name for content, name in self.comm_precision}
 
 
 def find_optimizer_misfit(train: Train) -> Misfit | None:
@@ -272,12 +275,12 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     Parameters
     ----------
     train
-        Settings after `settled`: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
+        Final settings: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
     """
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:
             return None
-        return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+        return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes no variance: leave it out")
     if train.prune is not None:
         return Misfit(
             ("train", "prune"),
@@ -286,26 +289,26 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     if train.sync != "all-reduce":
         return Misfit(
             ("train", "sync"),
-            f"{train.sync} has been built for adamw, not for 1-bit Adam: use sync all-reduce, or another optimizer",
+            f"{train.sync} supports adamw, but not 1-bit Adam: use sync all-reduce, or another optimizer",
         )
     if train.schedule in UNFLUSHED:
         return Misfit(
             ("train", "schedule"),
-            f"{train.schedule} has been built for adamw, not for 1-bit Adam: use schedule 1f1b, or another optimizer",
+            f"{train.schedule} supports adamw, but not 1-bit Adam: use schedule 1f1b, or another optimizer",
         )
     if train.zero:
         return Misfit(
             ("train", "zero"),
-            f"1-bit Adam averages whole momenta, and stage {train.zero} cuts them up: set it to 0, or train with "
+            f"1-bit Adam averages whole momenta, but stage {train.zero} shards them: set it to 0, or train with "
             "another optimizer",
         )
     if train.offload:
         return Misfit(
             ("train", "offload"),
-            "the momenta that 1-bit Adam averages are the device's: set it to false, or train with another optimizer",
+            "1-bit Adam averages momenta on the device: set it to false, or train with another optimizer",
         )
     if train.freeze_step is None:
-        return Misfit(("train", "freeze_step"), "1-bit Adam freezes its variance: name the step, 1 or more")
+        return Misfit(("train", "freeze_step"), "1-bit Adam freezes its variance: set the step, 1 or more")
     if train.freeze_step >= train.steps:
         return Misfit(
             ("train", "freeze_step"),

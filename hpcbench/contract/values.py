@@ -1,11 +1,11 @@
-"""Values in JSON objects from outside. A value that is missing or of the wrong kind becomes None."""
+"""Values of JSON objects from files. A value that is missing or has the wrong type becomes None."""
 
 import math
 from typing import Any
 
 
 def get_number(data: Any, *keys: str) -> float | None:
-    """Return the number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
+    """Return the number at the end of `keys` in nested JSON objects; None if there is none, or a boolean."""
     value = get_member(data, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -16,7 +16,7 @@ def get_number(data: Any, *keys: str) -> float | None:
 
 
 def get_text(data: Any, *keys: str) -> str | None:
-    """Return the string at the end of `keys` in nested JSON objects; None where there is none."""
+    """Return the string at the end of `keys` in nested JSON objects; None if there is none."""
     value = get_member(data, *keys)
     return value if isinstance(value, str) else None
 
@@ -31,13 +31,13 @@ def get_member(data: Any, *keys: str) -> Any:
 
 
 def get_integer(data: Any, *keys: str) -> int | None:
-    """Return the whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
-    found = get_member(data, *keys)
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    return limit_integer(found) if isinstance(found, int) and not isinstance(found, bool) else None
+    """Return the exact whole number at the end of `keys`; None if there is none of at most 64 bits."""
+    number = get_member(data, *keys)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return limit_integer(number) if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def limit_integer(found: int | None) -> int | None:
+def limit_integer(number: int | None) -> int | None:
     """Return the value if it is a whole number of at most 64 bits, else None."""
-    return found if found is not None and -(2**63) <= found < 2**63 else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None

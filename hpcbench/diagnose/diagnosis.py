@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.diagnose.calls import TracedCall, TracedGroup
+from hpcbench.diagnose.calls import MESSAGE, TracedCall
 from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Load, WireFormat, break_even_gbit, saved_us
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
 from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
-from hpcbench.programs.dimensions import dimension_of
+from hpcbench.programs.dimensions import dimension_of, is_undescribed
 
 UNKNOWN = "unknown"
 WAITING, TRANSFER = "waiting", "transfer"
@@ -241,7 +241,7 @@ def _add(total: float | None, value: float | None, n_steps: int) -> float | None
 def _kind(call: TracedCall, world: int | None, groups: Groups) -> Kind:
     group = call.group
     return Kind(
-        dimension=_dimension(group, world, groups) or UNKNOWN,
+        dimension=_dimension(call, world, groups) or UNKNOWN,
         operation=call.operation,
         dtype=call.dtype or UNKNOWN,
         description=group.description,
@@ -250,9 +250,15 @@ def _kind(call: TracedCall, world: int | None, groups: Groups) -> Kind:
     )
 
 
-def _dimension(group: TracedGroup, world: int | None, groups: Groups) -> str | None:
+def _dimension(call: TracedCall, world: int | None, groups: Groups) -> str | None:
+    group = call.group
+    if not group.description:
+        return None
     ranks = group.ranks or tuple(range(group.size or 0))
-    return dimension_of(group.description, ranks, world or 0, groups) if group.description else None
+    dimension = dimension_of(group.description, ranks, world or 0, groups)
+    # Data parallelism sends no messages from rank to rank: those in the group of all ranks have an unknown purpose.
+    is_guess = dimension == "DP" and is_undescribed(group.description)
+    return None if call.operation == MESSAGE and is_guess else dimension
 
 
 def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[KindRow]:

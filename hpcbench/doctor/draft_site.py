@@ -12,7 +12,7 @@ from hpcbench.batch.files import now
 from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
-from hpcbench.batch.sites.site import SchedulerSettings, Site
+from hpcbench.batch.sites.site import Scheduler, Site
 from hpcbench.contract.section import LABEL, NAME
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster
@@ -25,7 +25,7 @@ from hpcbench.study.yaml12 import parse_value
 _SURVEYS = {"slurm": slurm.survey, "lsf": lsf.survey, "flux": flux.survey}
 _COLUMN, _WIDTH = 44, 120
 _TOLD_BY = {"slurm": "sinfo", "lsf": "lshosts", "flux": "flux resource list", "local": "this machine"}
-_ORDER = list(SchedulerSettings.model_fields)
+_ORDER = list(Scheduler.model_fields)
 
 
 def draft(name: str | None = None) -> str:

@@ -15,11 +15,11 @@ class Rules(NamedTuple):
     Attributes
     ----------
     misfit
-        Returns the first rule that the settings break, of a model, its training, `tp` and `tensor` of the layout.
+        Function of a model, its training, and `tp` and `tensor` of the layout that returns the first broken rule.
     idle
-        Yields settings that would change nothing, with the reason and the remedy.
+        Function that yields settings without an effect, with the reason and the remedy.
     can_be_idle
-        The settings that `idle` may give.
+        Settings that `idle` may yield.
     """
 
     misfit: Callable[[Model, Train, int, str], Misfit | None]
@@ -27,4 +27,4 @@ class Rules(NamedTuple):
     can_be_idle: tuple[FieldPath, ...]
 
 
-RULES = (Rules(prune.prune_misfit, prune.idle, prune.CAN_BE_IDLE),)
+RULES = (Rules(prune.find_prune_misfit, prune.list_idle_settings, prune.CAN_BE_IDLE),)

@@ -206,7 +206,7 @@ class DataParallel:
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
         """Update piece by piece. Master weights of the host move to the device while the next piece is updated."""
-        if self.masks and self.masks.due(self.updates + 1):  # the masks depend on all updated weights
+        if self.masks and self.masks.is_due(self.updates + 1):  # the masks depend on all updated weights
             for piece in self.pieces:
                 piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
             self.masks.renew(self.updates)
@@ -216,7 +216,7 @@ class DataParallel:
         for piece in self.pieces:
             piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
             if self.masks:
-                self.masks.keep(piece)
+                self.masks.apply(piece)
             if self.link is None:
                 yield piece, piece.master
                 continue

@@ -11,13 +11,13 @@ from hpcbench.parallel.pieces import Piece
 class Masking(Protocol):
     """A mask that keeps some weights at zero. It sets `Piece.packing`, so that messages leave them out."""
 
-    def due(self, updates: int) -> bool:
+    def is_due(self, updates: int) -> bool:
         """Return whether weights are chosen again after this number of updates."""
 
     def renew(self, updates: int) -> None:
         """Choose the weights after this number of updates (a collective call)."""
 
-    def keep(self, piece: Piece) -> None:
+    def apply(self, piece: Piece) -> None:
         """Set masked master weights and moments of a piece to zero."""
 
     def save(self) -> dict[str, Tensor]:

@@ -133,7 +133,7 @@ def _record_shards(
         if word is None:
             raise ValueError(f"{name}: no word for {layer_name} in the model's table of tensor parallelism")
         cuts = grid.cuts(word, attribute)
-        alike = grid.alike(cuts)
+        alike = grid.list_sharing_axes(cuts)
         records[name] = Shard(
             name,
             shapes[name],

@@ -123,10 +123,9 @@ class Server:
         """Add this shard's traffic to the counters of the channels. Call it only between rounds."""
         for channel in (self._push, self._pull, self._exact):
             real, counters = self._real[id(channel)].counters, channel.counters
-            for name in ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"):
-                setattr(real, name, getattr(real, name) + getattr(counters, name))
-            for name in ("encode_s", "decode_s", "lost_overflows"):
-                setattr(real, name, getattr(real, name) + getattr(counters, name))
+            real.calls += counters.calls
+            real.plain_calls += counters.plain_calls
+            real.add_messages(counters)
             channel.counters = Counters()
 
     @property

@@ -13,7 +13,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.sparse_fit import may_send_rows
 from hpcbench.contract.training import Model, Train
-from hpcbench.features.prune.engine.targets import roles
+from hpcbench.features.prune.engine.targets import list_roles
 from hpcbench.parallel.fusion import Item, fuse, padded
 
 
@@ -120,7 +120,7 @@ def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> di
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
-    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, mesh, roles(model, train))
+    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, mesh, list_roles(model, train))
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
@@ -183,7 +183,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     @cache
     def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], alone: bool, ep: int) -> Item:
         parts = math.prod(grid.count(axes) for axes in cuts)
-        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), alone, ep)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.list_sharing_axes(cuts), alone, ep)
 
     @cache
     def count_held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
@@ -200,7 +200,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         return PredictedBucket(
             length=padded(filled, rules.mesh.replicas // inside[0].ep),
             filled=filled,
-            summands=grid.alike(inside[0].cuts) if rules.spread else (),
+            summands=grid.list_sharing_axes(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
             ep=inside[0].ep,

@@ -12,7 +12,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import ElementRange
 from hpcbench.contract.traffic import Traffic, find_content
 from hpcbench.contract.training import UNFLUSHED, Model, Train
-from hpcbench.features.prune.traffic import Zeros, choosing, masked
+from hpcbench.features.prune.traffic import Zeros, list_choice_calls, list_masked_buckets
 from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import PredictedBucket, get_itemsize, lay_out_buckets
@@ -69,7 +69,7 @@ class StepCalls:
             ordered = [
                 self.laid[number].kinds[k][0] for number in reversed(self.parts) for k in self.laid[number].order
             ]
-            self.buckets = masked(ordered, model, train, layout, updates=updates, zeros=zeros)
+            self.buckets = list_masked_buckets(ordered, model, train, layout, updates=updates, zeros=zeros)
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = get_itemsize(train)
@@ -311,7 +311,7 @@ class StepCalls:
         if self._train.schedule not in UNFLUSHED:
             calls.append((PredictedCall(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
         each = [bucket for bucket, _ in self.buckets]
-        calls += choosing(each, self._model, self._train, self._layout, updates=self._updates)
+        calls += list_choice_calls(each, self._model, self._train, self._layout, updates=self._updates)
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
             for bucket, count in self.buckets:

@@ -23,7 +23,7 @@ from hpcbench.contract.event.applied import AppliedScheme
 from hpcbench.contract.event.base import Event
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
-from hpcbench.contract.stamp import stamp
+from hpcbench.contract.stamp import format_stamp
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
@@ -152,12 +152,12 @@ def _copy_lines(stream: IO[bytes], begin: float, write: Callable[[bytes], None])
     """Copy lines as they arrive, each with its seconds, and complete an unfinished last line."""
     unfinished = b""
     while chunk := stream.read(1 << 16):
-        at = stamp(time.monotonic() - begin)
+        at = format_stamp(time.monotonic() - begin)
         *lines, unfinished = (unfinished + chunk).split(b"\n")
         if lines:
             write(b"".join(at + line + b"\n" for line in lines))
     if unfinished:
-        write(stamp(time.monotonic() - begin) + unfinished + b"\n")
+        write(format_stamp(time.monotonic() - begin) + unfinished + b"\n")
 
 
 def _write(text: bytes) -> None:

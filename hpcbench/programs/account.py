@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from hpcbench.comm.counts import MessageCounts
 from hpcbench.comm.memory import Tally
 
 
@@ -25,24 +26,12 @@ class Key(NamedTuple):
 
 
 @dataclass
-class CallCounts:
-    """Counts of the calls of one kind on this rank."""
+class CallCounts(MessageCounts):
+    """Counts of the calls of one kind on this rank, and of the messages of those that were encoded."""
 
     calls: int = 0
     call_bytes: int = 0
     """Bytes of the tensors that were given to the calls."""
-    message_bytes: int = 0
-    """Bytes that this rank sent in encoded calls, before the codec."""
-    wire_bytes: int = 0
-    """The same after the codec."""
-    coded_bytes: int = 0
-    """Message bytes that went through the codec: small parts of a call may not."""
-    network_bytes: int = 0
-    """Wire bytes that left the node."""
-    encode_s: float = 0.0
-    decode_s: float = 0.0
-    lost_overflows: int = 0
-    """Messages whose NaN or infinity the receiver does not see."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Calls by number of elements."""
 
@@ -75,13 +64,13 @@ class Account:
     def sent(self, row: CallCounts, tally: Tally) -> None:
         """Count what an encoded call sent."""
         with self._lock:
-            row.message_bytes += tally.message_bytes
-            row.wire_bytes += tally.wire_bytes
-            row.coded_bytes += tally.coded_bytes
-            row.network_bytes += tally.network_bytes
+            row.add_messages(tally)
+
+    def add_times(self, row: CallCounts, tally: Tally) -> None:
+        """Add the codec's time in an encoded call, which a GPU reports only after the call."""
+        with self._lock:
             row.encode_s += tally.encode_s
             row.decode_s += tally.decode_s
-            row.lost_overflows += tally.lost_overflows
 
     def document(self) -> list[dict[str, object]]:
         """Return the rows that have calls, for a file."""

@@ -12,10 +12,7 @@ from torch._C._distributed_c10d import GradBucket
 
 from hpcbench.comm.plan import Operation
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.programs.account import Account
-from hpcbench.programs.groups import GroupCalls
+from hpcbench.programs.explicit_calls import ExplicitCalls
 
 Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
@@ -34,25 +31,22 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
 
     Notes
     -----
-    The hook's first argument is the process group, or None for that of all ranks. Buckets on a GPU are not encoded.
+    The hook's first argument is the process group, or None for that of all ranks. Buckets on a GPU travel over the
+    group's NCCL, which is experimental.
     """
-    scheme = NamedScheme(name="hook", rules=[Rule(dimension="DP", codec=codec, feedback=feedback)])
-    settings = Interposition(scheme=scheme, groups=Groups(min_bytes=min_bytes), out="nowhere")
-    calls_of: dict[str, GroupCalls] = {}
+    explicit = ExplicitCalls(codec, feedback=feedback, min_bytes=min_bytes)
 
     # DDP compares the annotation of the result, which must not be a string
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         group: Any = state if state is not None else dist.group.WORLD
-        calls = calls_of.get(group.group_name)
-        if calls is None or calls.id != group._id():
-            calls = calls_of[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
+        calls = explicit.of(group)
         gradients = bucket.buffer()
         row, channel, decision, _ = calls.choose(CallKind.ALL_REDUCE, [gradients])
         if channel is None or decision is None:
             share = 1 / group.size()
             plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()
             return plain.then(lambda done: done.value()[0].mul_(share))
-        begin = calls.encoded.reduce(Operation.ALL_REDUCE, [gradients], [gradients], channel, row, average=True)
+        begin = decision.carrier.reduce(Operation.ALL_REDUCE, [gradients], [gradients], channel, row, average=True)
         coded: torch.futures.Future[Any] = begin(decision.make()).get_future()
         return coded.then(lambda done: done.value()[0])
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hpcbench.comm.plan import Plan
 from hpcbench.programs.account import CallCounts
+from hpcbench.programs.call_carrier import CallCarrier
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Decision:
     n: int
     """Elements of all vectors of a call."""
     nbytes: int
+    carrier: CallCarrier
+    """Encoded operations of the group on the device of the tensors."""
     plans: Sequence[Plan] | None = None
     """A plan for each vector; empty if PyTorch carries out the calls; None before the ranks have decided."""
     ask: Callable[[], Sequence[Plan]] | None = None

@@ -23,6 +23,7 @@ from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import ElementRange, cut_evenly
 from hpcbench.programs.account import Account, CallCounts
+from hpcbench.programs.call_carrier import Begin, CallCarrier
 from hpcbench.programs.call_order import CallOrder
 from hpcbench.programs.device_calls import DeviceCalls, Prepared
 from hpcbench.programs.gloo_carrier import drive
@@ -33,17 +34,12 @@ from hpcbench.programs.tensors import array
 from hpcbench.programs.trial import Vectors
 from hpcbench.programs.worker import Job, JobThread
 
-Begin = Callable[[Sequence[Plan]], Work]
-"""Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""
 
 
-class EncodedGroup:
-    """The encoded operations of one group. All ranks of the group make them, at the same call.
-
-    Operations are prepared in the caller's thread, because the backward pass and the device's
-    stream are visible only there.
+class EncodedGroup(CallCarrier):
+    """The encoded operations of one group over gloo.
 
     Parameters
     ----------
@@ -58,7 +54,7 @@ class EncodedGroup:
         self.rank, self.size = group.rank(), group.size()
         self._second = SecondGroup(group)
         self._worker = JobThread(f"hpcbench {group.group_desc}")
-        self.order = CallOrder(f"hpcbench decisions {group.group_desc}")
+        self._order = CallOrder(f"hpcbench decisions {group.group_desc}")
         self.plans = GroupPlans(self.rank, self.size, self._second, self._worker, self._begin_trial)
         self._choice = self.plans.choice
         self._scratch = Scratch()
@@ -73,11 +69,19 @@ class EncodedGroup:
 
     def stop(self, patience_s: float) -> None:
         """End the threads."""
-        self.order.stop(patience_s)
+        self._order.stop(patience_s)
         self._worker.stop(patience_s)
 
-    def second_group(self) -> dist.ProcessGroup:
-        """Return the group that carries calls which all ranks have decided to leave to PyTorch."""
+    def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
+        """Return the plan of a call without asking other ranks; None for gloo's own collective."""
+        return self.plans.lay(operation, n, dtype, channel)
+
+    def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
+        """Begin a call behind those that wait for a decision of the ranks."""
+        return self._order.begin(call, result) if decided else self._order.queue(call, result)
+
+    def plain_group(self) -> dist.ProcessGroup:
+        """Return the second gloo group."""
         return self._second.process_group()
 
     def _begin_trial(self, vectors: Vectors, plan: Plan, channel: Channel) -> Work:
@@ -142,7 +146,7 @@ class EncodedGroup:
 
             return self._do(job, [out])
 
-        return self.order.begin(begin, [out])
+        return self._order.begin(begin, [out])
 
     def reduce(
         self,

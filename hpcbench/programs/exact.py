@@ -10,8 +10,8 @@ from hpcbench.programs.dimensions import remedy
 
 PLAN = "plan"
 """Reason of calls that `auto` left to PyTorch because that was faster."""
-CUDA = "device cuda"
-"""Reason of calls with tensors on a GPU."""
+CUDA, TORCHCOMMS = "device cuda", "torchcomms"
+"""Reasons of calls with tensors on a GPU that have no carrier."""
 
 _REASONS: dict[str, tuple[str, str]] = {
     "operation": ("never encoded", ""),
@@ -27,9 +27,21 @@ _REASONS: dict[str, tuple[str, str]] = {
     "functional gather": ("may be a checkpoint", "lossy: [functional-gathers], if checkpoints may be lossy"),
     "not of data parallelism": ("no part of data parallelism", "layout in a groups file, if it is a pipeline's"),
     CUDA: (
-        "on a GPU, and nothing is compressed over NCCL yet",
-        "cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
+        "on a GPU, in a group without NCCL",
+        "backend nccl, or cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
     ),
+    TORCHCOMMS: (
+        "carried by torchcomms, and only c10d's own NCCL is supported",
+        "TORCH_DISTRIBUTED_USE_TORCHCOMMS=0",
+    ),
+    "point to point over nccl": ("messages of two ranks are not encoded over NCCL", ""),
+    "variable size over nccl": (
+        "the size of the codec varies, and over NCCL it must be fixed",
+        "a codec of fixed size, such as int8:256, fp8e4m3 or zfp:8",
+    ),
+    "algorithm over nccl": ("NCCL carries no other algorithm than two-shot", "algorithm: encoded in the scheme"),
+    "auto over nccl": ("auto has no measured speeds of NCCL", "algorithm: encoded in the scheme"),
+    "between nodes over nccl": ("over NCCL, nodes are not distinguished", "a rule without between_nodes"),
     PLAN: ("PyTorch's own is faster, or there is one node", ""),
     "between nodes": ("only plans of a group distinguish nodes", ""),
 }
@@ -62,9 +74,10 @@ def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
-    """Return the sentence on tensors on GPUs; None if there are none that were exact for that reason."""
-    nbytes = sum(int(row["call_bytes"]) for row in rows if row["why"] == CUDA)
-    return f"nothing is compressed over NCCL yet: {nbytes / 1e6:.3f} MB on GPUs were exact" if nbytes else None
+    """Return the sentence on tensors on GPUs; None if there are none that were exact for lack of a carrier."""
+    totals = {why: sum(int(row["call_bytes"]) for row in rows if row["why"] == why) for why in (CUDA, TORCHCOMMS)}
+    parts = [f"{nbytes / 1e6:.3f} MB were {explain(why)}" for why, nbytes in totals.items() if nbytes]
+    return f"tensors on GPUs stayed exact: {'; '.join(parts)}" if parts else None
 
 
 def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:

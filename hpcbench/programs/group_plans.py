@@ -57,7 +57,7 @@ class GroupPlans:
         With `auto` it rests on guessed speeds of the links.
         """
         choice = self._by_guess if channel.algorithm is Algorithm.AUTO else self.choice
-        return _lay(choice, operation, n, dtype, channel)
+        return lay_with(choice, operation, n, dtype, channel)
 
     def decide(self, operation: Operation, sizes: Sequence[int], dtype: np.dtype[Any], channel: Channel) -> list[Plan]:
         """Return the plans of a call's vectors with `auto`, by what the ranks measure together; none: leave it to gloo.
@@ -81,14 +81,14 @@ class GroupPlans:
     def _decide(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
         if self.choice.topology.nodes > 1:
             self._measure_links()
-            return _lay(self.choice, operation, n, dtype, channel)
+            return lay_with(self.choice, operation, n, dtype, channel)
         channel = replace(channel, algorithm=Algorithm.ENCODED)
         tried = tried_size(n, dtype.itemsize, self._size)
         key = operation, tried, dtype, channel.codec.name, channel.feedback
         if key not in self._is_faster:
-            plan = _lay(self.choice, operation, tried, dtype, channel)
+            plan = lay_with(self.choice, operation, tried, dtype, channel)
             self._is_faster[key] = plan is not None and self._try(plan, channel)
-        return _lay(self.choice, operation, n, dtype, channel) if self._is_faster[key] else None
+        return lay_with(self.choice, operation, n, dtype, channel) if self._is_faster[key] else None
 
     def _try(self, plan: Plan, channel: Channel) -> bool:
         without_residuals = replace(channel, feedback=False)  # they belong to the program's calls
@@ -108,7 +108,8 @@ class GroupPlans:
         self._measured_links = True
 
 
-def _lay(choice: Choice, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
+def lay_with(choice: Choice, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
+    """Return the plan of a call; None for the library's own collective."""
     kind = np.dtype(np.float32) if operation in SUMS else dtype
     like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # its size and type are all that counts
     plan = choice.plan(operation, like, channel, feedback=channel.feedback and operation in SUMS)

@@ -16,10 +16,12 @@ from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
+from hpcbench.programs import backends
 from hpcbench.programs.account import Account, CallCounts, Key
+from hpcbench.programs.call_carrier import Begin, CallCarrier
 from hpcbench.programs.decision import Decision
 from hpcbench.programs.dimensions import dimension_of, dimension_of_message, is_undescribed
-from hpcbench.programs.encoded import Begin, EncodedGroup
+from hpcbench.programs.encoded import EncodedGroup
 from hpcbench.programs.gradients import has_complex, is_gradient, is_of_replicas
 from hpcbench.programs.tensors import DTYPES
 
@@ -72,7 +74,8 @@ class GroupCalls:
         undescribed = is_undescribed(description)
         self._may_be_replicas = self.dimension is None and undescribed and not settings.groups.layout
         self._by_layout = undescribed and bool(settings.groups.layout)
-        self._encoded: EncodedGroup | None = None
+        self._carriers: dict[str, CallCarrier] = {}
+        self._streamed: dict[str, bool] = {}
         self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._small: dict[tuple[object, ...], CallCounts] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
@@ -81,12 +84,24 @@ class GroupCalls:
         # looking at the values of a call costs, and smaller ones are exact anyhow
         self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
 
-    @property
-    def encoded(self) -> EncodedGroup:
-        """Encoded operations of the group, made at the first use."""
-        if self._encoded is None:
-            self._encoded = EncodedGroup(self._group, self._account)
-        return self._encoded
+    def carrier(self, tensor: torch.Tensor) -> CallCarrier:
+        """Return the encoded operations of the group on a tensor's device, made at the first use."""
+        streamed = self._is_streamed(tensor.device)
+        name = str(tensor.device) if streamed else "gloo"
+        if name not in self._carriers:
+            self._carriers[name] = (
+                backends.make_streamed_group(self._group, self._account, tensor.device)
+                if streamed
+                else EncodedGroup(self._group, self._account)
+            )
+        return self._carriers[name]
+
+    def _is_streamed(self, device: torch.device) -> bool:
+        kind = device.type
+        if kind not in self._streamed:
+            through_host = self._settings.groups.cuda
+            self._streamed[kind] = backends.is_streamed(self._group, device, through_host=through_host)
+        return self._streamed[kind]
 
     def next_seed(self) -> int:
         """Return the seed of this rank's next message to one rank."""
@@ -203,25 +218,25 @@ class GroupCalls:
         plain
             Begins PyTorch's own call in a group.
         """
+        carrier = decision.carrier
         begin = prepare() if decision.plans is None or decision.plans else None
 
         def call() -> Work:
             plans = decision.make()
             self._account.call(decision.row if plans else decision.plain_row, decision.n, decision.nbytes)
-            return begin(plans) if begin is not None and plans else plain(self.encoded.second_group())
+            return begin(plans) if begin is not None and plans else plain(carrier.plain_group())
 
-        order = self.encoded.order
-        return order.queue(call, result) if decision.plans is None else order.begin(call, result)
+        return carrier.begin(call, result, decided=decision.plans is not None)
 
     def stepped(self) -> None:
         """Start a new step: the program's optimizer has taken one."""
-        if self._encoded is not None:
-            self._encoded.stepped()
+        for carrier in self._carriers.values():
+            carrier.stepped()
 
     def stop(self, patience_s: float) -> None:
         """End the threads of the encoded operations."""
-        if self._encoded is not None:
-            self._encoded.stop(patience_s)
+        for carrier in self._carriers.values():
+            carrier.stop(patience_s)
 
     def _learn_dimension(self) -> None:
         """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
@@ -265,7 +280,7 @@ class GroupCalls:
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
         traffic, rule, why = resolve_call(scheme, groups, dimension, call)
-        why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
+        why = self._hindrance(tensors, nbytes, ragged, rule, call) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan, and only a plan contains nodes
         why = why or content
@@ -279,12 +294,12 @@ class GroupCalls:
             return Chosen(row, channel, None, self._least(rule))
         plain_row = self._row(call.value, dimension, name, "", "plan")
         operation, kind, sizes = _OPERATIONS[call], DTYPES[dtype], [t.numel() for t in tensors]
-        group_plans = self.encoded.plans
-        decision = Decision(row, plain_row, sum(sizes), nbytes)
-        if channel.algorithm is Algorithm.AUTO and tensors[0].is_cpu:
-            decision.ask = partial(group_plans.decide, operation, sizes, kind, channel)
+        carrier = self.carrier(tensors[0])
+        decision = Decision(row, plain_row, sum(sizes), nbytes, carrier)
+        if channel.algorithm is Algorithm.AUTO and tensors[0].is_cpu and isinstance(carrier, EncodedGroup):
+            decision.ask = partial(carrier.plans.decide, operation, sizes, kind, channel)
             return Chosen(row, channel, decision)
-        plans = [group_plans.lay(operation, n, kind, channel) for n in sizes]
+        plans = [carrier.lay(operation, n, kind, channel) for n in sizes]
         if None in plans:
             return Chosen(plain_row, None)
         decision.plans = [plan for plan in plans if plan is not None]
@@ -296,7 +311,7 @@ class GroupCalls:
         nbytes: int,
         ragged: bool,
         rule: Treatment | None,
-        on_device: bool,
+        call: CallKind,
     ) -> str:
         """Return what in the call itself prevents encoding, or an empty string."""
         if self.size == 1:
@@ -305,10 +320,16 @@ class GroupCalls:
             return "layout"
         if any(t.dtype not in DTYPES for t in tensors) or len({t.dtype for t in tensors}) > 1:
             return "type"
-        device = tensors[0].device.type
-        if device != "cpu" and not (device == "cuda" and self._settings.groups.cuda and on_device):
-            return f"device {device}"
-        return "small" if not ragged and nbytes < self._least(rule) else ""
+        device = tensors[0].device
+        if self._is_streamed(device):
+            why = backends.find_refusal(call, rule) if rule else ""
+        elif device.type != "cpu" and not (
+            device.type == "cuda" and self._settings.groups.cuda and call in _OPERATIONS
+        ):
+            why = backends.explain_device(self._group, device)
+        else:
+            why = ""
+        return why or ("small" if not ragged and nbytes < self._least(rule) else "")
 
     def _least(self, rule: Treatment | None) -> int:
         return max(self._settings.groups.min_bytes, rule.min_bytes if rule else 0)

@@ -15,7 +15,7 @@ from hpcbench.comm.plan import Operation
 from hpcbench.contract.call_treatment import CallKind
 from hpcbench.programs import messages
 from hpcbench.programs.account import Account
-from hpcbench.programs.encoded import Begin
+from hpcbench.programs.call_carrier import Begin
 from hpcbench.programs.groups import AVERAGE, GroupCalls
 from hpcbench.programs.worker import make_handle
 
@@ -71,7 +71,7 @@ class Operators:
 
         def prepare() -> Begin:
             average = op.op() == AVERAGE
-            return calls.encoded.reduce(Operation.ALL_REDUCE, tensors, tensors, channel, row, average=average)
+            return decision.carrier.reduce(Operation.ALL_REDUCE, tensors, tensors, channel, row, average=average)
 
         return calls.carry_out(decision, list(tensors), prepare, _in_group(plain, tensors)).boxed()
 
@@ -90,7 +90,7 @@ class Operators:
             return None
 
         def prepare() -> Begin:
-            return calls.encoded.all_gather(outs, srcs, channel, row)
+            return decision.carrier.all_gather(outs, srcs, channel, row)
 
         return calls.carry_out(decision, list(outs), prepare, plain).boxed()
 
@@ -107,7 +107,7 @@ class Operators:
 
         def prepare() -> Begin:
             joined = like.contiguous()  # memory of its own: the decision needed none
-            gather = calls.encoded.all_gather([joined], srcs, channel, row)
+            gather = decision.carrier.all_gather([joined], srcs, channel, row)
             return lambda plans: _then(gather(plans), lambda: _split(joined, outs[0]), outs)
 
         return outs, calls.carry_out(decision, outs, prepare, _in_group(plain, outs)).boxed()
@@ -130,7 +130,7 @@ class Operators:
 
         def prepare() -> Begin:
             average = op.op() == AVERAGE
-            return calls.encoded.reduce(Operation.REDUCE_SCATTER, outs, srcs, channel, row, average=average)
+            return decision.carrier.reduce(Operation.REDUCE_SCATTER, outs, srcs, channel, row, average=average)
 
         return calls.carry_out(decision, list(outs), prepare, plain).boxed()
 
@@ -153,7 +153,7 @@ class Operators:
 
         def prepare() -> Begin:
             joined, average = torch.cat([part.reshape(-1) for part in srcs[0]]), op.op() == AVERAGE
-            return calls.encoded.reduce(Operation.REDUCE_SCATTER, outs, [joined], channel, row, average=average)
+            return decision.carrier.reduce(Operation.REDUCE_SCATTER, outs, [joined], channel, row, average=average)
 
         return outs, calls.carry_out(decision, list(outs), prepare, _in_group(plain, outs)).boxed()
 
@@ -171,8 +171,8 @@ class Operators:
         row, channel, _decision, least = calls.choose(CallKind.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return None
-        counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
-        return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
+        counts = _elements(src, sent, calls.size), _elements(out, got, calls.size)
+        return calls.carrier(src).all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
         row, channel, _decision, least = calls.choose(CallKind.ALL_TO_ALL, srcs, ragged=True)
@@ -181,7 +181,7 @@ class Operators:
         joined = torch.cat([part.reshape(-1) for part in srcs])
         there = joined.new_empty(sum(part.numel() for part in outs))
         counts = [part.numel() for part in srcs], [part.numel() for part in outs]
-        work = calls.encoded.all_to_all(there, joined, counts, channel, row, min_bytes=least)
+        work = calls.carrier(joined).all_to_all(there, joined, counts, channel, row, min_bytes=least)
         return outs, _then(work, lambda: _split(there, outs), outs).boxed()
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int, *_rest: Any) -> Any:

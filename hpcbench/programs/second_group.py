@@ -8,7 +8,7 @@ separate one, because a connection that waits blocks all other users of it.
 
 from collections import Counter
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,7 @@ from torch.distributed import distributed_c10d
 
 from hpcbench.comm.topology import Topology
 from hpcbench.programs import node_labels
+from hpcbench.programs.collective_carrier import Collectives
 from hpcbench.programs.gloo_carrier import GlooCarrier, PointToPoint
 from hpcbench.programs.worker import Job
 
@@ -60,6 +61,19 @@ class SecondGroup:
         if self._gloo is None:
             self._gloo = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
         return self._gloo
+
+    def collectives(self, device: torch.device) -> Collectives:
+        """Return a private backend for whole collectives of bytes: NCCL for a GPU, gloo for the host.
+
+        All ranks call it at the same operation. NCCL connects them in its first collective.
+        """
+        if device.type == "cpu":
+            return cast(Collectives, self.gloo())
+        nccl: Any = dist.ProcessGroupNCCL
+        options = nccl.Options()
+        options._timeout = self._timeout
+        backend: Collectives = nccl(c10d.PrefixStore("nccl", self._store), self._rank, self._size, options)
+        return backend
 
     def carrier(self) -> GlooCarrier:
         """Return the carrier of encoded messages."""

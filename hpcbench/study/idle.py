@@ -78,7 +78,7 @@ class IdleSettings:
         for (path, _), use in self._uses.items():
             if use.idle is not None:
                 name = ".".join(map(str, path))
-                raise UserError(f"{use.where}: {name}: changes nothing in any run: {use.idle.words}")
+                raise UserError(f"{use.where}: {name}: changes nothing in any run: {use.idle.problem}")
 
 
 def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
@@ -131,7 +131,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if (scheme.optimizer or train.optimizer) != "onebit-adam":
         yield (
             ("train", "freeze_step"),
-            "adamw freezes nothing: leave it out, or set optimizer to onebit-adam, in train or in a scheme",
+            "adamw freezes no variance: leave it out, or set optimizer to onebit-adam, in train or in a scheme",
         )
     if scheme.optimizer not in (None, train.optimizer):
         yield ("train", "optimizer"), f"each scheme has {scheme.optimizer}: leave it out, or remove it in a scheme"

@@ -1,4 +1,4 @@
-"""The name by which the entry point of an earlier editable installation starts the interception."""
+"""Entry point of earlier editable installations, which starts the interception."""
 
 from hpcbench.programs.autoload import autoload
 

@@ -11,7 +11,7 @@ import pytest
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.collect.find import Jobs
@@ -19,7 +19,7 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
-class Slow(Scheduler):
+class Slow(JobScheduler):
     """A scheduler whose answers a test sets, and that counts its calls."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ import pytest
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError
 from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.errors import UserError
 
 
-class Queue(Scheduler):
+class Queue(JobScheduler):
     """A scheduler whose reaction to each job a test sets: take, refuse, lose, swallow, or kill the command."""
 
     slowest = 0.0

@@ -9,7 +9,7 @@ from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import End, Evaluation, Start
 from hpcbench.contract.program import LogForm, LogLines
 from hpcbench.contract.settings import LoggedSettings
-from hpcbench.contract.stamp import stamp, strip_stamp
+from hpcbench.contract.stamp import format_stamp, strip_stamp
 
 START = '{"event": "start", "time": null, "study": "s", "run": "r1", "scheme": "int8", "pairing": "r1", "cell": {}}\n'
 RUN = '{"event": "configuration", "run": {"program": {"log": "nanogpt"}, "ranks": 2}}\n'
@@ -19,7 +19,7 @@ OWN = LogLines(line=r"loss is (?P<loss>\S+)", evaluation=r"held out: (?P<loss>\S
 
 def stamped(lines: list[str], begin: float = 1.0, every: float = 0.5) -> bytes:
     """Return lines that follow each other at equal intervals."""
-    return b"".join(stamp(begin + k * every) + line.encode() + b"\n" for k, line in enumerate(lines))
+    return b"".join(format_stamp(begin + k * every) + line.encode() + b"\n" for k, line in enumerate(lines))
 
 
 NANOGPT = [f"iter {k}: loss {4 - k}.5000, time {100 + k}.00ms, mfu 1.00%" for k in range(1, 4)]
@@ -32,7 +32,7 @@ def log_of(content: bytes, form: LogForm, tmp_path: Path) -> ProgramReader:
 
 
 def test_stamps_are_removed_and_other_lines_stay() -> None:
-    assert strip_stamp(stamp(12.25) + b"iter 1") == (12.25, b"iter 1")
+    assert strip_stamp(format_stamp(12.25) + b"iter 1") == (12.25, b"iter 1")
     assert strip_stamp(b"[rank0]: ValueError") == (None, b"[rank0]: ValueError")
 
 

@@ -1,4 +1,4 @@
-"""The state of a run, from exit markers, jobs, logs and the output of launchers."""
+"""The state of a run, from status files, jobs, logs and the output of launchers."""
 
 import json
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_exit_status_zero_without_a_log_is_not_a_success(root: Path) -> None:
     (directory(root) / "log.txt").unlink()
     run = run_of(root)
     assert (run.state, run.log) == ("unknown", None)
-    assert "there is no log" in run.verdict.reason
+    assert "its log is missing" in run.verdict.reason
 
 
 @pytest.mark.parametrize("status", [9, 137])
@@ -251,7 +251,7 @@ def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
     run = run_of(root, "completed", 0)
     assert run.state == "lost"
-    assert "without an exit marker of this run after step 4 of 6" in run.verdict.reason
+    assert "without an status file of this run after step 4 of 6" in run.verdict.reason
 
 
 def test_a_missing_directory(root: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_text_of_a_plan_names_the_limits(algorithm):
         return str(Choice(0, topology, DEFAULT).plan(Operation.ALL_REDUCE, buf, channel))
 
     assert "(3996 bytes, less than min_bytes 4000)" in text(small, Topology.regular(2, 2))
-    assert "(between nodes only, and here is one)" in text(large, Topology.flat(4))
+    assert "(its ranks share a node, and only messages between nodes are encoded)" in text(large, Topology.flat(4))
     lines = text(large, Topology.regular(2, 2))
     assert "hierarchical" in lines or algorithm is Algorithm.AUTO
     assert "encoded between nodes only" in lines or "by the MPI library" in lines

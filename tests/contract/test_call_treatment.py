@@ -53,7 +53,7 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "words"),
+    ("scheme", "message"),
     [
         (HYBRID, None),
         (ONLY_DP, None),
@@ -65,6 +65,6 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
         (Scheme(algorithm="encoded", default="none", optimizer="onebit-adam"), "optimizer"),
     ],
 )
-def test_schemes_that_calls_cannot_follow_are_refused(scheme: Scheme, words: str | None) -> None:
+def test_schemes_that_calls_cannot_follow_are_refused(scheme: Scheme, message: str | None) -> None:
     reason = explain_undecidable(scheme)
-    assert reason is None if words is None else words in str(reason)
+    assert reason is None if message is None else message in str(reason)

@@ -1,4 +1,4 @@
-"""What was measured while two scripts held a job's directory is no measurement."""
+"""Runs during which two scripts held a job's directory do not count as measurements."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,8 @@ def claim(job: Path, number: int, start: int, end: int | None) -> None:
     """A claim that is held from one hour to another; None for one that left no word of its end."""
     place = job / "claims"
     place.mkdir(parents=True, exist_ok=True)
-    said = {"holder": str(number + 6), "process": "1 2 b h", "name": "n", "start": f"{DAY}{start:02d}:00:00Z"}
-    (place / str(number)).write_text(json.dumps(said) + "\n", encoding="utf-8")
+    content = {"holder": str(number + 6), "process": "1 2 b h", "name": "n", "start": f"{DAY}{start:02d}:00:00Z"}
+    (place / str(number)).write_text(json.dumps(content) + "\n", encoding="utf-8")
     if end is not None:
         (place / f"{number}.end").write_text(f"{DAY}{end:02d}:00:00Z\n", encoding="utf-8")
 
@@ -30,7 +30,7 @@ def claim(job: Path, number: int, start: int, end: int | None) -> None:
         ([(1, 9)], (2, 3), False),
         ([(1, 4), (4, 9)], (2, 8), False),  # one after the other
         ([(1, None), (4, 9)], (5, 6), False),  # the first was killed: its scheduler said so
-        ([(1, 6), (4, 9)], (5, 7), True),  # the first went on after the second had begun
+        ([(1, 6), (4, 9)], (5, 7), True),  # the first continued after the second had begun
         ([(1, 6), (4, 9)], (2, 3), False),  # before the second
         ([(1, 6), (4, 9)], (7, 8), False),  # after the first
         ([(1, 6), (4, 9)], (3, 5), True),
@@ -57,13 +57,13 @@ def test_a_run_that_shared_its_nodes_with_a_copy_is_not_compared(
 
 
 def test_a_holder_that_could_not_say_so_is_closed_and_one_that_did_is_left(tmp_path: Path) -> None:
-    close_claim(tmp_path, "now")  # nobody ever held it
+    close_claim(tmp_path, "now")  # it was never claimed
     assert read_claims(tmp_path) == []
     claim(tmp_path, 1, 1, 4)
     claim(tmp_path, 2, 5, None)
     close_claim(tmp_path, f"{DAY}07:00:00Z")
     close_claim(tmp_path, f"{DAY}08:00:00Z")
-    assert [found.end for found in read_claims(tmp_path)] == [f"{DAY}04:00:00Z", f"{DAY}07:00:00Z"]
+    assert [claim.end for claim in read_claims(tmp_path)] == [f"{DAY}04:00:00Z", f"{DAY}07:00:00Z"]
 
 
 def test_a_damaged_claim_is_no_overlap(tmp_path: Path) -> None:

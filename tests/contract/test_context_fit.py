@@ -29,7 +29,7 @@ def test_what_divides_fits(layout, train):
 
 
 @pytest.mark.parametrize(
-    ("layout", "train", "field", "words"),
+    ("layout", "train", "field", "message"),
     [
         ({"cp": 5}, {}, "train.seq_len", "48 cannot be cut into layout.cp 5 equal parts of two pieces each: use 50"),
         ({"cp": 8, "context": "rsa"}, {"seq_len": 24}, "train.seq_len", "use 32, or another layout.cp"),
@@ -50,18 +50,18 @@ def test_what_divides_fits(layout, train):
         ),
     ],
 )
-def test_what_does_not_is_told_what_would(layout, train, field, words):
-    found = find_model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout))
-    assert found is not None and ".".join(found.field) == field
-    assert words in found.words
+def test_what_does_not_is_told_what_would(layout, train, field, message):
+    misfit = find_model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout))
+    assert misfit is not None and ".".join(misfit.field) == field
+    assert message in misfit.problem
 
 
 def test_replicas_are_all_ranks_with_the_same_weights():
     layout = Layout(dp=2, cp=3, tp=2, pp=2)
     assert (layout.ranks, layout.replicas) == (24, 6)
-    found = [layout.coordinates(rank) for rank in range(24)]
-    assert found[:3] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)] and found[12] == (1, 0, 0)
-    assert len(set(found)) == 24 and {replica for _, replica, _ in found} == set(range(6))
+    coordinates = [layout.coordinates(rank) for rank in range(24)]
+    assert coordinates[:3] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)] and coordinates[12] == (1, 0, 0)
+    assert len(set(coordinates)) == 24 and {replica for _, replica, _ in coordinates} == set(range(6))
 
 
 def setting(**changes):
@@ -81,7 +81,7 @@ def test_attention_over_ranks_is_traffic_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("rule", "changes", "words"),
+    ("rule", "changes", "message"),
     [
         ({}, {}, "context ring sends keys and values again for the backward pass"),
         ({"phase": "FORWARD"}, {"context": "rsa"}, "context rsa sends keys and values again"),
@@ -92,7 +92,7 @@ def test_attention_over_ranks_is_traffic_of_its_own():
         ({"codec": "int8:256"}, {"recompute": "full"}, None),
     ],
 )
-def test_keys_that_would_differ_in_the_backward_pass_are_refused(rule, changes, words):
+def test_keys_that_would_differ_in_the_backward_pass_are_refused(rule, changes, message):
     scheme = Scheme(rules=[Rule(**{"dimension": "CP", "codec": RANDOM, **rule})])
-    said = explain_wrong_gradients(scheme, setting(**changes))
-    assert said is None if words is None else said is not None and words in said
+    reason = explain_wrong_gradients(scheme, setting(**changes))
+    assert reason is None if message is None else reason is not None and message in reason

@@ -32,9 +32,9 @@ EVENTS = [line for line in LINES if line.startswith("{")]
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_bytes_of_a_line_stay_what_they_are(line: str) -> None:
-    found = parse(line, 3)
-    assert found is not None and not isinstance(found, DamagedLine | UnknownEvent) and found.line == 3
-    assert (step_line.format_step(found) if isinstance(found, Step) else found.to_line()) == line
+    event = parse(line, 3)
+    assert event is not None and not isinstance(event, DamagedLine | UnknownEvent) and event.line == 3
+    assert (step_line.format_step(event) if isinstance(event, Step) else event.to_line()) == line
 
 
 def test_there_is_a_line_of_each_event() -> None:
@@ -43,33 +43,33 @@ def test_there_is_a_line_of_each_event() -> None:
 
 @pytest.mark.parametrize("line", EVENTS)
 def test_each_class_reads_its_own_line_alone(line: str) -> None:
-    own = KINDS[json.loads(line)["event"]]
-    assert line.startswith(own.begin())
+    own_kind = KINDS[json.loads(line)["event"]]
+    assert line.startswith(own_kind.begin())
     for kind in KINDS.values():
-        found = kind.from_line(line)
-        assert (found is None) == (kind is not own)
-        assert kind is not own or found == events.parse_event(line, 1)
-    assert all(own.from_line(line[:cut]) is None for cut in range(len(line)))
+        event = kind.from_line(line)
+        assert (event is None) == (kind is not own_kind)
+        assert kind is not own_kind or event == events.parse_event(line, 1)
+    assert all(own_kind.from_line(line[:cut]) is None for cut in range(len(line)))
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_an_event_that_says_nothing_is_read(kind: type[events.Event]) -> None:
     """Older versions wrote fewer fields."""
-    found = events.parse_event(json.dumps({"event": kind.NAME}), 1)
-    assert type(found) is kind
-    said = {one.name: getattr(found, one.name) for one in fields(found)}
-    assert not any(value for name, value in said.items() if name not in ("raw", "line"))
+    event = events.parse_event(json.dumps({"event": kind.NAME}), 1)
+    assert type(event) is kind
+    values = {attribute.name: getattr(event, attribute.name) for attribute in fields(event)}
+    assert not any(value for name, value in values.items() if name not in ("raw", "line"))
 
 
 def test_a_log_without_the_bytes_that_were_encoded_is_read() -> None:
-    whole = TrafficTotals.from_line(next(line for line in EVENTS if line.startswith(TrafficTotals.begin())))
-    assert whole is not None and whole.channels
-    told = json.loads(whole.to_line())
-    for channel in told["channels"]:
+    totals = TrafficTotals.from_line(next(line for line in EVENTS if line.startswith(TrafficTotals.begin())))
+    assert totals is not None and totals.channels
+    data = json.loads(totals.to_line())
+    for channel in data["channels"]:
         del channel["coded_bytes"]
-    found = TrafficTotals.from_line(json.dumps(told))
-    assert found is not None
-    assert found.channels == tuple(replace(one, coded_bytes=None) for one in whole.channels)
+    old = TrafficTotals.from_line(json.dumps(data))
+    assert old is not None
+    assert old.channels == tuple(replace(channel, coded_bytes=None) for channel in totals.channels)
 
 
 ODD = st.recursive(
@@ -81,44 +81,44 @@ ODD = st.recursive(
 
 @given(st.sampled_from(EVENTS), st.data())
 def test_a_field_that_is_not_of_its_type_counts_as_missing(line: str, data: st.DataObject) -> None:
-    told = json.loads(line)
-    key = data.draw(st.sampled_from([key for key in told if key != "event"]))
-    told[key] = data.draw(ODD)
-    found, truth = parse(json.dumps(told), 1), parse(line, 1)
-    assert isinstance(found, events.Event) and isinstance(truth, events.Event)
-    assert found.raw.keys() == told.keys()
-    for one in fields(truth):
-        if one.name not in (key, "raw"):
-            assert getattr(found, one.name) == getattr(truth, one.name)
-    value = getattr(found, key)
-    if isinstance(told[key], str | bool):
-        assert value is None or value == told[key]
-    json.loads(json.dumps(found.to_json()))
+    content = json.loads(line)
+    key = data.draw(st.sampled_from([key for key in content if key != "event"]))
+    content[key] = data.draw(ODD)
+    event, truth = parse(json.dumps(content), 1), parse(line, 1)
+    assert isinstance(event, events.Event) and isinstance(truth, events.Event)
+    assert event.raw.keys() == content.keys()
+    for attribute in fields(truth):
+        if attribute.name not in (key, "raw"):
+            assert getattr(event, attribute.name) == getattr(truth, attribute.name)
+    value = getattr(event, key)
+    if isinstance(content[key], str | bool):
+        assert value is None or value == content[key]
+    json.loads(json.dumps(event.to_json()))
 
 
 def test_whole_numbers_are_exact_and_have_64_bits() -> None:
-    def read(words: str) -> int | None:
-        found = MemoryUse.from_line(f'{{"event": "memory", "host_bytes": {words}}}')
-        assert found is not None
-        return found.host_bytes
+    def read(value: str) -> int | None:
+        event = MemoryUse.from_line(f'{{"event": "memory", "host_bytes": {value}}}')
+        assert event is not None
+        return event.host_bytes
 
     assert read(str(2**63 - 1)) == 2**63 - 1
     assert read("5.0") == 5
-    for words in (str(2**63), "true", "5.5", '"5"', "NaN", "1e400"):
-        assert read(words) is None, words
+    for value in (str(2**63), "true", "5.5", '"5"', "NaN", "1e400"):
+        assert read(value) is None, value
 
 
 def test_an_event_of_another_version_keeps_its_name() -> None:
-    found = events.parse_event('{"event": "weather", "wind": 3}', 7)
-    assert isinstance(found, UnknownEvent)
-    assert (found.name, found.line, found.raw["wind"]) == ("weather", 7, 3)
+    event = events.parse_event('{"event": "weather", "wind": 3}', 7)
+    assert isinstance(event, UnknownEvent)
+    assert (event.name, event.line, event.raw["wind"]) == ("weather", 7, 3)
 
 
 def test_what_no_field_declares_is_kept_as_it_was_read_and_never_written() -> None:
-    found = Environment.from_line('{"event": "environment", "weather": "fair", "hosts": [{"host": "n1", "rack": 7}]}')
-    assert found is not None and found.hosts
-    assert (found.raw["weather"], found.hosts[0].raw["rack"]) == ("fair", 7)
-    assert "fair" not in found.to_line() and "rack" not in found.to_line()
+    event = Environment.from_line('{"event": "environment", "weather": "fair", "hosts": [{"host": "n1", "rack": 7}]}')
+    assert event is not None and event.hosts
+    assert (event.raw["weather"], event.hosts[0].raw["rack"]) == ("fair", 7)
+    assert "fair" not in event.to_line() and "rack" not in event.to_line()
 
 
 def test_what_is_to_be_written_must_be_declared() -> None:
@@ -136,8 +136,8 @@ def test_what_is_to_be_written_must_be_declared() -> None:
 
 
 def test_the_names_that_a_class_lists_are_fields_of_it() -> None:
-    assert {*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS} <= {one.name for one in fields(ChannelTraffic)}
-    assert set(MemoryUse.LASTING) <= {one.name for one in fields(MemoryUse)}
+    assert {*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS} <= {attribute.name for attribute in fields(ChannelTraffic)}
+    assert set(MemoryUse.LASTING) <= {attribute.name for attribute in fields(MemoryUse)}
 
 
 def test_an_end_is_itself_again() -> None:

@@ -23,7 +23,7 @@ def test_what_divides_fits(layout):
 
 
 @pytest.mark.parametrize(
-    ("experts", "layout", "train", "field", "words"),
+    ("experts", "layout", "train", "field", "message"),
     [
         (None, {"dp": 2, "ep": 2}, {}, "layout.ep", "2, but the model has no experts: use 1, or set"),
         ({"every": 5}, {}, {}, "model.experts", "every 5 is more than model.layers 4"),
@@ -50,12 +50,12 @@ def test_what_divides_fits(layout):
         ),
     ],
 )
-def test_what_does_not_is_told_what_would(experts, layout, train, field, words):
+def test_what_does_not_is_told_what_would(experts, layout, train, field, message):
     model = MODEL.changed(experts=None if experts is None else MODEL.experts.changed(**experts))
     cut = Layout(**layout)
-    found = find_expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
-    assert found is not None and ".".join(found.field) == field
-    assert words in found.words and "\n" not in found.words
+    misfit = find_expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
+    assert misfit is not None and ".".join(misfit.field) == field
+    assert message in misfit.problem and "\n" not in misfit.problem
 
 
 def test_experts_that_drop_nothing_go_with_ranks_that_share_positions():
@@ -67,20 +67,20 @@ def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
     """Four replicas of two parts of the positions each: 0.0 0.1 1.0 1.1 2.0 2.1 3.0 3.1."""
     layout = Layout(dp=4, cp=2, ep=2)
     assert layout.expert_replicas == 4
-    found = [layout.expert_coordinates(replica) for replica in range(8)]
-    assert found == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3, 1)]
+    coordinates = [layout.expert_coordinates(replica) for replica in range(8)]
+    assert coordinates == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3, 1)]
 
 
 def test_replicas_and_evaluations_are_shared_out_evenly():
-    found = find_batch_misfit(TRAIN, Layout(dp=6, ep=4))
-    assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, the number of replicas that shard the")
-    found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
-    assert str(found).endswith("as the exchange of tokens among replicas needs: use 32")
+    misfit = find_batch_misfit(TRAIN, Layout(dp=6, ep=4))
+    assert str(misfit).startswith("layout.ep: 4 does not divide layout.dp 6, the number of replicas that shard the")
+    misfit = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
+    assert str(misfit).endswith("as the exchange of tokens among replicas needs: use 32")
     assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
 
 
 @pytest.mark.parametrize(
-    ("layout", "per_node", "words"),
+    ("layout", "per_node", "message"),
     [
         ({"dp": 4, "ep": 4}, 4, "experts: the 4 ranks that share out a layer's experts share a node"),
         ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that share out a layer's experts cross nodes"),
@@ -90,9 +90,11 @@ def test_replicas_and_evaluations_are_shared_out_evenly():
         ({"dp": 2, "ep": 2, "cp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
     ],
 )
-def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, words):
+def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, message):
     cut = Layout(**layout)
-    assert describe_expert_placement(ep=cut.ep, tp=cut.tp, cp=cut.cp, ranks=cut.ranks, ranks_per_node=per_node) == words
+    assert (
+        describe_expert_placement(ep=cut.ep, tp=cut.tp, cp=cut.cp, ranks=cut.ranks, ranks_per_node=per_node) == message
+    )
 
 
 def test_more_experts_a_token_than_there_are_make_no_sense():
@@ -114,7 +116,7 @@ def test_a_rule_may_name_the_traffic_of_experts():
         list_live_traffic(TrafficSettings(Layout(dp=4), TRAIN))
     )
     scheme = Scheme(rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")])
-    assert [scheme.treatment(one).rule for one in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
+    assert [scheme.treatment(traffic).rule for traffic in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
     assert find_content(there) == find_content(back) == "activations"
     with pytest.raises(ValueError, match="EP has EP FORWARD ACT, EP BACKWARD GRAD"):
         Rule(dimension="EP", kind="PARAM", codec="int8")

@@ -34,7 +34,7 @@ def test_what_the_moves_bring_together_is_the_product(grid, word):
     rng = np.random.default_rng(3)
     x, w, dy = (rng.integers(-9, 9, (size, size)) for _ in range(3))
     dims = {"x": "MK", "w": "KN", "y": "MN"}
-    whole = {"x": x, "w": w, "y": dy}
+    matrices = {"x": x, "w": w, "y": dy}
     for how, left, right, result, expected in (
         (product.forward, "x", "w", "y", x @ w),
         (product.input_gradient, "y", "w", "x", dy @ w.T),
@@ -43,17 +43,17 @@ def test_what_the_moves_bring_together_is_the_product(grid, word):
         if word == "vocabulary" and result == "x":
             continue  # token numbers have no gradient
         over = (set(dims[left]) & set(dims[right])).pop()
-        found = np.zeros_like(expected)
+        blocks = np.zeros_like(expected)
         for rank in range(grid.ranks):
-            operands = {name: block(grid, product.at, whole[name], dims[name], rank) for name in (left, right)}
+            operands = {name: block(grid, product.at, matrices[name], dims[name], rank) for name in (left, right)}
             a = operands[left] if dims[left][1] == over else operands[left].T
             b = operands[right] if dims[right][0] == over else operands[right].T
             summand = a @ b
             if dims[result] != dims[left].replace(over, "") + dims[right].replace(over, ""):
                 summand = summand.T
-            place(grid, product.at, dims[result], rank, found)[...] += summand
+            place(grid, product.at, dims[result], rank, blocks)[...] += summand
         # a streamed dim is whole on every rank of its axes: the result's blocks are then summed over these alone
-        assert np.array_equal(found, expected * repeats(grid, product, dims[result], over)), (word, result)
+        assert np.array_equal(blocks, expected * repeats(grid, product, dims[result], over)), (word, result)
         if how.result:
             assert how.result.axis in product.at[over]
         assert set(how.unsummed) == set(product.at[over]) - ({how.result.axis} if how.result else set())

@@ -22,7 +22,7 @@ def test_what_divides_fits(mode, tp, depth):
 
 
 @pytest.mark.parametrize(
-    ("mode", "tp", "depth", "model", "train", "field", "words"),
+    ("mode", "tp", "depth", "model", "train", "field", "message"),
     [
         ("2d", 8, 1, {}, {}, "layout.tp", "8 ranks do not form a grid of q x q: use 4 or 9, or tensor 1d"),
         ("3d", 16, 1, {}, {}, "layout.tp", "use 8 or 27"),
@@ -37,21 +37,21 @@ def test_what_divides_fits(mode, tp, depth):
         ("3d", 8, 1, {}, {"optimizer": "onebit-adam"}, "train.optimizer", "use adamw, or tensor 1d"),
     ],
 )
-def test_what_does_not_is_told_what_would(mode, tp, depth, model, train, field, words):
-    found = find_grid_misfit(MODEL.changed(**model), TRAIN.changed(**train), mode, tp, depth)
-    assert found is not None and ".".join(found.field) == field
-    with pytest.raises(ValueError, match=words):
-        raise ValueError(found.words)
+def test_what_does_not_is_told_what_would(mode, tp, depth, model, train, field, message):
+    misfit = find_grid_misfit(MODEL.changed(**model), TRAIN.changed(**train), mode, tp, depth)
+    assert misfit is not None and ".".join(misfit.field) == field
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(misfit.problem)
 
 
 def test_an_evaluation_is_shared_out_evenly():
-    found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=8, tensor="3d"))
-    assert str(found) == "train.eval_samples: 30 is not a multiple of dp x the grid's rows = 1 x 4: use 32"
+    misfit = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=8, tensor="3d"))
+    assert str(misfit) == "train.eval_samples: 30 is not a multiple of dp x the grid's rows = 1 x 4: use 32"
     assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=6)) is None
 
 
 @pytest.mark.parametrize(
-    ("mode", "tp", "depth", "per_node", "words"),
+    ("mode", "tp", "depth", "per_node", "message"),
     [
         ("3d", 8, 1, 4, "tensor grid 3d: i 2 x k 2 x j 2: lines along k, j share a node; lines along i cross nodes"),
         ("2d", 16, 1, 4, "tensor grid 2d: i 4 x j 4: lines along j share a node; lines along i cross nodes"),
@@ -59,8 +59,8 @@ def test_an_evaluation_is_shared_out_evenly():
         ("2d", 4, 1, 1, "tensor grid 2d: i 2 x j 2: lines along i, j cross nodes"),
     ],
 )
-def test_a_dry_run_says_which_lines_share_a_node(mode, tp, depth, per_node, words):
-    assert describe_placement(make_grid(mode, tp, depth), per_node) == words
+def test_a_dry_run_says_which_lines_share_a_node(mode, tp, depth, per_node, message):
+    assert describe_placement(make_grid(mode, tp, depth), per_node) == message
 
 
 def test_a_rule_may_name_an_axis_and_then_matches_nothing_else():
@@ -70,19 +70,19 @@ def test_a_rule_may_name_an_axis_and_then_matches_nothing_else():
         ("TP", "FORWARD", "ACT", "k"),
         ("TP", "BACKWARD", "GRAD", "k"),
     ]
-    whole = Rule(dimension="TP", codec="int8")
-    assert all(whole.matches(traffic) for traffic in list_live_traffic(setting))
+    rule_of_all_axes = Rule(dimension="TP", codec="int8")
+    assert all(rule_of_all_axes.matches(traffic) for traffic in list_live_traffic(setting))
     assert not rule.matches(("TP", "FORWARD", "ACT"))
     with pytest.raises(ValueError, match=r"there is no such traffic in any run: .*TP FORWARD PARAM i"):
         Rule(kind="ACT", axis="i", codec="int8")
 
 
 def test_messages_of_weights_have_the_format_of_weights():
-    found = {
+    axes = {
         traffic[1:]: find_content(traffic)
         for traffic in list_live_traffic(TrafficSettings(Layout(tp=8, tensor="2.5d", depth=2), TRAIN))
     }
-    assert found == {
+    assert axes == {
         ("BACKWARD", "GRAD", "e"): "gradients",
         ("FORWARD", "PARAM", "i"): "parameters",
         ("BACKWARD", "GRAD", "i"): "gradients",
@@ -97,5 +97,5 @@ def test_messages_of_weights_have_the_format_of_weights():
 def test_what_is_sent_twice_may_not_be_rounded_at_random(mode, recompute, wrong):
     layout = Layout(tp=4 if mode == "2d" else 8, tensor=mode)
     scheme = Scheme(rules=[Rule(dimension="TP", kind="ACT", codec="int8:256:stochastic")])
-    found = explain_wrong_gradients(scheme, TrafficSettings(layout, TRAIN.changed(recompute=recompute)))
-    assert bool(found) == wrong
+    reason = explain_wrong_gradients(scheme, TrafficSettings(layout, TRAIN.changed(recompute=recompute)))
+    assert bool(reason) == wrong

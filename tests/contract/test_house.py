@@ -41,9 +41,9 @@ NAME_FEATURES = {
     *("report.tables.comparison", "report.formats.csv_rows"),
     *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow
 }
-"""The modules by which features are connected to the rest."""
+"""The modules that connect features to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic", "pynvml")
-"""What the contract imports beside the standard library; pynvml within the function that counts NVLink."""
+"""What the contract imports in addition to the standard library; pynvml within the function that counts NVLink."""
 
 Sources = Mapping[str, str]
 """The text of each module, by its full name."""
@@ -51,11 +51,11 @@ Sources = Mapping[str, str]
 
 def sources() -> dict[str, str]:
     root = Path(hpcbench.__file__).parent
-    found = {}
+    packages = {}
     for path in root.rglob("*.py"):
         parts = path.relative_to(root.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
-    return found
+        packages[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return packages
 
 
 @cache
@@ -102,19 +102,19 @@ def upward(modules: Sources) -> set[tuple[str, str]]:
 
 
 def circles(modules: Sources) -> list[tuple[str, ...]]:
-    """Groups of modules each of which imports itself by way of the others."""
+    """Groups of modules that import each other in a cycle."""
     edges = graph(modules)
     left = set(edges)
     while free := {name for name in left if not edges[name] & left}:
         left -= free  # what imports nothing that is left is in no circle
 
     def reached(start: str) -> set[str]:
-        found, ahead = set[str](), [start]
+        loaded, ahead = set[str](), [start]
         while ahead:
-            new = (edges[ahead.pop()] & left) - found
-            found |= new
+            new = (edges[ahead.pop()] & left) - loaded
+            loaded |= new
             ahead += new
-        return found
+        return loaded
 
     ways = {name: reached(name) for name in left}
     return sorted({tuple(sorted(other for other in ways[name] if name in ways[other])) for name in left} - {()})

@@ -38,19 +38,19 @@ def seen(
 
 def of(
     mark: Mark | None,
-    known: Seen | None,
+    last_seen: Seen | None,
     *,
     submitted: SubmittedJob | None = None,
     requeue: bool = True,
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    given, told = (submitted or handed()).make_record("j"), known.told if known else None
-    return resolve_job_state(mark, given, told, requeue=requeue, silent=silent, clock=clock)
+    given, answer = (submitted or handed()).make_record("j"), last_seen.told if last_seen else None
+    return resolve_job_state(mark, given, answer, requeue=requeue, silent=silent, clock=clock)
 
 
 @pytest.mark.parametrize(
-    ("mark", "known", "state", "reason"),
+    ("mark", "last_seen", "state", "reason"),
     [
         # Its own mark is the truth.
         (ended(0), None, State.COMPLETED, ""),
@@ -82,7 +82,7 @@ def of(
         (RUNS, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
         (None, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
         (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its status file has no end yet"),
-        # Preempted is no end until it lasts.
+        # A preempted job has not ended until the state lasts.
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
         # Gone from the queue.
@@ -115,9 +115,9 @@ def of(
         (ended(0), seen(State.PENDING, restarts=1), State.COMPLETED, ""),
     ],
 )
-def test_marks_and_words(mark: Mark | None, known: Seen | None, state: State, reason: str) -> None:
-    found = of(mark, known)
-    assert (found.state, reason in found.reason) == (state, True), found
+def test_marks_and_words(mark: Mark | None, last_seen: Seen | None, state: State, reason: str) -> None:
+    status = of(mark, last_seen)
+    assert (status.state, reason in status.reason) == (state, True), status
 
 
 @pytest.mark.parametrize(("mark", "state"), [(None, State.PENDING), (RUNS, State.RUNNING), (BACK, State.PENDING)])
@@ -127,16 +127,16 @@ def test_just_handed_in_it_need_not_be_listed(mark: Mark | None, state: State) -
 
 
 def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tells() -> None:
-    found = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
-    assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
+    status = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
+    assert (status.state, status.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
     assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
     assert of(None, seen(State.CANCELLED, "by 1000"), silent="squeue: no answer").state is State.CANCELLED
 
 
 def test_a_scheduler_that_clears_up_may_tell_the_reason_later() -> None:
     just = datetime.datetime.fromisoformat(END.replace("Z", "+00:00")).timestamp() + 5
-    found = of(ended(143), seen(State.RUNNING), clock=just)
-    assert (found.state, found.exit) == (State.RUNNING, 143) and "SIGTERM" in found.reason
+    status = of(ended(143), seen(State.RUNNING), clock=just)
+    assert (status.state, status.exit) == (State.RUNNING, 143) and "SIGTERM" in status.reason
     assert of(ended(143), seen(State.RUNNING, absent=just), clock=just).state is State.FAILED
     assert of(ended(143), seen(State.RUNNING), clock=just, silent="squeue: no answer").state is State.FAILED
     assert of(ended(143), seen(State.TIMED_OUT), clock=just).state is State.TIMED_OUT
@@ -148,8 +148,8 @@ def test_marks_of_the_past_do_not_count() -> None:
     again = handed(begun=1)
     assert of(ended(3, 1), seen(State.PENDING), submitted=again).state is State.PENDING
     assert of(ended(0, 1), seen(State.TIMED_OUT, "TIMEOUT"), submitted=again).state is State.TIMED_OUT
-    found = of(ended(0, 2), None, submitted=again)
-    assert (found.state, found.attempt, found.exit, found.end) == (State.COMPLETED, 2, 0, END)
+    status = of(ended(0, 2), None, submitted=again)
+    assert (status.state, status.attempt, status.exit, status.end) == (State.COMPLETED, 2, 0, END)
 
 
 def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
@@ -171,8 +171,8 @@ def test_cancelled_by_us_and_gone_without_a_word() -> None:
 
 
 def test_a_job_whose_answer_is_missing() -> None:
-    found = of(None, None, submitted=handed(id=None))
-    assert found.state is State.UNKNOWN and "run `hpcbench submit` again" in found.reason
+    status = of(None, None, submitted=handed(id=None))
+    assert status.state is State.UNKNOWN and "run `hpcbench submit` again" in status.reason
     assert of(ended(0), None, submitted=handed(id=None)).state is State.COMPLETED
 
 
@@ -182,9 +182,9 @@ def test_scripts_run_by_hand_have_their_marks_only() -> None:
 
 
 def test_a_preempted_job_that_may_not_go_back_is_over() -> None:
-    known = seen(State.PREEMPTED, "PREEMPTED", since=LATER)
-    assert of(RUNS, known, requeue=False).state is State.PREEMPTED
-    assert of(RUNS, known, requeue=True).state is State.PENDING
+    last_seen = seen(State.PREEMPTED, "PREEMPTED", since=LATER)
+    assert of(RUNS, last_seen, requeue=False).state is State.PREEMPTED
+    assert of(RUNS, last_seen, requeue=True).state is State.PENDING
 
 
 def test_the_attempt_under_way() -> None:
@@ -193,7 +193,7 @@ def test_the_attempt_under_way() -> None:
     assert of(RUNS, seen(State.RUNNING, restarts=0)).attempt == 1
     assert of(None, seen(State.PENDING)).attempt == 1
     assert of(BACK, seen(State.PENDING)).attempt == 2
-    found = of(ended(143), seen(State.PENDING, ended=1))
-    assert (found.attempt, found.end, found.exit) == (2, None, None)
+    status = of(ended(143), seen(State.PENDING, ended=1))
+    assert (status.attempt, status.end, status.exit) == (2, None, None)
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
     assert of(ended(1), seen(State.PENDING), submitted=handed(begun=1)).attempt == 2

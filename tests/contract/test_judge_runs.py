@@ -96,22 +96,22 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
         if (text := MARKS[mark]) is not None:
             (directory / "status.json").write_text(text)
     seen: set[State] = set()
-    said: set[str] = set()
-    for one in JOBS:
-        monkeypatch.setattr("hpcbench.batch.tracking.track.resolve_job_state", lambda *_, one=one, **__: one)
-        told = track(root)
+    messages: set[str] = set()
+    for job in JOBS:
+        monkeypatch.setattr("hpcbench.batch.tracking.track.resolve_job_state", lambda *_, job=job, **__: job)
+        tracked = track(root)
         reported = submission.load(root, jobs_of(root))
         live = {run.id: run.state for run in Follower(root, lambda: jobs_of(root)).poll()}
-        for found in reported.runs:
-            status = told.runs[found.id]
-            assert live[found.id] is found.state, "a last line without its end may still grow: its words may differ"
-            assert ResolvedState(status.state, status.reason, status.where) == found.verdict, (one, names[found.id])
-            seen.add(found.state)
-            said.add(found.verdict.reason)
-            assert found.state != State.COMPLETED or names[found.id][0] == "completed"
-            assert found.state in OPEN or found.state == State.COMPLETED or found.verdict.reason
+        for run in reported.runs:
+            status = tracked.runs[run.id]
+            assert live[run.id] is run.state, "a last line without its end may still grow: its words may differ"
+            assert ResolvedState(status.state, status.reason, status.where) == run.verdict, (job, names[run.id])
+            seen.add(run.state)
+            messages.add(run.verdict.reason)
+            assert run.state != State.COMPLETED or names[run.id][0] == "completed"
+            assert run.state in OPEN or run.state == State.COMPLETED or run.verdict.reason
     assert seen == set(State)
-    missing = {words for words in reasons() if not any(words in one for one in said)}
+    missing = {reason for reason in reasons() if not any(reason in message for message in messages)}
     # of another framework's log, and of a program's: those are in a submission of their own (tests/programs)
     assert missing == {"does not show how the run ended", "at line ", " of its log"}
 
@@ -137,11 +137,11 @@ def test_the_end_of_a_log_is_read_as_its_whole_is(tmp_path: Path, name: str) -> 
 def test_a_long_log_is_counted_only_where_a_message_may_name_a_line(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("\n".join([START, *["x" * 100] * 1500, *STEPS, end("completed"), ""]))
-    found = read_ending(path)
-    assert found is not None and (found.state, found.step, found.begun) == ("completed", 4, True)
+    ending = read_ending(path)
+    assert ending is not None and (ending.state, ending.step, ending.begun) == ("completed", 4, True)
     os.truncate(path, path.stat().st_size - 9)
-    found = read_ending(path)
-    assert found is not None and (found.lines, found.state, found.cut, found.step) == (1506, None, True, 4)
+    ending = read_ending(path)
+    assert ending is not None and (ending.lines, ending.state, ending.cut, ending.step) == (1506, None, True, 4)
 
 
 DONE = Ending(Path("log.txt"), 9, True, "completed", end_line=9, step=6, steps=6, loss=2.0, step_line=8)
@@ -192,7 +192,7 @@ def ended(status: int | None) -> Mark:
             MIDDLE,
             JobSummary("j", State.FAILED, 1),
             State.LOST,
-            "without an exit marker of this run after step 4 of 6",
+            "without an status file of this run after step 4 of 6",
         ),
         (RUNS, MIDDLE, JobSummary("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (RUNS, MIDDLE, JobSummary("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),
@@ -259,18 +259,18 @@ def ended(status: int | None) -> Mark:
     ],
 )
 def test_each_combination(mark: Mark | None, log: Ending | None, job: JobSummary, state: State, reason: str) -> None:
-    found = resolve_run_state(HERE, mark, job, log, FailureReason("the words", "err.txt:1"))
-    assert (found.state, reason in found.reason) == (state, True), found
+    resolved = resolve_run_state(HERE, mark, job, log, FailureReason("the words", "err.txt:1"))
+    assert (resolved.state, reason in resolved.reason) == (state, True), resolved
 
 
 def test_only_a_log_that_says_so_is_a_success() -> None:
     marks: list[Mark | None] = [None, Mark(""), RUNS, *(ended(status) for status in (None, 0, 1, 75, 137))]
     logs = [None, DONE, MIDDLE, STOPPED, WAS_NAN]
     for mark, log, state in itertools.product(marks, logs, State):
-        found = resolve_run_state(HERE, mark, JobSummary("j", state), log)
-        assert found.state is not State.COMPLETED or log is DONE
+        resolved = resolve_run_state(HERE, mark, JobSummary("j", state), log)
+        assert resolved.state is not State.COMPLETED or log is DONE
         if mark == ended(1) and state in DONE_TO_IT:
-            assert found.state in (State.FAILED, State.NAN, State.STOPPED)
+            assert resolved.state in (State.FAILED, State.NAN, State.STOPPED)
 
 
 def test_a_state_is_its_word() -> None:

@@ -47,15 +47,15 @@ def test_line_end_of_another_system() -> None:
 
 @pytest.mark.parametrize("length", range(len(LINE)))
 def test_a_line_cut_anywhere_gives_no_wrong_number(length: int) -> None:
-    found = parse(LINE[:length], 7)
-    if isinstance(found, Step):
+    parsed = parse(LINE[:length], 7)
+    if isinstance(parsed, Step):
         # Cut behind a bar: what stands before it is whole, and the rest is absent.
         assert LINE[:length].rstrip().endswith(" |")
-        present = {name: value for name, value in vars(found).items() if value is not None}
+        present = {name: value for name, value in vars(parsed).items() if value is not None}
         assert present.items() <= vars(RECORD).items()
-        assert found.skipped is None
+        assert parsed.skipped is None
     else:
-        assert found is None or isinstance(found, DamagedLine)
+        assert parsed is None or isinstance(parsed, DamagedLine)
 
 
 @given(
@@ -83,14 +83,14 @@ def test_what_the_worker_writes_is_read_back(
         wire_bytes=wire,
         skipped=skipped,
     )
-    found = parse(step_line.format_step(written), 1)
-    assert isinstance(found, Step)
-    assert (found.step, found.steps, found.message_bytes, found.wire_bytes) == (step, 10**6, message, wire)
-    assert found.skipped == skipped
-    assert found.loss == float(f"{loss:.6f}")
-    assert found.seconds is not None and abs(found.seconds - seconds) <= 0.5001e-4
-    assert found.model_flops_per_rank is not None
-    assert found.model_flops_per_rank == pytest.approx(1e9 / seconds, abs=0.501e6)
+    parsed = parse(step_line.format_step(written), 1)
+    assert isinstance(parsed, Step)
+    assert (parsed.step, parsed.steps, parsed.message_bytes, parsed.wire_bytes) == (step, 10**6, message, wire)
+    assert parsed.skipped == skipped
+    assert parsed.loss == float(f"{loss:.6f}")
+    assert parsed.seconds is not None and abs(parsed.seconds - seconds) <= 0.5001e-4
+    assert parsed.model_flops_per_rank is not None
+    assert parsed.model_flops_per_rank == pytest.approx(1e9 / seconds, abs=0.501e6)
 
 
 def test_a_step_without_a_number_that_each_step_has_is_not_written() -> None:
@@ -99,20 +99,20 @@ def test_a_step_without_a_number_that_each_step_has_is_not_written() -> None:
 
 
 def test_a_loss_that_is_no_number_is_a_value() -> None:
-    found = parse(LINE.replace("5.551234", "nan"), 1)
-    assert isinstance(found, Step)
-    assert found.loss is not None and math.isnan(found.loss)
-    found = parse(LINE.replace("5.551234", "-inf"), 1)
-    assert isinstance(found, Step)
-    assert found.loss == -math.inf
+    parsed = parse(LINE.replace("5.551234", "nan"), 1)
+    assert isinstance(parsed, Step)
+    assert parsed.loss is not None and math.isnan(parsed.loss)
+    parsed = parse(LINE.replace("5.551234", "-inf"), 1)
+    assert isinstance(parsed, Step)
+    assert parsed.loss == -math.inf
 
 
 def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
     # Python writes NAN with the format E, and nan with f.
     for value in (math.nan, math.inf):
-        found = parse(step_line.format_step(replace(RECORD, loss=value, gradient_norm=value)), 1)
-        assert isinstance(found, Step)
-        assert repr(found.loss) == repr(found.gradient_norm) == repr(value)
+        parsed = parse(step_line.format_step(replace(RECORD, loss=value, gradient_norm=value)), 1)
+        assert isinstance(parsed, Step)
+        assert repr(parsed.loss) == repr(parsed.gradient_norm) == repr(value)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_damaged_line_gives_nothing(old: str, new: str) -> None:
 
 
 def test_units_scale() -> None:
-    found = parse("step 1/2 | time 250 ms | model 1.5 TFLOPS/GPU |", 1)
-    assert isinstance(found, Step)
-    assert (found.seconds, found.model_flops_per_rank, found.loss) == (0.25, 1.5e12, None)
+    parsed = parse("step 1/2 | time 250 ms | model 1.5 TFLOPS/GPU |", 1)
+    assert isinstance(parsed, Step)
+    assert (parsed.seconds, parsed.model_flops_per_rank, parsed.loss) == (0.25, 1.5e12, None)
 
 
 def test_an_unknown_field_does_no_harm() -> None:
@@ -157,10 +157,10 @@ def test_other_lines_are_not_ours(line: str) -> None:
 
 
 def test_events() -> None:
-    found = parse('{"event": "evaluation", "step": 3, "loss": NaN}', 4)
-    assert isinstance(found, Evaluation)
-    assert (found.line, found.name, found.step) == (4, "evaluation", 3)
-    assert found.loss is not None and math.isnan(found.loss)
+    parsed = parse('{"event": "evaluation", "step": 3, "loss": NaN}', 4)
+    assert isinstance(parsed, Evaluation)
+    assert (parsed.line, parsed.name, parsed.step) == (4, "evaluation", 3)
+    assert parsed.loss is not None and math.isnan(parsed.loss)
 
 
 @pytest.mark.parametrize(

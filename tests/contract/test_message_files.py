@@ -64,7 +64,7 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"steps": []}, "at least 1 item"),
         ({"steps": [5, 3]}, "rising order"),
@@ -74,11 +74,11 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
         ({"steps": [3], "message_mb": 65.0}, "is larger than mb 64"),
     ],
 )
-def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
+def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         MessageSamples(**change)
 
 
 def test_a_step_that_is_not_taken_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, and there are 50: lower it"):
+    with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, but there are only 50"):
         Train(steps=50, global_batch=8, keep_messages=MessageSamples(steps=[20, 60]))

@@ -60,7 +60,7 @@ STEP = (
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "reason", "line"),
+    ("status", "message", "reason", "line"),
     [
         (1, ROOT, "mpirun has detected an attempt to run as root.", 2),
         (
@@ -92,20 +92,20 @@ STEP = (
         (7, "launcher: no licence left\n", "launcher: no licence left", 1),
     ],
 )
-def test_a_launcher_that_refuses_is_quoted(tmp_path: Path, status: int, said: str, reason: str, line: int) -> None:
+def test_a_launcher_that_refuses_is_quoted(tmp_path: Path, status: int, message: str, reason: str, line: int) -> None:
     errors, log = tmp_path / "err.txt", tmp_path / "log.txt"
-    errors.write_text(said)
+    errors.write_text(message)
     log.write_text("")
-    found = diagnose(status, errors, log)
-    assert found.reason.startswith(f"exit status {status}: {reason}")
-    assert found.where == f"{errors}:{line}"
+    failure = diagnose(status, errors, log)
+    assert failure.reason.startswith(f"exit status {status}: {reason}")
+    assert failure.where == f"{errors}:{line}"
 
 
 def test_what_a_launcher_prints_to_standard_output_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "err.txt").write_text("\n---\n")
     (tmp_path / "log.txt").write_text("jsrun: Error: not enough resources\n")
-    found = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == (
+    failure = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == (
         "exit status 1: jsrun: Error: not enough resources",
         f"{tmp_path / 'log.txt'}:1",
     )
@@ -114,8 +114,8 @@ def test_what_a_launcher_prints_to_standard_output_is_read_too(tmp_path: Path) -
 def test_a_run_that_had_begun_gives_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text(json.dumps({"event": "start"}) + "\nPlease see the FAQ page\n")
     (tmp_path / "err.txt").write_text("an error long past\nthe disk is full\n\nAbort(1) on node 0: MPI_Abort\n")
-    found = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == ("exit status 1: the disk is full", f"{tmp_path / 'err.txt'}:2")
+    failure = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == ("exit status 1: the disk is full", f"{tmp_path / 'err.txt'}:2")
 
 
 def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(tmp_path: Path) -> None:
@@ -123,15 +123,15 @@ def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(
         "hpcbench.train: n1: 2 ranks x 4 threads on 2 cores\nsrun: Job step aborted: Waiting up to 3 seconds\n"
         "srun: error: n1: tasks 0-1: Killed\n"
     )
-    found = diagnose(2, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == ("n1: 2 ranks x 4 threads on 2 cores", f"{tmp_path / 'err.txt'}:1")
+    failure = diagnose(2, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == ("n1: 2 ranks x 4 threads on 2 cores", f"{tmp_path / 'err.txt'}:1")
 
 
-@pytest.mark.parametrize("said", ["", "\n\n", f"{RULER}\n", "srun: got SIGCONT\n", "WARNING: slow network\n"])
-def test_noise_is_no_reason(tmp_path: Path, said: str) -> None:
-    (tmp_path / "err.txt").write_text(said)
-    found = diagnose(3, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == ("exit status 3, without a message", None)
+@pytest.mark.parametrize("noise", ["", "\n\n", f"{RULER}\n", "srun: got SIGCONT\n", "WARNING: slow network\n"])
+def test_noise_is_no_reason(tmp_path: Path, noise: str) -> None:
+    (tmp_path / "err.txt").write_text(noise)
+    failure = diagnose(3, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == ("exit status 3, without a message", None)
 
 
 BLAUNCH = "[mpiexec@n1] HYDU_create_process (lib/utils/launch.c:74): execvp error on file /lsf/blaunch (No such file)\n"
@@ -142,8 +142,8 @@ def test_a_launcher_that_was_ended_before_its_ranks_began_has_said_why(tmp_path:
     """It waits for ranks that it could not start, until somebody ends it."""
     (tmp_path / "err.txt").write_text(BLAUNCH)
     (tmp_path / "log.txt").write_text("")
-    found = diagnose(status, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert found.reason == f"exit status {status}: execvp error on file /lsf/blaunch (No such file)"
+    failure = diagnose(status, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert failure.reason == f"exit status {status}: execvp error on file /lsf/blaunch (No such file)"
 
 
 def test_the_wrong_interface_is_named_and_not_what_is_said_around_it(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_the_wrong_interface_is_named_and_not_what_is_said_around_it(tmp_path: P
         "slurmstepd: error: mpi/pmix_v4: can not load PMIx library\nsrun: error: n1: task 0: Exited with exit code 1\n"
     )
     (tmp_path / "log.txt").write_text("")
-    found = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert found.reason == "exit status 1: slurmstepd: error: mpi/pmix_v4: can not load PMIx library"
+    failure = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert failure.reason == "exit status 1: slurmstepd: error: mpi/pmix_v4: can not load PMIx library"
 
 
 BINDING = """srun: error: CPU binding outside of job step allocation, allocated CPUs are: 0x000000000000FFFF.
@@ -215,8 +215,8 @@ def test_victims_do_not_hide_the_cause(tmp_path: Path, lines: str, reason: str, 
 
 def test_a_launcher_that_could_not_start_the_ranks_has_said_so_before_it_ends_them(tmp_path: Path) -> None:
     (tmp_path / "err.txt").write_text(NO_SUCH)
-    found = diagnose(137, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == (
+    failure = diagnose(137, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == (
         "exit status 137: slurmstepd: error: execve(): /no/such/python: No such file or directory",
         f"{tmp_path / 'err.txt'}:1",
     )
@@ -281,7 +281,7 @@ TO_ENABLE = "To enable traceback see: https://pytorch.org/docs/stable/elastic/er
         "last is the cause",
         "two causes",
         "no labels",
-        "torchrun tells",
+        "torchrun names the rank",
         "the end of each rank",
         "ignored",
         "torchrun's signal",
@@ -289,8 +289,8 @@ TO_ENABLE = "To enable traceback see: https://pytorch.org/docs/stable/elastic/er
 )
 def test_the_rank_that_failed_first_gives_the_reason(tmp_path: Path, lines: str, reason: str, line: int) -> None:
     (tmp_path / "err.txt").write_text(lines)
-    found = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert (found.reason, found.where) == (reason, f"{tmp_path / 'err.txt'}:{line}")
+    failure = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert (failure.reason, failure.where) == (reason, f"{tmp_path / 'err.txt'}:{line}")
 
 
 PREFIXES = [
@@ -372,8 +372,8 @@ which the job asks for cannot be given to it.
 def test_a_wrapped_message_begins_at_its_beginning(tmp_path: Path, lines: str, reason: str, begun: bool) -> None:
     (tmp_path / "err.txt").write_text(lines)
     (tmp_path / "log.txt").write_text(json.dumps({"event": "start"}) + "\n" if begun else "")
-    found = diagnose(213, tmp_path / "err.txt", tmp_path / "log.txt")
-    assert found.reason.startswith(f"exit status 213: {reason}") and found.where == f"{tmp_path / 'err.txt'}:2"
+    failure = diagnose(213, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert failure.reason.startswith(f"exit status 213: {reason}") and failure.where == f"{tmp_path / 'err.txt'}:2"
 
 
 def test_a_wrapped_sentence_outside_of_rulers_begins_at_its_beginning(tmp_path: Path) -> None:

@@ -131,18 +131,18 @@ def test_a_new_setting_of_training_is_one_field(tmp_path: Path) -> None:
 def test_a_rank_reads_its_run_without_what_only_studies_need() -> None:
     code = "import sys, hpcbench.contract.run; print(*sorted(name for name in sys.modules if name.count('.') < 2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = set(done.stdout.split())
-    assert "pydantic" in found and not found & {"hpcbench.study", "ruamel", "numpy", "torch", "mpi4py", "rich"}
+    modules = set(done.stdout.split())
+    assert "pydantic" in modules and not modules & {"hpcbench.study", "ruamel", "numpy", "torch", "mpi4py", "rich"}
 
 
 def test_the_words_of_a_scheme_are_the_traffic_there_is() -> None:
-    def words(schema: type[BaseModel], name: str) -> set[str]:
+    def list_choices(schema: type[BaseModel], name: str) -> set[str]:
         annotation: Any = schema.model_fields[name].annotation
         inner = next((part for part in get_args(annotation) if get_args(part)), annotation)
         return set(get_args(inner))
 
     triples = list_possible_traffic()
     for k, (name, kinds) in enumerate((("dimension", Dimension), ("phase", Phase), ("kind", MessageKind))):
-        assert words(Rule, name) == {triple[k] for triple in triples} <= {kind.value for kind in kinds}
-    assert words(Scheme, "algorithm") == {algorithm.value for algorithm in Algorithm}
+        assert list_choices(Rule, name) == {triple[k] for triple in triples} <= {kind.value for kind in kinds}
+    assert list_choices(Scheme, "algorithm") == {algorithm.value for algorithm in Algorithm}
     assert CONTENTS == ("activations", "gradients", "parameters")

@@ -34,16 +34,16 @@ def stored(value: Any) -> Iterator[dict[str, Any]]:
 
 def lost(part: LogObject, place: str = "") -> list[str]:
     """Values of the JSON object that are not those of the typed fields."""
-    found = []
+    paths = []
     for name in (field.name for field in fields(part) if field.name != "raw"):
-        said, value = part.raw.get(name), getattr(part, name)
+        raw, value = part.raw.get(name), getattr(part, name)
         if isinstance(value, LogObject):
-            found += lost(value, f"{place}{name}.")
+            paths += lost(value, f"{place}{name}.")
         elif name == "rules":
-            found += [f"{place}{name}"] if len(said or ()) != len(value or ()) else []
-        elif said is not None and (list(value) if isinstance(value, tuple) else value) != said:
-            found.append(f"{place}{name}")
-    return found
+            paths += [f"{place}{name}"] if len(raw or ()) != len(value or ()) else []
+        elif raw is not None and (list(value) if isinstance(value, tuple) else value) != raw:
+            paths.append(f"{place}{name}")
+    return paths
 
 
 @pytest.mark.parametrize("path", sorted(set(STORED)), ids=lambda path: path.name)
@@ -60,20 +60,20 @@ def test_some_stored_runs_are_of_an_older_form() -> None:
 
 def undeclared(part: type[LogObject], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
     """Typed fields that none of the schemas has."""
-    found = []
+    paths = []
     for field in fields(part):
         declared = [schema.model_fields[field.name] for schema in schemas if field.name in schema.model_fields]
         if field.name != "raw" and not declared:
-            found.append(f"{place}{field.name}")
+            paths.append(f"{place}{field.name}")
         inner = [
             kind
-            for one in declared
-            for kind in (one.annotation, *get_args(one.annotation))
+            for attribute in declared
+            for kind in (attribute.annotation, *get_args(attribute.annotation))
             if isinstance(kind, type) and issubclass(kind, BaseModel)
         ]
         if isinstance(field.default, LogObject):
-            found += undeclared(type(field.default), inner, f"{place}{field.name}.")
-    return found
+            paths += undeclared(type(field.default), inner, f"{place}{field.name}.")
+    return paths
 
 
 def test_every_typed_setting_is_one_of_run_json() -> None:
@@ -84,10 +84,10 @@ def test_every_typed_setting_is_one_of_run_json() -> None:
 
 def test_odd_values_are_taken_for_missing_ones() -> None:
     odd = {"model": 5, "train": {"steps": "many", "recompute": 1.5}, "layout": {"stages": "auto"}, "scheme": None}
-    found = LoggedSettings.read(odd)
-    assert (found.model.name, found.train.steps, found.train.recompute) == (None, None, None)
-    assert (found.layout, found.scheme) == (LayoutSettings(), SchemeSettings())
-    assert found.scheme.codecs == set() and not found.scheme.is_uncompressed
+    settings = LoggedSettings.read(odd)
+    assert (settings.model.name, settings.train.steps, settings.train.recompute) == (None, None, None)
+    assert (settings.layout, settings.scheme) == (LayoutSettings(), SchemeSettings())
+    assert settings.scheme.codecs == set() and not settings.scheme.is_uncompressed
     assert LoggedSettings.read({"train": {"recompute": 2}}).train.recompute == 2
     assert LoggedSettings.read({"train": {"recompute": "full"}}).train.recompute == "full"
 

@@ -28,13 +28,13 @@ def edit(root: Path, *keys: str | int, to: Any) -> None:
 
 
 def test_it_is_read_as_it_was_written(root: Path) -> None:
-    found = read_submission(root)
-    said = json.loads((root / "submission.json").read_text())
-    shown = found.model_dump(mode="json")
-    assert {name: shown[name] for name in said if name != "schema"} == {
-        name: value for name, value in said.items() if name != "schema"
+    submission = read_submission(root)
+    content = json.loads((root / "submission.json").read_text())
+    shown = submission.model_dump(mode="json")
+    assert {name: shown[name] for name in content if name != "schema"} == {
+        name: value for name, value in content.items() if name != "schema"
     }
-    assert found.scheduler is SchedulerKind.LOCAL and f"{found.scheduler}" == "local"
+    assert submission.scheduler is SchedulerKind.LOCAL and f"{submission.scheduler}" == "local"
 
 
 def test_the_schedulers_are_those_that_a_site_may_have() -> None:
@@ -44,25 +44,25 @@ def test_the_schedulers_are_those_that_a_site_may_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "words"),
+    ("keys", "value", "message"),
     [
         (("scheduler",), "pbs", "scheduler: Input should be 'local', 'slurm', 'lsf' or 'flux'"),
         (("scheduler",), None, "scheduler: "),
         (("name",), "../x", "name: Value error, cannot name a directory"),
         (("runs", 0, "path"), "/etc", "runs.0.path: Value error, must lie within"),
         (("runs", 0, "id"), "a/b", "runs.0.id: Value error, cannot name"),
-        (("runs", 0, "job"), "j9", "is said to be where it is not"),
-        (("jobs", 0, "runs"), ["other"], "other: is said to be where it is not"),
-        (("bundles",), [{"label": "x", "script": "x.sh", "jobs": [], "array": False}], "no job: is said"),
+        (("runs", 0, "job"), "j9", "one part of the file names it, and another part lacks it"),
+        (("jobs", 0, "runs"), ["other"], "other: one part of the file names it"),
+        (("bundles",), [{"label": "x", "script": "x.sh", "jobs": [], "array": False}], "no job: one part"),
         (("criteria",), {"loss_margin": -1}, "criteria.loss_margin: "),
         (("thresholds",), [{"quantity": "speed"}], "thresholds.0.quantity: "),
     ],
 )
-def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, value: Any, words: str) -> None:
+def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, value: Any, message: str) -> None:
     edit(root, *keys, to=value)
     with pytest.raises(UserError) as caught:
         read_submission(root)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{root / 'submission.json'}: damaged: ")
 
 

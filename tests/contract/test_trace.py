@@ -38,13 +38,15 @@ def trace(rank: int, *spans: TraceSpan, before: ClockComparison = SAME, after: C
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     before, after = ClockComparison(10.0, 0.25, 1e-6), ClockComparison(20.0, 0.26, 2e-6)
     spans = (span(10.5, 11.0, STEPS, STEP), span(10.6, 10.75), span(10.625, 10.6875, CODEC, "encode"))
-    own = StepTrace(12, "node-7", before, after, spans, left_out=5)
-    write_trace(tmp_path, own)
-    assert read(tmp_path / name_file(12)) == own
+    original = StepTrace(12, "node-7", before, after, spans, left_out=5)
+    write_trace(tmp_path, original)
+    assert read(tmp_path / name_file(12)) == original
     # the file alone is what a viewer takes: complete events with a duration, and names
     content = json.loads((tmp_path / name_file(12)).read_text())
     assert {event["ph"] for event in content["traceEvents"]} == {"X", "M"}
-    assert all({"ts", "dur", "pid", "tid", "name"} <= set(one) for one in content["traceEvents"] if one["ph"] == "X")
+    assert all(
+        {"ts", "dur", "pid", "tid", "name"} <= set(event) for event in content["traceEvents"] if event["ph"] == "X"
+    )
 
 
 @given(
@@ -53,9 +55,9 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
 )
 def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track: str) -> None:
     """A viewer takes one that begins within another for a part of it."""
-    own = trace(0, *(span(begin, begin + length, track) for begin, length in bounds))
+    rank_trace = trace(0, *(span(begin, begin + length, track) for begin, length in bounds))
     lanes = defaultdict(list)
-    for event in merge_traces([own])["traceEvents"]:
+    for event in merge_traces([rank_trace])["traceEvents"]:
         if event["ph"] == "X":
             lanes[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     assert sum(map(len, lanes.values())) == len(bounds)
@@ -75,12 +77,16 @@ def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
         return ClockComparison(theirs(at), theirs(at) - at, 3e-6)
 
     events = [(12.0, 12.5), (14.25, 15.0), (19.0, 19.5)]
-    first = trace(0, *(span(*one, STEPS, STEP) for one in events))
+    first = trace(0, *(span(*bounds, STEPS, STEP) for bounds in events))
     spans = (span(theirs(begin), theirs(end), STEPS, STEP) for begin, end in events)
     second = trace(1, *spans, before=compared(10.0), after=compared(20.0))
     joined = merge_traces([second, first])
     placed = {
-        rank: [(one["ts"], one["dur"]) for one in joined["traceEvents"] if one["ph"] == "X" and one["pid"] == rank]
+        rank: [
+            (event["ts"], event["dur"])
+            for event in joined["traceEvents"]
+            if event["ph"] == "X" and event["pid"] == rank
+        ]
         for rank in (0, 1)
     }
     assert placed[0] == [((begin - 12) * 1e6, (end - begin) * 1e6) for begin, end in events]
@@ -90,17 +96,17 @@ def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
-        ("{", "not a whole trace"),
-        ("[]", "not a rank's trace"),
+        ("{", "not a complete trace"),
+        ("[]", "not the trace of a rank"),
         ('{"otherData": {}, "traceEvents": []}', "no rank, host"),
     ],
 )
-def test_what_is_no_trace_is_said(tmp_path: Path, content: str, words: str) -> None:
+def test_what_is_no_trace_is_said(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "rank-0.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         read(path)
 
 

@@ -5,32 +5,68 @@ import sys
 from pathlib import Path
 
 import pytest
+from traced_program import LAYERS, MICRO_BATCHES, ROWS, STEPS, WIDTH
 
-from hpcbench.contract.interpose import Groups
-from hpcbench.diagnose.diagnosis import diagnose
+from hpcbench.diagnose.command import read_groups
+from hpcbench.diagnose.diagnosis import Diagnosis, diagnose
 from hpcbench.diagnose.kineto import read_rank
 from hpcbench.diagnose.show import sentences
 
-PROGRAM = Path(__file__).with_name("traced_ddp.py")
-WIDTH, LAYERS, STEPS = 256, 4, 3
+PROGRAM = Path(__file__).with_name("traced_program.py")
+
+
+def record(program: str, directory: Path, *names: str) -> Diagnosis:
+    """Record the traces of both ranks of a program, and diagnose them. `names` are patterns of `--group`."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, str(PROGRAM), program, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    diagnosis = diagnose([read_rank(directory / f"rank{rank}.json") for rank in range(2)], read_groups(names))
+    assert (diagnosis.steps, diagnosis.ranks, diagnosis.world, diagnosis.is_gpu) == (STEPS, (0, 1), 2, False)
+    assert 0 < diagnosis.exposed < 1 and 0 < diagnosis.computing < 1
+    return diagnosis
 
 
 @pytest.mark.long
 def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
     """The gradients of all parameters are reduced once per step, as the shapes in the trace show."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*launch, str(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    diagnosis = diagnose([read_rank(tmp_path / f"rank{rank}.json") for rank in range(2)], Groups())
+    diagnosis = record("ddp", tmp_path)
     (row,) = diagnosis.rows
-    assert (diagnosis.steps, diagnosis.ranks, diagnosis.world, diagnosis.is_gpu) == (STEPS, (0, 1), 2, False)
     assert (row.kind.dimension, row.kind.operation, row.kind.dtype) == ("DP", "all-reduce", "fp32")
     assert row.message_bytes == pytest.approx(4 * LAYERS * (WIDTH * WIDTH + WIDTH))
     assert row.calls > 1 and row.calls == pytest.approx(round(row.calls)), "the same number of buckets in each step"
     assert row.waiting is not None and row.exposed_waiting is not None
     assert 0 <= row.exposed_waiting <= row.waiting <= row.seconds
-    assert 0 < row.exposed <= min(row.seconds, diagnosis.step_seconds) and 0 < diagnosis.computing < 1
+    assert 0 < row.exposed <= min(row.seconds, diagnosis.step_seconds)
     assert sentences(diagnosis)[0].startswith("Communication is exposed for ")
+
+
+@pytest.mark.long
+def test_an_fsdp_program_over_gloo(tmp_path: Path) -> None:
+    """Each weight is gathered for both passes, and each gradient is reduced, by an all-reduce over gloo."""
+    rows = {row.kind.operation: row for row in record("fsdp", tmp_path).rows}
+    nbytes = 4 * LAYERS * (WIDTH * WIDTH + WIDTH)
+    assert rows["all-gather"].message_bytes == pytest.approx(2 * nbytes)
+    assert sum(row.message_bytes or 0 for name, row in rows.items() if "reduce" in name) == pytest.approx(nbytes)
+    assert {row.kind.dimension for row in rows.values()} == {"DP"}
+
+
+@pytest.mark.long
+def test_a_tensor_parallel_program_over_gloo(tmp_path: Path) -> None:
+    """Two pairs of layers sum activations in the forward pass, and one also in the backward pass."""
+    (row,) = record("tensor", tmp_path, "default_pg=TP").rows
+    assert (row.kind.dimension, row.kind.operation, row.calls) == ("TP", "all-reduce", 3)
+    assert row.message_bytes == pytest.approx(3 * 4 * ROWS * WIDTH)
+
+
+@pytest.mark.long
+def test_a_pipeline_over_gloo(tmp_path: Path) -> None:
+    """Activations and their gradients pass once for each micro-batch. The traces do not show between which stages."""
+    (row,) = record("pipeline", tmp_path).rows
+    assert (row.kind.dimension, row.kind.operation) == ("unknown", "send/receive")
+    assert row.calls == 2 * MICRO_BATCHES and row.message_bytes == pytest.approx(2 * 4 * ROWS * WIDTH)
+    (row,) = record("pipeline", tmp_path, "default_pg=PP").rows
+    assert row.kind.dimension == "PP"
 
 
 @pytest.mark.long

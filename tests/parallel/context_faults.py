@@ -14,7 +14,7 @@ from hpcbench.parallel.context.blocks import Attended, AttentionGradients, Onlin
 from hpcbench.parallel.context.passing import Homeward, Sharers
 from hpcbench.parallel.context.places import Pair, in_order
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.gradients import AttentionGradients as Reductions
+from hpcbench.parallel.gradients import Gradients as Reductions
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 from hpcbench.train.model import whole_sample

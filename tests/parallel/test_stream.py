@@ -145,17 +145,17 @@ def test_planted_fault_after_a_resume_is_detected(mpi_results, fault):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": {"clip": 1.0}}, "train.clip: pipedream lets no stage wait"),
-        ({"train": {"precision": "fp16"}}, "train.precision: pipedream lets no stage wait"),
+        ({"train": {"clip": 1.0}}, "train.clip: pipedream does not synchronize the stages"),
+        ({"train": {"precision": "fp16"}}, "train.precision: pipedream does not synchronize the stages"),
         ({"train": {"zero": 3}}, "train.zero: pipedream keeps several versions"),
         ({"train": {"offload": True}}, "train.offload: pipedream keeps its versions"),
         ({"train": {"schedule": "pipedream-2bw", "vertical_sync": True}}, "train.vertical_sync: every stage"),
-        ({"train": {"schedule": "1f1b", "vertical_sync": True}}, "train.vertical_sync: 1f1b has one version"),
-        ({"model": {"tied": True}}, "model.tied: pipedream lets no stage wait"),
+        ({"train": {"schedule": "1f1b", "vertical_sync": True}}, "train.vertical_sync: 1f1b keeps one version"),
+        ({"model": {"tied": True}}, "model.tied: pipedream does not synchronize the stages"),
         ({"layout": {"pp": 1}}, "layout.pp: pipedream needs 2 stages"),
-        ({"layout": {"tensor": "2d", "tp": 4}}, "layout.tensor: pipedream has not been built"),
-        ({"layout": {"cp": 2}}, "layout.cp: pipedream has not been built"),
-        ({"model": {"experts": Experts(count=4)}}, "model.experts: pipedream has not been built"),
+        ({"layout": {"tensor": "2d", "tp": 4}}, "layout.tensor: pipedream does not support"),
+        ({"layout": {"cp": 2}}, "layout.cp: pipedream does not support"),
+        ({"model": {"experts": Experts(count=4)}}, "model.experts: pipedream does not support"),
     ],
 )
 def test_unsupported_combinations_are_refused_with_a_remedy(changes, message):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 from runs import run_of
-from tiers import REST
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -49,7 +48,7 @@ def assert_same_bits(result):
         ("dp4-tp1-pp1", ()),
         ("dp2-tp2-pp2", ()),
         *(
-            pytest.param(layout, (REST,), marks=pytest.mark.long)
+            pytest.param(layout, ("remaining",), marks=pytest.mark.long)
             for layout in ("dp2-tp1-pp1", "dp8-tp1-pp1", "dp2-tp2-pp1", "dp2-tp1-pp2")
         ),
     ],

@@ -364,7 +364,7 @@ def faults() -> None:
                 say(run, spread(run), sound[str(run)], test="faults", fault=name)
 
 
-def rest() -> None:
+def remaining() -> None:
     """Run the scenes of `make test-long`."""
     stages(MORE_PLACES)
 

@@ -126,7 +126,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
         (
             "auto-int8",
             [{"why": "device cuda", "call_bytes": 6_000_000}, {"why": "type"}],
-            ["on a GPU, and nothing is compressed over NCCL yet", "no floating-point type"],
+            ["on a GPU, in a group without NCCL", "no floating-point type"],
         ),
         ("auto-int8", [{"why": "small"}, {"why": "plan"}], []),
     ],
@@ -159,7 +159,8 @@ def test_a_scheme_that_encoded_nothing_is_not_a_success(
     assert (warning in " ".join(printed.split())) == (odd[0].get("group") == "odd")
     assert ("lossy: [sums-outside-backward]" in table) == ("outside a backward pass" in reasons)
     assert scheme in sentence
-    on_gpus = "hpcbench: nothing is compressed over NCCL yet: 12.000 MB on GPUs were exact.\n" in printed
+    sentence = "hpcbench: tensors on GPUs stayed exact: 12.000 MB were on a GPU, in a group without NCCL.\n"
+    on_gpus = sentence in printed
     assert on_gpus == ("cupy-cuda13x" in table) == (odd[0].get("why") == "device cuda")
 
 

@@ -123,7 +123,7 @@ def test_a_lost_queue_ends_the_view(stage: Stage) -> None:
     stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 9), lose]
     status, out = stage.follow()
     assert status == 1
-    assert "r1-baseline: lost: the processes of job j0001-r1 are gone and left no exit marker after step 6 of 12" in out
+    assert "r1-baseline: lost: the processes of job j0001-r1 are gone and left no status file after step 6 of 12" in out
     assert "r1-mzhybrid: lost" in out
 
 

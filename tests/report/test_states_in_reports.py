@@ -31,7 +31,7 @@ class Fate:
     tail: str = ""
     """What follows them."""
     exit: int | None = None
-    """In its exit marker; None: it has none."""
+    """In its status file; None: it has none."""
     marker: str | None = None
     """The content of an unusual marker."""
 
@@ -63,7 +63,7 @@ FATES = {
     "stopped": Fate("stopped", "told to stop", keep=6, tail=end("stopped", "told to stop"), exit=75),
     "truncated": Fate("incomplete", CUT, "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
     "unknown": Fate("unknown", "is unknown", "unknown", keep=0),
-    "odd-marker": Fate("unknown", "its exit marker cannot be read", keep=7, marker='{"state": "done"}'),
+    "odd-marker": Fate("unknown", "its status file cannot be read", keep=7, marker='{"state": "done"}'),
 }
 
 

@@ -64,7 +64,7 @@ def test_a_trace_that_was_cut_is_named(root: Path, tmp_path: Path) -> None:
     plant(cut / "runs" / "r1-baseline", ranks=2)
     path = cut / "runs" / "r1-baseline" / "trace" / name_file(1)
     path.write_text(path.read_text()[:-9])
-    with pytest.raises(UserError, match=r"rank-1\.json: not a whole trace"):
+    with pytest.raises(UserError, match=r"rank-1\.json: not a complete trace"):
         report([cut], output=tmp_path / "r.md", trace=tmp_path / "t")
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_trace_does_not_keep_the_report_from_its_readers(root: Path, t
     path = written / "runs" / "r1-baseline" / "trace" / name_file(1)
     path.write_text(path.read_text()[:-9])
     (figure,) = figures(written)
-    assert "Not drawn: " in figure.caption and "rank-1.json: not a whole trace" in figure.caption
+    assert "Not drawn: " in figure.caption and "rank-1.json: not a complete trace" in figure.caption
 
 
 def test_nothing_is_drawn_where_nothing_was_traced(tmp_path: Path) -> None:

@@ -376,7 +376,7 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, and stage 1 cuts them up: set it to 0"),
+        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, but stage 1 shards them: set it to 0"),
         ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
         ({"zero": 0}, "train.clip: clipping needs the norm of the mean gradient, which no rank has"),
         ({"zero": 0, "clip": 0.5}, "averages momenta: set it to 0 for all schemes that are compared, or train with"),

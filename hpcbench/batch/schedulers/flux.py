@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.accounts import flux_remedy
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError, register_scheduler
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -20,7 +20,7 @@ _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
 
 
 @register_scheduler("flux")
-class Flux(Scheduler):
+class Flux(JobScheduler):
     """One Flux instance: the machine's, or the one that FLUX_URI names."""
 
     programs = ("flux",)

@@ -11,7 +11,7 @@ from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
 from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
@@ -24,7 +24,7 @@ _REFUSED = re.compile(r"Job <([^>]+)>: (.+)")
 
 
 @register_scheduler("lsf")
-class Lsf(Scheduler):
+class Lsf(JobScheduler):
     """LSF, from a node where its programs are."""
 
     programs = ("bsub", "bjobs", "bkill")

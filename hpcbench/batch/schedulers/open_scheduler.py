@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hpcbench.batch.schedulers.scheduler import Scheduler, scheduler_class
+from hpcbench.batch.schedulers.scheduler import JobScheduler, scheduler_class
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
@@ -25,7 +25,7 @@ def open_site(root: Path) -> Site:
         raise UserError(f"{name}: missing or damaged: its scheduler cannot be asked") from None
 
 
-def open_scheduler(root: Path) -> Scheduler:
+def open_scheduler(root: Path) -> JobScheduler:
     """Return the scheduler of the submission at `root`.
 
     Raises

@@ -32,7 +32,7 @@ class UnclearError(UserError):
     """The answer does not show whether the scheduler accepted the job. Look it up by name before another attempt."""
 
 
-class Scheduler(ABC):
+class JobScheduler(ABC):
     """A scheduler that runs the jobs of a submission on disk, and reports their status.
 
     Parameters
@@ -203,20 +203,20 @@ _MODULES = {
     "lsf": "hpcbench.batch.schedulers.lsf",
     "flux": "hpcbench.batch.schedulers.flux",
 }
-_REGISTRY: dict[str, type[Scheduler]] = {}
+_REGISTRY: dict[str, type[JobScheduler]] = {}
 
 
-def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]]:
+def register_scheduler(kind: str) -> Callable[[type[JobScheduler]], type[JobScheduler]]:
     """Register a scheduler under the `kind` that site files use."""
 
-    def register(scheduler: type[Scheduler]) -> type[Scheduler]:
+    def register(scheduler: type[JobScheduler]) -> type[JobScheduler]:
         _REGISTRY[kind], scheduler.kind = scheduler, kind
         return scheduler
 
     return register
 
 
-def scheduler_class(kind: str) -> type[Scheduler]:
+def scheduler_class(kind: str) -> type[JobScheduler]:
     """Return the class of schedulers of this kind."""
     importlib.import_module(_MODULES[kind])
     return _REGISTRY[kind]

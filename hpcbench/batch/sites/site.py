@@ -46,7 +46,7 @@ class Queue(Section):
     _walltime = field_validator("max_walltime")(_duration)
 
 
-class SchedulerSettings(Section):
+class Scheduler(Section):
     """The scheduler of the jobs."""
 
     kind: Literal["local", "slurm", "lsf", "flux"] = Field(
@@ -155,7 +155,7 @@ class Site(Section):
 
     site: Name = Field(description="Name.")
     description: Line | None = Field(None, description="Short description.")
-    scheduler: SchedulerSettings = Field(description="The scheduler of the jobs.")
+    scheduler: Scheduler = Field(description="The scheduler of the jobs.")
     queues: dict[Label, Queue] = Field(default_factory=dict, description="Queues; the first is the default.")
     walltime: str | None = Field(None, description="Walltime of a job if the study sets none, such as 2h.")
     node: Node = Field(default_factory=Node, description="One compute node.")

@@ -13,7 +13,7 @@ _MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # it divides by 1024 th
 
 DEEPSPEED = Dialect(
     "DeepSpeed",
-    words=("step", "SamplesPerSec", "OVERFLOW", "loss", "train_runtime"),
+    markers=("step", "SamplesPerSec", "OVERFLOW", "loss", "train_runtime"),
     engine=True,
     lines=(
         Line(

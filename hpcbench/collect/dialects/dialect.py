@@ -112,8 +112,8 @@ class Dialect:
     """The lines of one framework."""
 
     name: str
-    words: tuple[str, ...]
-    """Markers. Every line of the dialect contains at least one of them; other lines are skipped."""
+    markers: tuple[str, ...]
+    """Texts that mark lines of the dialect. Lines without any of them are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
     """Whether other frameworks are built on it, so that its lines stand in their logs, too.
@@ -142,7 +142,7 @@ class Dialect:
         return tuple(line for line in steps if line.counted or "step" in line.begins.groupindex)
 
     def _may_hold(self, text: str) -> bool:
-        for word in self.words:  # any() would take twice as long, for each line of the file  # noqa: SIM110
+        for word in self.markers:  # any() would take twice as long, for each line of the file  # noqa: SIM110
             if word in text:
                 return True
         return False

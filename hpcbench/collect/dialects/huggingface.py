@@ -15,7 +15,7 @@ _ETA = r"\s*eta:\s*(?:-?[0-9]{1,6} days?, )?[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?![0-9]
 
 NANOTRON = Dialect(
     "nanotron",
-    words=("iteration: ",),
+    markers=("iteration: ",),
     lines=(
         Line(
             r"iteration: (?P<step>[0-9]{1,18}) / (?P<steps>[0-9]{1,18}) *\|",
@@ -43,7 +43,7 @@ _OF_ALL = r"\|\s*{name}:\s*{value}(?:/[^|\s]{1,20})?\s*\|"
 
 PICOTRON = Dialect(
     "picotron",
-    words=("Step: ",),
+    markers=("Step: ",),
     lines=(
         Line(
             r"Step: (?P<step>[0-9]{1,18}) *\|(?=\s*Loss:)",

@@ -7,7 +7,7 @@ _WORD = r"(?:^|[\s|,(]){name} {value}(?=[\s|,)%]|ms|$)"
 
 NANOGPT = Dialect(
     "nanoGPT",
-    words=("iter ", "step "),
+    markers=("iter ", "step "),
     lines=(
         Line(
             r"iter (?P<step>[0-9]{1,18}): (?=loss )",
@@ -40,7 +40,7 @@ _OF = r"step +(?P<step>[0-9]{1,18})/(?P<steps>[0-9]{1,18})"
 
 LLM_C = Dialect(
     "llm.c",
-    words=("step ", "val loss ", "total average iteration time"),
+    markers=("step ", "val loss ", "total average iteration time"),
     lines=(
         Line(
             rf"{_OF} \| (?=loss )",

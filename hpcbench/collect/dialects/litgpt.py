@@ -7,7 +7,7 @@ _FORM = r"(?:^|[\s|,:]){name}: *{value}(?=[\s,|]|$)"
 
 LITGPT = Dialect(
     "LitGPT",
-    words=("iter ",),
+    markers=("iter ",),
     lines=(
         Line(
             r"iter (?P<step>[0-9]{1,18}) step [0-9]{1,18}(?: \||:)(?=\s*loss train: )",

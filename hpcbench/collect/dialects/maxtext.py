@@ -7,7 +7,7 @@ _LOSS = r"(?:[0-9]{1,9}\.[0-9]{3}(?![0-9])|nan|inf)"
 
 MAXTEXT = Dialect(
     "MaxText",
-    words=("completed ", "eval ", "Aborting training"),
+    markers=("completed ", "eval ", "Aborting training"),
     lines=(
         Line(
             r"completed (?:profiler activation/deactivation )?step: (?P<step>[0-9]{1,18})(?=,)",

@@ -40,7 +40,7 @@ _ENDS = (
 
 MEGATRON = Dialect(
     "Megatron-LM",
-    words=("iteration", "Step Time", " loss at ", "[after ", "[exiting "),
+    markers=("iteration", "Step Time", " loss at ", "[after ", "[exiting "),
     lines=(
         Line(
             _ITERATION,
@@ -81,7 +81,7 @@ MEGATRON = Dialect(
 
 NEOX = Dialect(
     "GPT-NeoX",
-    words=("samples/sec", " results at ", "[after ", "[exiting "),
+    markers=("samples/sec", " results at ", "[after ", "[exiting "),
     lines=(
         Line(
             rf"samples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",

@@ -32,7 +32,7 @@ _STATISTICS = Line(
 
 MLPERF = Dialect(
     "MLPerf",
-    words=(":::MLLOG",),
+    markers=(":::MLLOG",),
     lines=(
         _STATISTICS,
         replace(_STATISTICS, head=r":::MLLOG \{" + _step("step_num")),

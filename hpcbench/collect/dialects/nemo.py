@@ -22,7 +22,7 @@ _ENDS = (Line(r"`?Trainer\.fit`? stopped: `?max_\w{1,9}=[0-9]{1,18}`? reached", 
 
 NEMO = Dialect(
     "NeMo",
-    words=("Training epoch ", "global_step=", "stopped: "),
+    markers=("Training epoch ", "global_step=", "stopped: "),
     lines=(
         # Iterations count within an epoch.
         Line(
@@ -54,7 +54,7 @@ _SPACED = r"(?:\s*[a-z_]{1,40} +[^|\s][^|]{0,60}\|)"
 
 AUTOMODEL = Dialect(
     "Automodel",
-    words=("step ",),
+    markers=("step ",),
     lines=(
         Line(
             r"(?<!\] )(?<!\" \| )step (?P<step>[0-9]{1,18}) *\|(?=\s*epoch [0-9]{1,9} *\| *loss )",

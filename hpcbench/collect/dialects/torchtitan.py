@@ -11,7 +11,7 @@ _FIELD = r"\w{1,40}: *[^\s:]{1,40}\s+"
 
 TORCHTITAN = Dialect(
     "torchtitan",
-    words=("step: ", "Training completed"),
+    markers=("step: ", "Training completed"),
     lines=(
         Line(
             r"(?<!validate )step: *(?P<step>[0-9]{1,18})\s+(?=(?:loss|grad_norm|memory): )",

@@ -63,7 +63,7 @@ def trainer(engine: Dialect) -> Dialect:
     others = tuple(line for line in lines if line not in (LOSSES, EVALUATIONS, END))
     return Dialect(
         "transformers",
-        words=("loss", "train_runtime", *engine.words),
+        markers=("loss", "train_runtime", *engine.markers),
         engine=True,
         lines=(counted, EVALUATIONS, END, *others),
     )

@@ -13,7 +13,7 @@ _WITHIN = r"(?=(?:(?!step:[0-9])[^\n]){0,16000}?- "
 
 VERL = Dialect(
     "verl",
-    words=("step:",),
+    markers=("step:",),
     lines=(
         Line(
             rf"step:(?P<step>[0-9]{{1,18}}) {_WITHIN}(?:timing_s/step|perf/throughput|train/loss):)",

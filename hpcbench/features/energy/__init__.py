@@ -1,1 +1,1 @@
-"""What a run's steps take in joules, as the counters of its nodes have it."""
+"""Energy of a run's steps, measured with the counters of its nodes."""

@@ -9,40 +9,40 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyCounter(LogObject):
-    """A counter of energy, over the steps that are counted."""
+    """The energy that one counter measured over the counted steps."""
 
     host: str | None
     source: str | None
     """``rapl``, ``cray`` or ``nvml``."""
     name: str | None
-    """Among those of its host."""
+    """Name of the counter, unique on its host."""
     part: str | None
     """``node``, ``gpu`` or ``processor``."""
     joules: float | None
     refresh_s: float | None
-    """Seconds between two of its changes, about."""
+    """Approximate seconds between two changes of the counter."""
     problem: str | None = None
-    """Why there are no joules."""
+    """Why the joules cannot be used; None if they can."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Energy(Counted):
-    """What the steps took in joules, all hosts together; evaluations and checkpoints between them are left out."""
+    """Energy of the counted steps, summed over all hosts, without evaluations and checkpoints between them."""
 
     NAME: ClassVar[str] = "energy"
     seconds: float | None
-    """For which the counters ran."""
+    """Seconds for which the counters ran."""
     scope: str | None
-    """What the joules are of: nodes, GPUs and processors, GPUs, or processors. None where there is no whole sum."""
+    """Summed hardware: nodes, GPUs and processors, GPUs, or processors. None if a counter is missing."""
     joules: float | None
-    """Joules of the scope."""
+    """Energy of the scope in joules."""
     node_joules: float | None
-    """Joules of whole nodes; None if a node has no counter, or one with a problem, as in the next two."""
+    """Joules of whole nodes. This and the next two are None if a counter is missing or has a problem."""
     gpu_joules: float | None
     processor_joules: float | None
-    """Joules of processors, with their memory where that is counted."""
+    """Joules of processors, including their memory if it has counters."""
     counters: tuple[EnergyCounter, ...] | None
     problems: tuple[str, ...] | None
-    """Counters that are missing, or are not to be used, and why."""
+    """Counters that are missing or unusable, and the reasons."""
     wide: tuple[str, ...] | None
-    """Where counters hold more than the run."""
+    """Hosts whose counters include the energy of other jobs."""

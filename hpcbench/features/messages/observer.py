@@ -18,7 +18,7 @@ _MB = 10**6
 
 
 class MessageObserver(Observer):
-    """Observer of a run that has `train.keep_messages`.
+    """Observer of a run with `train.keep_messages`.
 
     A step that is repeated after a checkpoint replaces its files.
 

@@ -36,4 +36,6 @@ class MessageSamples(Feature):
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
         """Return what is wrong if a sampled step comes after the last one; None otherwise."""
         last = self.steps[-1]
-        return f"keep_messages.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
+        return (
+            f"keep_messages.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None
+        )

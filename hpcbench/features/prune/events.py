@@ -14,9 +14,9 @@ class SparsePart(LogObject):
     part: str | None
     """Name of the parameter."""
     weights: int | None
-    """Number of its weights."""
+    """Number of weights of the parameter."""
     zeros: int | None
-    """How many of them are kept at zero."""
+    """Number of weights that are kept at zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,5 +26,5 @@ class Sparsity(Event):
     NAME: ClassVar[str] = "sparsity"
     pattern: str | None
     updates: int | None
-    """Updates of the weights so far."""
+    """Number of updates of the weights so far."""
     parts: tuple[SparsePart, ...] | None

@@ -1,4 +1,4 @@
-"""Counts the zeros of a run's weights after the last step."""
+"""Observer that counts the zeros of a run's weights after the last step."""
 
 import math
 
@@ -9,7 +9,7 @@ from hpcbench.train.trainer import Trainer
 
 
 class CountedZeros(Observer):
-    """The zeros of a run with sparse weights.
+    """Observer of a run with sparse weights.
 
     Parameters
     ----------
@@ -27,6 +27,6 @@ class CountedZeros(Observer):
             return None
         parts = tuple(
             SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
-            for target, zeros in masks.counts()
+            for target, zeros in masks.count_zeros()
         )
         return Sparsity(pattern=masks.settings.pattern, updates=self._engine.updates, parts=parts)

@@ -1,4 +1,4 @@
-"""Sparse weights: how many are zero, in each layer, beside the bytes of a step and the loss."""
+"""Table of sparse weights: zeros by layer, next to the bytes of a step and the loss."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ ZEROS = Quantity(
     head="zeros",
     label="weights kept at zero",
     unit="1",
-    meaning="Weights that are kept at zero after the last step, as a part of those that can be",
+    meaning="Weights that are kept at zero after the last step, as a fraction of those that can be",
     scale=PERCENT,
-    run=lambda run: found.part if (found := run.extract(sparsity)) else None,
+    run=lambda run: sparse.part if (sparse := run.extract(read_sparsity)) else None,
     over_steps="last step",
     table="sparsity",
 )
@@ -30,9 +30,9 @@ MESSAGES = Quantity(
     key="sparse_message_bytes",
     head="sent ({unit})",
     unit="B",
-    meaning="Bytes of a step before the codec, of all ranks, where weights are sparse",
+    meaning="Bytes of a step before the codec, of all ranks, for runs with sparse weights",
     scale=BYTES,
-    run=lambda run: run.message_bytes / run.steps if run.extract(sparsity) and run.steps else None,
+    run=lambda run: run.message_bytes / run.steps if run.extract(read_sparsity) and run.steps else None,
     over_steps="mean of the steps",
     better="lower",
     table="sparsity",
@@ -41,8 +41,8 @@ WIRES = replace(
     MESSAGES,
     key="sparse_wire_bytes",
     head="on the wire ({unit})",
-    meaning="Bytes of a step after the codec, of all ranks, where weights are sparse",
-    run=lambda run: _wires(run),
+    meaning="Bytes of a step after the codec, of all ranks, for runs with sparse weights",
+    run=lambda run: _count_wire_bytes(run),
 )
 SPARSE_WEIGHTS = (ZEROS, MESSAGES, WIRES)
 
@@ -60,18 +60,18 @@ class ParameterZeros:
 
 @dataclass(frozen=True)
 class ParameterSparsity:
-    """The parameters of a run that can have zeros, at least one."""
+    """Zeros of the parameters of a run that can have them; at least one parameter."""
 
     pattern: str
     parts: tuple[ParameterZeros, ...]
 
     @property
     def part(self) -> float:
-        """Zeros as a part of the weights that can be zero."""
+        """Zeros as a fraction of the weights that can be zero."""
         return sum(part.zeros for part in self.parts) / sum(part.weights for part in self.parts)
 
     def by_layer(self) -> dict[str, float]:
-        """Return the same for each layer, by its name in the model."""
+        """Return the fraction of zeros of each layer, by its name in the model."""
         sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for part in self.parts:
             layer = ".".join(part.name.split(".")[:2])
@@ -80,45 +80,44 @@ class ParameterSparsity:
         return {layer: zeros / weights for layer, (zeros, weights) in sums.items()}
 
 
-def sparsity(log: RunLog) -> ParameterSparsity | None:
-    """Return the sparse weights of a run, by its ``sparsity`` event.
-
-    None where the log does not speak of any, or not sensibly.
-    """
-    said = log.read_event(events.Sparsity)
-    found = []
-    for row in said.parts or ():
+def read_sparsity(log: RunLog) -> ParameterSparsity | None:
+    """Return the zeros in the ``sparsity`` event of a log; None if it is missing or has impossible values."""
+    event = log.read_event(events.Sparsity)
+    parameters = []
+    for row in event.parts or ():
         if row.part is None or row.weights is None or row.zeros is None:
             return None
         if not 0 <= row.zeros <= row.weights < _LARGEST or not row.weights:
             return None
-        found.append(ParameterZeros(row.part, row.weights, row.zeros))
-    return ParameterSparsity(said.pattern or "", tuple(found)) if found else None
+        parameters.append(ParameterZeros(row.part, row.weights, row.zeros))
+    return ParameterSparsity(event.pattern or "", tuple(parameters)) if parameters else None
 
 
-def _wires(run: Measures) -> float | None:
+def _count_wire_bytes(run: Measures) -> float | None:
     """Return the bytes of a step after the codec."""
-    return run.wire_bytes / run.steps if run.extract(sparsity) and run.steps and run.wire_bytes != "unknown" else None
+    return (
+        run.wire_bytes / run.steps if run.extract(read_sparsity) and run.steps and run.wire_bytes != "unknown" else None
+    )
 
 
 _MOST = 32
-"""Layers that are told one by one."""
+"""Largest number of layers that are listed."""
 
 
-def table(submission: Submission, cell: Cell) -> Table | None:
-    """Return the zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
-    if not any(run.extract(sparsity) for run in cell.runs):
+def tabulate_zeros(submission: Submission, cell: Cell) -> Table | None:
+    """Tabulate the zeros, bytes per step and losses of each scheme; None if no run has sparse weights."""
+    if not any(run.extract(read_sparsity) for run in cell.runs):
         return None
-    made: list[Field[SchemeRow]] = [make_scheme_column()]
-    made += make_columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
+    fields: list[Field[SchemeRow]] = [make_scheme_column()]
+    fields += make_columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
     title = "Sparse weights: zeros, bytes of a step, and loss"
-    return tabulate("sparsity", title, cell.rows, made, notes=list(_layers(cell)))
+    return tabulate("sparsity", title, cell.rows, fields, notes=list(_describe_layers(cell)))
 
 
-def _layers(cell: Cell) -> Iterator[str]:
-    """Yield the zeros by layer in the first run of each scheme."""
+def _describe_layers(cell: Cell) -> Iterator[str]:
+    """Yield the percentage of zeros by layer in the first run of each scheme."""
     for row in cell.rows:
-        found = next((own for run in row.counted if (own := run.extract(sparsity))), None)
-        if found is not None:
-            layers = [f"{layer} {100 * part:.1f}" for layer, part in list(found.by_layer().items())[:_MOST]]
-            yield f"{name(row.scheme).shown}, pattern {found.pattern}, % of zeros: {'; '.join(layers)}."
+        sparse = next((sparse_of_run for run in row.counted if (sparse_of_run := run.extract(read_sparsity))), None)
+        if sparse is not None:
+            layers = [f"{layer} {100 * part:.1f}" for layer, part in list(sparse.by_layer().items())[:_MOST]]
+            yield f"{name(row.scheme).shown}, pattern {sparse.pattern}, % of zeros: {'; '.join(layers)}."

@@ -10,37 +10,37 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 from hpcbench.features.prune.settings import Prune
 
 
-def pruning(train: Train) -> Prune | None:
-    """Return how weights become sparse, with all values filled in; None if they do not."""
-    return train.prune and train.prune.filled(train.warmup_steps)
+def resolve_pruning(train: Train) -> Prune | None:
+    """Return the settings of pruning with all values filled in; None if weights stay dense."""
+    return train.prune and train.prune.fill_defaults(train.warmup_steps)
 
 
-def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
-    """Return the first rule of sparse weights that the settings break; None where they keep all.
+def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
+    """Return the first rule of sparse weights that the settings break; None if they break none.
 
-    1-bit Adam is refused by `optimizer_misfit`, which sees the optimizers of schemes.
+    `find_optimizer_misfit` refuses 1-bit Adam, because it depends on the optimizer of the scheme.
     """
-    prune = pruning(train)
+    prune = resolve_pruning(train)
     if prune is None:
         return None
-    why = "sparse weights have not been built for "
+    why = "sparse weights do not support "
     without = ", or leave train.prune out"
     if tensor != "1d":
         return Misfit(("layout", "tensor"), f"{why}tensor grids: use 1d{without}")
     if model.experts is not None:
-        return Misfit(("model", "experts"), f"{why}experts: use a model without{without}")
+        return Misfit(("model", "experts"), f"{why}experts: use a model without them{without}")
     if train.schedule in UNFLUSHED:
         return Misfit(("train", "schedule"), f"{why}{train.schedule}: use 1f1b{without}")
     if train.sync != "all-reduce":
         return Misfit(("train", "sync"), f"{why}sync {train.sync}: use all-reduce{without}")
     if train.node_copy:
-        return Misfit(("train", "node_copy"), f"{why}second copies within nodes: set it to false{without}")
+        return Misfit(("train", "node_copy"), f"{why}a second copy within nodes: set it to false{without}")
     if train.sparse_gradients != "never":
-        return Misfit(("train", "sparse_gradients"), f"{why}gradients by rows: set it to never{without}")
+        return Misfit(("train", "sparse_gradients"), f"{why}gradients sent as rows: set it to never{without}")
     if prune.pattern == "2:4" and model.hidden % (4 * tp):
         return Misfit(
             ("train", "prune"),
-            f"2:4 needs four neighbours on one rank, and model.hidden {model.hidden} is not a multiple of 4 x "
+            f"2:4 needs groups of four on one rank, but model.hidden {model.hidden} is not a multiple of 4 x "
             f"layout.tp = {4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
         )
     units = {"heads": model.heads, "rows": 4 * model.hidden, "2:4": 4}.get(prune.pattern, model.hidden**2)
@@ -48,22 +48,22 @@ def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | N
     if not 0 < wanted < units:
         return Misfit(
             ("train", "prune"),
-            f"a sparsity of {prune.sparsity:g} is {wanted} of {units} {prune.pattern}: use one between "
+            f"a sparsity of {prune.sparsity:g} makes {wanted} of {units} {prune.pattern} zero: use a value between "
             f"{1 / units:g} and {1 - 1 / units:g}",
         )
     return None
 
 
 CAN_BE_IDLE: tuple[FieldPath, ...] = (("train", "prune", "every"),)
-"""The settings that `idle` may give."""
+"""Settings that `list_idle_settings` may yield."""
 
 
-def idle(train: Train) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the settings that would change nothing, with the reason and the remedy."""
-    prune = pruning(train)
+def list_idle_settings(train: Train) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the settings without an effect, with the reason and the remedy."""
+    prune = resolve_pruning(train)
     if prune and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
         yield (
             ("train", "prune", "every"),
-            f"from begin {prune.begin} to end {prune.end} are fewer updates, so that all of sparsity comes at once: "
+            f"there are fewer updates from begin {prune.begin} to end {prune.end}, so the sparsity is reached at once: "
             "lower it, or leave end and every out",
         )

@@ -1,4 +1,4 @@
-"""Settings of sparse weights: which weights are set to zero, how many, and when."""
+"""Settings of sparse weights: the pattern, number and schedule of zeros."""
 
 import math
 from fractions import Fraction
@@ -32,73 +32,75 @@ class Prune(Feature):
     @model_validator(mode="after")
     def _settings_of_the_pattern(self) -> "Prune":
         if self.pattern == "2:4" and (self.sparsity != 0.5 or self.end is not None or self.every != 1):
-            raise ValueError("2:4 makes exactly half of the weights zero, all at once: leave out sparsity, end, every")
+            raise ValueError(
+                "2:4 sets exactly half of the weights to zero, all at once: leave out sparsity, end and every"
+            )
         if self.begin is not None and self.end is not None and self.end < self.begin:
             raise ValueError(f"end {self.end} is before begin {self.begin}: raise it")
         if self.end is None and self.every != 1:
-            raise ValueError("every is for a sparsity that grows: name end, or leave it out")
+            raise ValueError("every needs a sparsity that grows: set end, or leave every out")
         return self
 
-    def filled(self, warmup_steps: int) -> "Prune":
-        """Return the settings with all values filled in."""
+    def fill_defaults(self, warmup_steps: int) -> "Prune":
+        """Return the settings with all defaults filled in."""
         return self if self.begin is not None else self.model_copy(update={"begin": max(1, warmup_steps)})
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return why a run of this length never has all the zeros; None if it has."""
-        prune = self.filled(warmup_steps)
+        """Return why a run of this length does not reach the sparsity; None if it does."""
+        prune = self.fill_defaults(warmup_steps)
         begin, last = prune._first_and_last()
         if max(begin, last) > steps:
-            return f"prune reaches its sparsity after {max(begin, last)} updates, and there are {steps}: lower it"
+            return f"prune reaches its sparsity after {max(begin, last)} updates, but there are only {steps}: lower it"
         if last < begin:
             return f"prune.end {last} is before prune.begin {begin}: raise it"
         if prune.first >= steps:
             return (
-                f"prune never begins: it first sets weights to zero after update {prune.first}, and there are "
-                f"{steps} steps, so that none trains with sparse weights: lower prune.begin, end or every"
+                f"prune has no effect: it first sets weights to zero after update {prune.first}, but there are only "
+                f"{steps} steps: lower prune.begin, end or every"
             )
         return None
 
     def _first_and_last(self) -> tuple[int, int]:
-        assert self.begin is not None, "filled fills it in"
+        assert self.begin is not None, "fill_defaults sets it"
         return self.begin, self.end or self.begin
 
     @property
     def first(self) -> int:
-        """Updates after which the first weights become zero: at `begin` of a growing sparsity none are."""
+        """Number of updates after which the first weights become zero. A growing sparsity is still 0 at `begin`."""
         begin, end = self._first_and_last()
         return min(begin + self.every, end) if end > begin else end
 
-    def due(self, updates: int) -> bool:
-        """Return whether weights are chosen again after `updates` updates."""
+    def is_due(self, updates: int) -> bool:
+        """Return whether weights are selected again after `updates` updates."""
         begin, end = self._first_and_last()
-        if not begin <= updates <= end or not self.part(updates):
+        if not begin <= updates <= end or not self.compute_fraction(updates):
             return False
         return updates == end or (updates - begin) % self.every == 0
 
-    def part(self, updates: int) -> Fraction:
-        """Return the part that is to be zero after `updates` updates (arXiv 1710.01878, section 3).
+    def compute_fraction(self, updates: int) -> Fraction:
+        """Compute the fraction of zeros after `updates` updates (arXiv 1710.01878, section 3).
 
-        It grows from 0 at `begin` to `sparsity` at `end`, in steps of `every`, as 1 - (1 - progress)^3.
+        It grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``, in steps of `every`.
         """
         begin, end = self._first_and_last()
-        whole = Fraction(str(self.sparsity))
+        sparsity = Fraction(str(self.sparsity))
         if updates < begin:
             return Fraction(0)
         if updates >= end:
-            return whole
+            return sparsity
         progress = Fraction((updates - begin) // self.every * self.every, end - begin)
-        return whole * (1 - (1 - progress) ** 3)
+        return sparsity * (1 - (1 - progress) ** 3)
 
-    def zeros(self, n: int, updates: int) -> int:
-        """How many of `n` weights, neurons or heads are to be zero after so many updates: the nearest whole number."""
-        return math.floor(n * self.part(updates) + Fraction(1, 2))
+    def count_zeros(self, n: int, updates: int) -> int:
+        """Compute the number of zeros among `n` weights, neurons or heads after `updates` updates, rounded."""
+        return math.floor(n * self.compute_fraction(updates) + Fraction(1, 2))
 
 
-def _by_pattern(said: Any) -> Any:
-    """Return the settings for a single word: a pattern, or none."""
-    if not isinstance(said, str):
-        return said
-    return None if said == "none" else {"pattern": said}
+def _by_pattern(value: Any) -> Any:
+    """Expand a pattern, or none, to settings."""
+    if not isinstance(value, str):
+        return value
+    return None if value == "none" else {"pattern": value}
 
 
 Setting = Annotated[

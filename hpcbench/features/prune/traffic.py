@@ -1,7 +1,7 @@
-"""What sparse weights take off messages, and what choosing them sends, as integers. Pure.
+"""Predicted traffic of sparse weights: shorter messages, and the calls that select the weights.
 
-Of pattern 2:4 the settings tell everything. Of the others they tell how many weights of a matrix are zero, but not in
-which part of it: where ranks hold parts, only the masks do, and `Zeros` has what was counted in them.
+For pattern 2:4 the settings determine the lengths of all messages. For the other patterns they determine the number of
+zeros of a matrix, but not those in each rank's part, which depend on the masks. `Zeros` contains counts from the masks.
 """
 
 import math
@@ -14,9 +14,9 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
-from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.targets import DIGIT, place_bytes, targets, units
-from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.engine.lengths import compute_piece_length, compute_whole_length, count_mask_bytes
+from hpcbench.features.prune.engine.targets import DIGIT, count_place_bytes, count_units, list_targets
+from hpcbench.features.prune.rules import resolve_pruning
 from hpcbench.features.prune.settings import Prune
 from hpcbench.predict.buckets import PredictedBucket, get_itemsize
 from hpcbench.predict.call import PredictedCall, RepeatedCall
@@ -28,72 +28,72 @@ Counted = Sequence[Sequence[int]]
 
 
 class Zeros(NamedTuple):
-    """Zeros of a rank's buckets in a step, as counted in the masks."""
+    """Zeros of a rank's buckets in a step, counted in the masks."""
 
     before: Counted
-    """In the mask that the gradients have."""
+    """Zeros in the mask of the gradients."""
     after: Counted
-    """In the mask after the update, which the gathered weights have."""
+    """Zeros in the mask after the update, which is that of the gathered weights."""
 
 
-def masked(
+def list_masked_buckets(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[PredictedBucket, int]]:
-    """The buckets of a rank with the lengths of their messages in the step after `updates` updates, each once."""
-    prune = pruning(train)
+    """Return the buckets of a rank, each once, with the lengths of their messages after `updates` updates."""
+    prune = resolve_pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]
-    found = []
+    lengths = []
     for i, bucket in enumerate(buckets):
         if zeros is not None:
             sides = [zeros.before[i], zeros.after[i]]
         else:
             sides = [_expected(bucket, model, prune, layout.replicas, count) for count in (updates, updates + 1)]
         sent, given = (_elements(bucket, train.zero, layout.replicas, side) for side in sides)
-        found.append((replace(bucket, sent=sent, given=given), 1))
-    return found
+        lengths.append((replace(bucket, sent=sent, given=given), 1))
+    return lengths
 
 
 def _expected(bucket: PredictedBucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
-    """Return the zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
-    part = prune.part(updates)
+    """Return the zeros of each replica's piece, assuming an even distribution, which is exact for 2:4."""
+    part = prune.compute_fraction(updates)
     if prune.pattern in ("rows", "heads"):
-        count = units(model, prune.pattern)
-        part = Fraction(prune.zeros(count, updates), count)
-    found = []
+        count = count_units(model, prune.pattern)
+        part = Fraction(prune.count_zeros(count, updates), count)
+    zeros = []
     for cut in cut_evenly(bucket.length, replicas):
         each = (max(0, min(cut.stop, end) - max(cut.start, start)) for start, end in bucket.free)
-        found.append(sum(math.floor(n * part + Fraction(1, 2)) for n in each))
-    return found
+        zeros.append(sum(math.floor(n * part + Fraction(1, 2)) for n in each))
+    return zeros
 
 
 def _elements(bucket: PredictedBucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
-    """Return the elements of a message of the bucket."""
+    """Return the number of elements of a message of the bucket."""
     if not any(zeros):
         return bucket.length
     if zero == 0:
-        return whole_length(bucket.length - sum(zeros), replicas)
+        return compute_whole_length(bucket.length - sum(zeros), replicas)
     cuts = cut_evenly(bucket.length, replicas)
-    return replicas * piece_length([count_elements(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
+    return replicas * compute_piece_length([count_elements(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
 
 
-def choosing(
+def list_choice_calls(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int
 ) -> Iterator[RepeatedCall]:
-    """Yield the calls by which ranks choose weights again in the step after `updates` updates, and tell each other."""
-    prune, replicas = pruning(train), layout.replicas
-    if prune is None or not prune.due(updates + 1):
+    """Yield the calls that select weights and exchange masks in the step after `updates` updates."""
+    prune, replicas = resolve_pruning(train), layout.replicas
+    if prune is None or not prune.is_due(updates + 1):
         return
-    all_targets = targets(model, prune.pattern)
+    all_targets = list_targets(model, prune.pattern)
     if prune.pattern == "unstructured":
-        rounds = get_itemsize(train) + place_bytes(all_targets)
+        rounds = get_itemsize(train) + count_place_bytes(all_targets)
         yield PredictedCall(_EXACT, "all-reduce", len(all_targets) * DIGIT, 8, "world"), rounds
     elif prune.pattern != "2:4":
         families = len({target.family for target in all_targets})
         yield PredictedCall(_EXACT, "all-reduce", families, 8, "world"), 1
-        yield PredictedCall(_EXACT, "all-reduce", families * units(model, prune.pattern), 8, "world"), 1
+        yield PredictedCall(_EXACT, "all-reduce", families * count_units(model, prune.pattern), 8, "world"), 1
     for bucket in buckets if train.zero else ():
         if bucket.free:
-            piece = mask_bytes(bucket.length // replicas)
+            piece = count_mask_bytes(bucket.length // replicas)
             yield PredictedCall(_EXACT, "all-gather", piece * replicas, 1, "dp"), 1
     yield PredictedCall(_EXACT, "all-gather", replicas, 8, "dp"), 1

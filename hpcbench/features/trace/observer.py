@@ -1,4 +1,4 @@
-"""Traces some steps of a run: every rank writes a file of what it was about (hpcbench.contract.trace)."""
+"""Observer that traces some steps of a run. Each rank writes one file (see `hpcbench.contract.trace`)."""
 
 import time
 from pathlib import Path
@@ -17,20 +17,20 @@ from hpcbench.train.trainer import Trainer
 
 
 class TraceObserver(Observer):
-    """The trace of a run that has `train.trace`. All of its methods are collective calls.
+    """Observer of a run with `train.trace`. All methods are collective calls.
 
     Parameters
     ----------
     trainer
-        Whose steps are traced.
+        Trainer whose steps are traced.
     comm
-        All ranks.
+        Communicator of all ranks.
     progress
         Progress of the trainer.
     host
         Host of this rank.
     directory
-        For the files.
+        Directory of the files. It is created if it does not exist.
     """
 
     def __init__(self, trainer: Trainer, comm: MPI.Comm, progress: Progress, host: str, directory: Path) -> None:
@@ -41,7 +41,7 @@ class TraceObserver(Observer):
         self._recorder: Recorder | None = None
 
     def begin(self, step: int) -> None:
-        """Before a step (from 1)."""
+        """Begin a step, counted from 1."""
         if not self._first <= step <= self._last:
             return
         if self._recorder is None:
@@ -55,7 +55,7 @@ class TraceObserver(Observer):
         return self._recorder is not None and step == self._last
 
     def end(self, step: int) -> TraceWritten | None:
-        """After a step; what was written, where it is the last one that is traced.
+        """End a step. After the last traced step, write the files and return the event.
 
         Raises
         ------
@@ -71,14 +71,14 @@ class TraceObserver(Observer):
         begin = time.perf_counter()
         after = compare(self._comm, self._progress)
         trainer = self._trainer
-        kept = _select_in_steps(recorder.spans())
-        trace = StepTrace(trainer.mesh.rank, self._host, self._before, after, kept, recorder.left_out)
+        spans_in_steps = _select_in_steps(recorder.spans())
+        trace = StepTrace(trainer.mesh.rank, self._host, self._before, after, spans_in_steps, recorder.left_out)
         try:
             self._directory.mkdir(exist_ok=True)
             write_trace(self._directory, trace)
         except OSError as error:
             raise UserError(f"{self._directory}: the trace cannot be written: {error.strerror}") from None
-        counts = gather(trainer.mesh.world, [len(kept), recorder.left_out], trainer.policy.exact)
+        counts = gather(trainer.mesh.world, [len(spans_in_steps), recorder.left_out], trainer.policy.exact)
         spans, left_out = (round(sum(column)) for column in zip(*counts, strict=True))
         return TraceWritten(
             from_step=min(trace.steps(), default=step),
@@ -90,6 +90,6 @@ class TraceObserver(Observer):
 
 
 def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
-    """Return those that lie within a step: sums of what a step line says are made after it."""
+    """Return the spans within steps. The sums for a step line, which come after the step, are left out."""
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

@@ -27,4 +27,4 @@ class Trace(Feature):
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
         """Return what is wrong if a traced step comes after the last one; None otherwise."""
         last = self.steps[1]
-        return f"trace.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
+        return f"trace.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None

@@ -24,7 +24,7 @@ CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
     events.check_waiting,
     events.check_phases,
     events.check_times,
-    joules.check,
+    joules.check_energy,
     sent.check,
     events.note_groups,
     events.check_damage,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
-from hpcbench.features.energy.report.table import beside_speed
+from hpcbench.features.energy.report.table import make_speed_columns
 from hpcbench.features.network.report.table import list_columns
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
@@ -42,7 +42,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
         *make_columns([MODEL_FLOPS], rows, gpu=is_gpu(find_example(cell)), group=0),
         make_samples_column(rows),
         SPEED.field(),
-        *beside_speed(rows),
+        *make_speed_columns(rows),
         *make_columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
         *list_columns(rows),
         *make_columns([LOSS_VALID], rows, group=1),

@@ -24,8 +24,8 @@ def witness(name, leaving):
         if NOW[0] and self.size > 1 and channel.dimension.value != "EXACT":
             values = leaving(self, *arguments, **others)
             if values is not None:
-                words = " ".join(word.value if hasattr(word, "value") else word for word in channel.traffic)
-                SEEN.append((NOW[0], words, name.replace("_", "-"), np.array(values, np.float32).reshape(-1)))
+                channel_name = " ".join(word.value if hasattr(word, "value") else word for word in channel.traffic)
+                SEEN.append((NOW[0], channel_name, name.replace("_", "-"), np.array(values, np.float32).reshape(-1)))
         return real(self, *arguments, channel=channel, **others)
 
     setattr(Group, name, call)

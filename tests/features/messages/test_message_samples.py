@@ -46,7 +46,7 @@ def run(request, tmp_path_factory, mpi_run):
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
-    own = RUN.changed(
+    run = RUN.changed(
         data=Data(source="file", path=str(text), valid_fraction=0.5),
         train=RUN.train.changed(
             steps=3,
@@ -59,7 +59,7 @@ def run(request, tmp_path_factory, mpi_run):
         ranks=RANKS,
         **LAYOUTS[request.param],
     )
-    (folder / "run.json").write_text(json.dumps(own.content()))
+    (folder / "run.json").write_text(json.dumps(run.content()))
     done = mpi_run(RANKS, WORKER, str(folder / "run.json"), str(folder))
     assert done.returncode == 0, done.stderr
     log = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
@@ -79,16 +79,16 @@ def run(request, tmp_path_factory, mpi_run):
 
 def wrong(files, seen):
     """Kept messages that are not what the witness saw, by step, rank, channel and number."""
-    found = []
+    messages = []
     for (step, rank), file in files.items():
         for message in file.messages:
-            own = [one for one in seen[rank] if one[:2] == (step, message.channel)]
-            _, _, operation, values = own[message.place]
+            sent = [record for record in seen[rank] if record[:2] == (step, message.channel)]
+            _, _, operation, values = sent[message.place]
             dtype = ml_dtypes.bfloat16 if message.dtype == "bfloat16" else np.float32
             same = values.astype(dtype).tobytes() == message.values
             if not same or operation != message.operation or message.size != values.size:
-                found.append((step, rank, message.channel, message.place))
-    return found
+                messages.append((step, rank, message.channel, message.place))
+    return messages
 
 
 def test_files_hold_what_ranks_gave_to_their_channels(run):
@@ -125,12 +125,12 @@ def decoded(message):
 
 
 def test_a_step_after_another_keeps_messages_from_the_first_to_the_last(run):
-    """How many there are, the step before tells."""
+    """The number of messages is that of the step before."""
     _, _, files, seen = run
     for (step, rank), file in files.items():
         for channel in {message.channel for message in file.messages}:
             places = [message.place for message in file.messages if message.channel == channel]
-            count = sum(one[:2] == (step, channel) for one in seen[rank])
+            count = sum(record[:2] == (step, channel) for record in seen[rank])
             assert len(places) == min(EACH, count)
             assert places[0] == 0 and (places[-1] == count - 1 if step > 1 else places == list(range(len(places))))
 
@@ -152,12 +152,12 @@ def test_messages_name_their_tensors(run):
 
 def test_the_log_says_what_was_written(run):
     _, log, files, _ = run
-    said = [record for record in log if isinstance(record, Event) and record.name == MessagesKept.NAME]
-    assert [one.step for one in said] == STEPS
-    for one in said:
-        own = [message for (step, _), file in files.items() if step == one.step for message in file.messages]
-        assert (one.messages, one.left_out) == (len(own), 0)
-        assert one.bytes == sum(len(message.values) for message in own)
+    events = [record for record in log if isinstance(record, Event) and record.name == MessagesKept.NAME]
+    assert [event.step for event in events] == STEPS
+    for event in events:
+        sampled = [message for (step, _), file in files.items() if step == event.step for message in file.messages]
+        assert (event.messages, event.left_out) == (len(sampled), 0)
+        assert event.bytes == sum(len(message.values) for message in sampled)
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -167,17 +167,17 @@ def test_a_bucket_names_the_rows_in_each_piece(pieces):
     for k, (name, shape) in enumerate(shapes.items()):
         values = torch.arange(math.prod(shape), dtype=torch.float32).view(shape) + 1000 * k
         held.append(Held(nn.Parameter(values), Shard(name, shape)))
-    own = {one.shard.name: one.parameter.detach().clone() for one in held}
+    parameters = {shard.shard.name: shard.parameter.detach().clone() for shard in held}
     bucket = Bucket(held, pieces)
     rows = dict.fromkeys(shapes, 0)
     for owned in cut_evenly(bucket.values.numel(), pieces):
         values = bucket.values[owned]
         for part in bucket.list_message_parts(owned if pieces > 1 else None):
-            found = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)
-            whole = own[part.name]
-            starts = [k for k in range(len(whole)) if torch.equal(whole[k : k + len(found)], found)]
+            sampled = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)
+            parameter = parameters[part.name]
+            starts = [k for k in range(len(parameter)) if torch.equal(parameter[k : k + len(sampled)], sampled)]
             assert len(starts) == 1, "rows of the parameter, neighbours of each other"
-            rows[part.name] += len(found)
-    missing = {name: len(own[name]) - n for name, n in rows.items()}
+            rows[part.name] += len(sampled)
+    missing = {name: len(parameters[name]) - n for name, n in rows.items()}
     assert all(0 <= n <= pieces - 1 for n in missing.values()), "only the row that a border cuts is left out"
     assert missing["b"] == 0

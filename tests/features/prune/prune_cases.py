@@ -133,14 +133,16 @@ FAULTY: dict[str, tuple[Case, str]] = {
 
 def faulty_sparse() -> Iterator[Comparison]:
     """Each run without a fault, and with its own."""
-    names = {one.name: one for settings, _ in FAULTY.values() for one in [make_comparison(settings)]}
+    names = {
+        comparison.name: comparison for settings, _ in FAULTY.values() for comparison in [make_comparison(settings)]
+    }
     yield from names.values()
     for name, (settings, _) in FAULTY.items():
         yield make_comparison(settings, fault=name)
 
 
 TRAVELLERS = ["pairs", "growing"]
-"""Patterns of the runs that go on in other layouts."""
+"""Patterns of the runs that continue in other layouts."""
 SUITES = {
     "": (lambda: select_once(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
     "rest": (lambda: select_rest(sparse()),),

@@ -17,12 +17,12 @@ from hpcbench.parallel.packing import Packing
 
 def masked_weights_written_back() -> Patch:
     """The optimizer keeps the moments of masked weights and writes the weights back."""
-    return patch.object(Masks, "keep", lambda self, piece: None)
+    return patch.object(Masks, "apply", lambda self, piece: None)
 
 
 def chosen_by_each_rank_alone() -> Patch:
     """Each rank chooses among its own weights as if there were no others."""
-    return patch.object(Masks, "_over_world", lambda self, op: lambda values: None)
+    return patch.object(Masks, "_reduce_over_world", lambda self, op: lambda values: None)
 
 
 def smallest_neurons_kept() -> Patch:
@@ -37,15 +37,15 @@ def smallest_neurons_kept() -> Patch:
 
 def places_of_another_group() -> Patch:
     """A message says of each four what holds for the four before."""
-    to = formats.to_places
+    to = formats.pack_places
 
-    def faulty(kept: Bits, free: Bits) -> Bytes:
-        groups = kept.reshape(-1, 4).copy()
+    def faulty(mask: Bits, free: Bits) -> Bytes:
+        groups = mask.reshape(-1, 4).copy()
         sparse = np.flatnonzero(free.reshape(-1, 4).any(axis=1))
         groups[sparse] = groups[np.roll(sparse, 1)]
         return to(groups.reshape(-1), free)
 
-    return patch.object(formats, "to_places", faulty)
+    return patch.object(formats, "pack_places", faulty)
 
 
 def values_in_wrong_places() -> Patch:
@@ -66,10 +66,10 @@ def masks_of_masters_only() -> Patch:
 def zeros_travel() -> Patch:
     """Messages are longer than the values that they carry, and every value is right."""
 
-    def faulty(kept: list[int]) -> int:
-        return -(-max(kept) // 16) * 16 + 64
+    def faulty(nonzeros: list[int]) -> int:
+        return -(-max(nonzeros) // 16) * 16 + 64
 
-    return patch.object(masks, "piece_length", faulty)
+    return patch.object(masks, "compute_piece_length", faulty)
 
 
 FAULTS = list_faults(
@@ -85,27 +85,27 @@ FAULTS = list_faults(
 
 def one_replica_has_another_mask() -> Patch:
     """The last replica keeps a weight that the others do not."""
-    selected = Masks._selected
+    selected = Masks._select
 
     def faulty(self: Masks, parts: list[TargetSlice], updates: int) -> list[Bits]:
-        found = selected(self, parts, updates)
+        selection = selected(self, parts, updates)
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
-            found[0][np.argmin(found[0])] = True
-        return found
+            selection[0][np.argmin(selection[0])] = True
+        return selection
 
-    return patch.object(Masks, "_selected", faulty)
+    return patch.object(Masks, "_select", faulty)
 
 
 def place_out_of_order() -> Patch:
     """A message gives the same place of a group of four twice."""
-    to = formats.to_places
+    to = formats.pack_places
 
-    def faulty(kept: Bits, free: Bits) -> Bytes:
-        sent = to(kept, free)
+    def faulty(mask: Bits, free: Bits) -> Bytes:
+        sent = to(mask, free)
         sent[np.argmax(sent > 0)] = 0b0101
         return sent
 
-    return patch.object(formats, "to_places", faulty)
+    return patch.object(formats, "pack_places", faulty)
 
 
 FAULTS_IN_TRANSIT = list_faults(one_replica_has_another_mask, place_out_of_order)

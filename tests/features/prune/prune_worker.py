@@ -1,4 +1,4 @@
-"""Trains small models with sparse weights beside one process; prints a JSON line a case."""
+"""Worker that compares training with sparse weights to that of one process. Prints a JSON line per case."""
 
 import json
 import sys
@@ -37,23 +37,23 @@ plain_train, plain_errors = parity_worker.train, parity_worker.errors
 def masks(trainer: Trainer) -> list[Part]:
     """The masks of this rank's whole buckets, 1 where a weight is kept."""
 
-    found = []
+    zeros = []
     for piece in trainer.data_parallel.pieces:
-        whole = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
+        mask = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
         for slot in piece.bucket.slots:
-            found.append(Part(slot.shard, whole[slot.span].reshape(slot.shard.local_shape)))
-    return found
+            zeros.append(Part(slot.shard, mask[slot.span].reshape(slot.shard.local_shape)))
+    return zeros
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
     """As the worker of all parity tests does, and with the masks after each step."""
-    found: list[list[Part]] = []
+    parts_of_steps: list[list[Part]] = []
     lying: Layouts = [[]]
     update = Trainer.update
 
     def noted(self: Trainer, step: int) -> tuple[float, float]:
         result = update(self, step)
-        found.append(masks(self))
+        parts_of_steps.append(masks(self))
         lying[0] = [
             (
                 piece.bucket.values.numel(),
@@ -65,12 +65,12 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
     with patch.object(Trainer, "update", noted):
         history = plain_train(run, comm, steps)
-    wholes = [parity.assemble(comm, parts) for parts in found]
+    wholes = [parity.assemble(comm, parts) for parts in parts_of_steps]
     everyones = comm.gather(lying[0])
     if history and everyones:
-        for step, whole in zip(history, wholes, strict=False):
-            step["masks"] = whole
-        KNOWN[run.model_dump_json()] = (everyones, [whole.values for whole in wholes if whole])
+        for step, step_masks in zip(history, wholes, strict=False):
+            step["masks"] = step_masks
+        KNOWN[run.model_dump_json()] = (everyones, [step_masks.values for step_masks in wholes if step_masks])
     return history
 
 
@@ -80,30 +80,30 @@ def errors(history: History, reference: History) -> dict[str, Any]:
     for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
         mine, other = ours["masks"], theirs["masks"]
         differ += mine.replicas_differ
-        for name, kept in mine.values.items():
-            differ += float((kept != other.values.get(name, np.ones_like(kept))).sum())
-            stray += float(((kept == 0) & (ours["weights"].values[name] != 0)).sum())
-            zeros += float((kept == 0).sum())
+        for name, mask in mine.values.items():
+            differ += float((mask != other.values.get(name, np.ones_like(mask))).sum())
+            stray += float(((mask == 0) & (ours["weights"].values[name] != 0)).sum())
+            zeros += float((mask == 0).sum())
         missing = other.values.keys() - mine.values.keys()
         differ += sum(float((other.values[name] == 0).sum()) for name in missing)
     return {**plain_errors(history, reference), "masks": differ, "stray": stray, "zeros": zeros}
 
 
 def counted(run: Run, rank: int, step: int) -> list[list[int]]:
-    """Zeros of each bucket of a rank after so many steps, by the replicas' pieces."""
-    layouts, known = KNOWN[run.model_dump_json()]
-    found = []
+    """Zeros of each bucket of a rank after `step` steps, by the replicas' pieces."""
+    layouts, known_masks = KNOWN[run.model_dump_json()]
+    zeros = []
     for length, slots in layouts[rank]:
-        kept = np.ones(length, bool)
+        mask = np.ones(length, bool)
         for name, held, span in slots if step else ():
-            if name in known[step - 1]:
-                kept[span] = known[step - 1][name][held].reshape(-1) != 0
-        found.append([int((~kept[cut]).sum()) for cut in cut_evenly(length, run.layout.replicas)])
-    return found
+            if name in known_masks[step - 1]:
+                mask[span] = known_masks[step - 1][name][held].reshape(-1) != 0
+        zeros.append([int((~mask[cut]).sum()) for cut in cut_evenly(length, run.layout.replicas)])
+    return zeros
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank: from the settings alone where these tell all, else from the counts of zeros."""
+    """The expected bytes by rank: from the settings if these determine them, else from the counts of zeros."""
     prune, layout = run.train.prune, run.layout
     assert prune is not None
     settings_tell = prune.pattern == "2:4" or (run.train.zero == 0 and layout.tp == 1)
@@ -131,17 +131,17 @@ def in_transit() -> None:
             comm = WORLD.Split(int(WORLD.rank >= run.ranks), WORLD.rank)
             if WORLD.rank >= run.ranks:
                 continue
-            words = ""
+            message = ""
             with FAULTS_IN_TRANSIT[fault]() if fault else nullcontext():
                 trainer = parity_worker.make_trainer(run, comm)
                 try:
                     for k in range(STEPS):
                         trainer.step(k)
                 except TransitError as error:
-                    words = str(error)
-            said = comm.gather(words)
-            if said:
-                print(json.dumps({"transit": fault or f"none {pattern}", "words": said}), flush=True)
+                    message = str(error)
+            messages = comm.gather(message)
+            if messages:
+                print(json.dumps({"transit": fault or f"none {pattern}", "words": messages}), flush=True)
 
 
 JOURNEY = [
@@ -153,7 +153,7 @@ JOURNEY = [
 
 
 def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
-    """Runs that go on in other layouts: their masks beside those of one process. Results are on the first rank."""
+    """Compare the masks of runs that continue in other layouts with those of one process; results on rank 0."""
     place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
     results = []
     for pattern in patterns:
@@ -165,16 +165,16 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
             )
             for k in range(4):
                 trainer.step(k)
-                whole = parity.assemble(MPI.COMM_SELF, masks(trainer))
-                alone.append(whole.values if whole else {})
+                assembled = parity.assemble(MPI.COMM_SELF, masks(trainer))
+                alone.append(assembled.values if assembled else {})
         taken = 0
         for settings, until in JOURNEY:
             meet(team)
             run = prune_cases.make_comparison({**common, **settings}).run
             trainer = parity_worker.make_trainer(run, team)
             checkpoints = Checkpoints(place / pattern, team, run)
-            if found := checkpoints.find().newest:
-                trainer.load(checkpoints.load(found, trainer.state()))
+            if checkpoint := checkpoints.find().newest:
+                trainer.load(checkpoints.load(checkpoint, trainer.state()))
             before = parity.assemble(team, masks(trainer))
             for k in range(taken, until):
                 trainer.step(k)
@@ -186,7 +186,7 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
                     "kept": differing(before.values, alone[taken]),
                     "went_on": differing(after.values, alone[until]),
                     "replicas": before.replicas_differ + after.replicas_differ,
-                    "zeros": sum(float((kept == 0).sum()) for kept in after.values.values()),
+                    "zeros": sum(float((mask == 0).sum()) for mask in after.values.values()),
                 }
                 results.append(answer)
             taken = until
@@ -199,7 +199,7 @@ def differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
 
 
 def main(part: str = "") -> None:
-    """Everything in one start of the ranks, of which each takes a second; or the rest of the cover."""
+    """Run all cases in one start of the ranks, because each start takes a second; or the rest of the cover."""
     comparisons = []
     if WORLD.rank == 0:  # finding them takes a second
         every = [comparison for suite in prune_cases.SUITES[part] for comparison in suite()]
@@ -216,9 +216,9 @@ def main(part: str = "") -> None:
     in_transit()
     meet(WORLD)
     team = WORLD.Split(WORLD.rank // 4, WORLD.rank)
-    found = journeys(team, prune_cases.TRAVELLERS[WORLD.rank // 4 :: 2])
+    results = journeys(team, prune_cases.TRAVELLERS[WORLD.rank // 4 :: 2])
     meet(WORLD)
-    for result in (one for rank in WORLD.gather(found) or [] for one in rank):
+    for result in (result_of_rank for rank in WORLD.gather(results) or [] for result_of_rank in rank):
         print(json.dumps(result), flush=True)
 
 

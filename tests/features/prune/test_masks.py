@@ -1,4 +1,4 @@
-"""Which weights become zero, how masks travel, where packed values lie: without ranks, beside plain computations."""
+"""Selection of zeros, formats of masks and places of packed values, compared with simple computations without ranks."""
 
 import math
 from fractions import Fraction
@@ -14,9 +14,9 @@ from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import MaskError
-from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.select import TargetSlice, largest_of_each, largest_units, two_of_four
-from hpcbench.features.prune.engine.targets import Target, place_bytes, targets, units
+from hpcbench.features.prune.engine.lengths import compute_piece_length, compute_whole_length, count_mask_bytes
+from hpcbench.features.prune.engine.select import TargetSlice, select_largest, select_largest_units, select_two_of_four
+from hpcbench.features.prune.engine.targets import Target, count_place_bytes, count_units, list_targets
 from hpcbench.features.prune.settings import Prune
 from hpcbench.parallel.packing import Packing, clear
 
@@ -27,25 +27,25 @@ def alone(values):
     """The sum over one rank."""
 
 
-def cut(target, whole, rows, columns, runs):
+def cut(target, values, rows, columns, runs):
     """The parts of a matrix that ranks hold: blocks, each in runs of its elements."""
     parts, boxes = [], []
-    for row in cut_evenly(whole.shape[0], rows):
-        for column in cut_evenly(whole.shape[1], columns):
-            flat = np.ascontiguousarray(whole[row, column]).reshape(-1)
+    for row in cut_evenly(values.shape[0], rows):
+        for column in cut_evenly(values.shape[1], columns):
+            flat = np.ascontiguousarray(values[row, column]).reshape(-1)
             for run in cut_evenly(flat.size, runs):
                 parts.append(TargetSlice(target, (row, column), run.start, flat[run]))
                 boxes.append((row, column, run))
     return parts, boxes
 
 
-def join(shape, boxes, found):
-    whole = np.zeros(shape, bool)
-    for (row, column, run), kept in zip(boxes, found, strict=True):
-        block = np.zeros(whole[row, column].size, bool)
-        block[run] = kept
-        whole[row, column] |= block.reshape(whole[row, column].shape)
-    return whole
+def join(shape, boxes, masks):
+    joined = np.zeros(shape, bool)
+    for (row, column, run), mask in zip(boxes, masks, strict=True):
+        block = np.zeros(joined[row, column].size, bool)
+        block[run] = mask
+        joined[row, column] |= block.reshape(joined[row, column].shape)
+    return joined
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -58,57 +58,57 @@ def test_the_smallest_go_and_of_equal_ones_the_later(dtype, grid, zeros):
     other = Target("b", (300, 3), "b")
     parts, boxes = cut(target, few, *grid)
     parts.append(TargetSlice(other, (slice(0, 300), slice(0, 3)), 0, np.ones(900, dtype)))
-    *found, second = largest_of_each(parts, [target, other], [zeros, 5], width=few.itemsize, counts=True, total=alone)
+    *masks, second = select_largest(parts, [target, other], [zeros, 5], width=few.itemsize, counts=True, total=alone)
     order = np.lexsort((-np.arange(few.size), np.abs(few).reshape(-1)))
     expected = np.ones(few.size, bool)
     expected[order[:zeros]] = False
-    assert np.array_equal(join(shape, boxes, found).reshape(-1), expected)
+    assert np.array_equal(join(shape, boxes, masks).reshape(-1), expected)
     assert np.flatnonzero(~second).tolist() == [895, 896, 897, 898, 899]
 
 
 @pytest.mark.parametrize("pattern", ["rows", "heads"])
 def test_a_unit_goes_with_its_rows_biases_and_columns(pattern):
     model = Model(layers=2, hidden=16, heads=4)
-    found = targets(model, pattern)
-    count = units(model, pattern)
+    targets = list_targets(model, pattern)
+    count = count_units(model, pattern)
     assert count == (64 if pattern == "rows" else 4)
-    whole = {target.name: CHANCE.standard_normal(target.shape) for target in found}
-    sizes = {family: np.zeros(count) for family in dict.fromkeys(target.family for target in found)}
-    for target in found:
+    weights_of = {target.name: CHANCE.standard_normal(target.shape) for target in targets}
+    sizes = {family: np.zeros(count) for family in dict.fromkeys(target.family for target in targets)}
+    for target in targets:
         others = tuple(dim for dim in range(len(target.shape)) if dim != target.dim)
-        by_place = np.abs(whole[target.name]).sum(axis=others) if others else np.abs(whole[target.name])
+        by_place = np.abs(weights_of[target.name]).sum(axis=others) if others else np.abs(weights_of[target.name])
         sizes[target.family] += by_place.reshape(count, -1).sum(axis=1)
-    parts = [TargetSlice(t, tuple(slice(0, n) for n in t.shape), 0, whole[t.name].reshape(-1)) for t in found]
-    weights = sum(math.prod(t.shape) for t in found) // (2 * count)
+    parts = [TargetSlice(t, tuple(slice(0, n) for n in t.shape), 0, weights_of[t.name].reshape(-1)) for t in targets]
+    weights = sum(math.prod(t.shape) for t in targets) // (2 * count)
     zeros = count // 4
-    kept = largest_units(
+    masks = select_largest_units(
         parts, list(sizes), units=count, zeros=zeros, weights=weights, counts=True, total=alone, largest=alone
     )
-    for part, mask in zip(parts, kept, strict=True):
+    for part, mask in zip(parts, masks, strict=True):
         gone = np.argsort(sizes[part.target.family])[:zeros]
-        assert np.array_equal(~mask, np.isin(part.units(), gone))
-    bias = next(t for t in found if t.name.endswith("bias"))
-    assert (~kept[found.index(bias)]).sum() == zeros * bias.span
+        assert np.array_equal(~mask, np.isin(part.list_units(), gone))
+    bias = next(t for t in targets if t.name.endswith("bias"))
+    assert (~masks[targets.index(bias)]).sum() == zeros * bias.span
 
 
 def test_equal_units_are_kept_from_the_first_on():
     target = Target("up", (6, 4), "up", 0)
     parts = [TargetSlice(target, (slice(0, 6), slice(0, 4)), 0, np.full(24, 0.1, np.float32))]
-    (kept,) = largest_units(parts, ["up"], units=6, zeros=2, weights=4, counts=True, total=alone, largest=alone)
-    assert kept.reshape(6, 4).all(axis=1).tolist() == [True] * 4 + [False] * 2
+    (mask,) = select_largest_units(parts, ["up"], units=6, zeros=2, weights=4, counts=True, total=alone, largest=alone)
+    assert mask.reshape(6, 4).all(axis=1).tolist() == [True] * 4 + [False] * 2
 
 
 def test_two_of_four_by_hand():
     values = np.array([3, -1, 2, 0, 1, 1, 1, 1, 0, 0, -5, 4], np.float32)
     part = TargetSlice(Target("w", (1, 12), "w"), (slice(0, 1), slice(0, 12)), 0, values)
-    assert two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
+    assert select_two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="lies on two ranks"):
-        two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
+        select_two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
 
 
 def test_places_need_as_few_bytes_as_they_can():
     sizes = {256: 1, 257: 2, 65536: 2, 65537: 3}
-    assert {n: place_bytes([Target("w", (n,), "w")]) for n in sizes} == sizes
+    assert {n: count_place_bytes([Target("w", (n,), "w")]) for n in sizes} == sizes
 
 
 # ---------------------------------------------------------------- masks on their way
@@ -119,10 +119,10 @@ def test_places_need_as_few_bytes_as_they_can():
 def test_a_bitmap_comes_back(n, seed):
     chance = np.random.default_rng(seed)
     free = chance.random(n) < 0.7
-    kept = (chance.random(n) < 0.5) | ~free
-    sent = formats.to_bitmap(kept)
-    assert sent.nbytes == mask_bytes(n)
-    assert np.array_equal(formats.from_bitmap(sent, free), kept)
+    mask = (chance.random(n) < 0.5) | ~free
+    sent = formats.pack_bitmap(mask)
+    assert sent.nbytes == count_mask_bytes(n)
+    assert np.array_equal(formats.unpack_bitmap(sent, free), mask)
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1))
@@ -130,32 +130,32 @@ def test_a_bitmap_comes_back(n, seed):
 def test_places_come_back(groups, seed):
     chance = np.random.default_rng(seed)
     sparse = chance.random(groups) < 0.7
-    kept = np.ones((groups, 4), bool)
+    mask = np.ones((groups, 4), bool)
     for group in np.flatnonzero(sparse):
-        kept[group, chance.choice(4, 2, replace=False)] = False
-    sent = formats.to_places(kept.reshape(-1), sparse.repeat(4))
-    assert sent.nbytes == mask_bytes(4 * groups)
-    assert np.array_equal(formats.from_places(sent, sparse.repeat(4)), kept.reshape(-1))
+        mask[group, chance.choice(4, 2, replace=False)] = False
+    sent = formats.pack_places(mask.reshape(-1), sparse.repeat(4))
+    assert sent.nbytes == count_mask_bytes(4 * groups)
+    assert np.array_equal(formats.unpack_places(sent, sparse.repeat(4)), mask.reshape(-1))
 
 
 def test_places_by_hand():
-    kept = np.array([1, 0, 1, 0, 0, 1, 0, 1], bool)
-    assert formats.to_places(kept, np.ones(8, bool)).tolist() == [0b1101_1000]
+    mask = np.array([1, 0, 1, 0, 0, 1, 0, 1], bool)
+    assert formats.pack_places(mask, np.ones(8, bool)).tolist() == [0b1101_1000]
 
 
 def test_a_mask_that_nobody_makes_is_refused():
     free = np.array([True] * 4 + [False] * 4)
-    good = formats.to_places(np.array([1, 1, 0, 0, 1, 1, 1, 1], bool), free)
-    assert formats.from_places(good, free).sum() == 6
-    for code, words in ((0b0000_0101, "group 0 of four are 0101"), (0b0000_0001, "0001"), (0b0100_0100, "group 1")):
-        with pytest.raises(MaskError, match=words):
-            formats.from_places(np.array([code], np.uint8), free)
-    with pytest.raises(MaskError, match="value 6 is left out"):
-        formats.from_bitmap(np.array([0b1011_1111], np.uint8), free)
-    with pytest.raises(MaskError, match="another number of values than two"):
-        formats.to_places(np.ones(8, bool), free)
-    with pytest.raises(MaskError, match="beside others"):
-        formats.to_places(np.ones(4, bool), np.array([True, False, False, False]))
+    good = formats.pack_places(np.array([1, 1, 0, 0, 1, 1, 1, 1], bool), free)
+    assert formats.unpack_places(good, free).sum() == 6
+    for code, message in ((0b0000_0101, "group 0 of four are 0101"), (0b0000_0001, "0001"), (0b0100_0100, "group 1")):
+        with pytest.raises(MaskError, match=message):
+            formats.unpack_places(np.array([code], np.uint8), free)
+    with pytest.raises(MaskError, match="value 6 is masked, but cannot be zero"):
+        formats.unpack_bitmap(np.array([0b1011_1111], np.uint8), free)
+    with pytest.raises(MaskError, match="does not keep exactly two values"):
+        formats.pack_places(np.ones(8, bool), free)
+    with pytest.raises(MaskError, match="mixes values that can be zero with others"):
+        formats.pack_places(np.ones(4, bool), np.array([True, False, False, False]))
 
 
 # ---------------------------------------------------------------- packed values
@@ -163,29 +163,29 @@ def test_a_mask_that_nobody_makes_is_refused():
 
 @pytest.mark.parametrize("pieces", [1, 2, 4])
 def test_packed_values_come_back_and_zeros_do_not_travel(pieces):
-    n, own = 256, pieces - 1
-    kept = torch.from_numpy(CHANCE.random(n) < 0.4)
+    n, own_piece = 256, pieces - 1
+    mask = torch.from_numpy(CHANCE.random(n) < 0.4)
     cuts = cut_evenly(n, pieces)
-    counts = [int(kept[cut].sum()) for cut in cuts]
-    length = piece_length(counts) if pieces > 1 else whole_length(counts[0], 4)
-    packing = Packing(kept, cuts, length=length, own=own)
+    counts = [int(mask[cut].sum()) for cut in cuts]
+    length = compute_piece_length(counts) if pieces > 1 else compute_whole_length(counts[0], 4)
+    packing = Packing(mask, cuts, length=length, own=own_piece)
     assert packing.elements == length * pieces and packing.counts == counts
     assert max(counts) <= length < max(counts) + (16 if pieces > 1 else 64)
     values = torch.from_numpy(CHANCE.standard_normal(n))
     packed = packing.pack(values)
     assert int((packed != 0).sum()) == sum(counts)
-    expected = torch.where(kept, values, 0.0)
+    expected = torch.where(mask, values, 0.0)
     assert torch.equal(packing.unpack(packed), expected)
-    mine = packing.pack_own(values[cuts[own]])
-    assert torch.equal(mine, packed[own * length : (own + 1) * length])
-    assert torch.equal(packing.unpack_own(mine), expected[cuts[own]])
-    whole = Feedback(n)
-    whole.sent[:], whole.summed[:] = CHANCE.standard_normal(n), CHANCE.standard_normal(n)
-    sent = np.where(kept.numpy(), whole.sent, 0)
-    small = packing.pack_residuals(whole, values)
+    mine = packing.pack_own(values[cuts[own_piece]])
+    assert torch.equal(mine, packed[own_piece * length : (own_piece + 1) * length])
+    assert torch.equal(packing.unpack_own(mine), expected[cuts[own_piece]])
+    of_all_values = Feedback(n)
+    of_all_values.sent[:], of_all_values.summed[:] = CHANCE.standard_normal(n), CHANCE.standard_normal(n)
+    sent = np.where(mask.numpy(), of_all_values.sent, 0)
+    small = packing.pack_residuals(of_all_values, values)
     assert small.sent.size == packing.elements
-    packing.unpack_residuals(small, whole)
-    assert np.array_equal(whole.sent, sent)
+    packing.unpack_residuals(small, of_all_values)
+    assert np.array_equal(of_all_values.sent, sent)
 
 
 def test_what_is_no_number_is_cleared_too():
@@ -199,16 +199,16 @@ def test_what_is_no_number_is_cleared_too():
 
 def test_sparsity_grows_in_a_cubic_curve_of_whole_numbers():
     growing = Prune(pattern="unstructured", sparsity=0.8, begin=10, end=50, every=10)
-    assert [updates for updates in range(1, 100) if growing.due(updates)] == [20, 30, 40, 50]
-    parts = [growing.part(updates) for updates in (9, 10, 19, 20, 30, 40, 49, 50, 99)]
+    assert [updates for updates in range(1, 100) if growing.is_due(updates)] == [20, 30, 40, 50]
+    parts = [growing.compute_fraction(updates) for updates in (9, 10, 19, 20, 30, 40, 49, 50, 99)]
     cubic = [Fraction(4, 5) * (1 - Fraction(k, 4) ** 3) for k in (3, 2, 1)]
     assert parts == [0, 0, 0, *cubic, cubic[-1], Fraction(4, 5), Fraction(4, 5)]
-    assert growing.zeros(1000, 20) == 463  # 462.5
+    assert growing.count_zeros(1000, 20) == 463  # 462.5
     uneven = growing.changed(every=15)
-    assert [updates for updates in range(1, 100) if uneven.due(updates)] == [25, 40, 50]
+    assert [updates for updates in range(1, 100) if uneven.is_due(updates)] == [25, 40, 50]
 
 
 def test_at_once_is_at_once():
     prune = Prune(pattern="2:4", begin=7)
-    assert [updates for updates in range(1, 100) if prune.due(updates)] == [7]
-    assert (prune.part(6), prune.part(7)) == (0, Fraction(1, 2))
+    assert [updates for updates in range(1, 100) if prune.is_due(updates)] == [7]
+    assert (prune.compute_fraction(6), prune.compute_fraction(7)) == (0, Fraction(1, 2))

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout, find_model_misfit
 from hpcbench.contract.training import Model, Train, find_optimizer_misfit
-from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.rules import resolve_pruning
 from hpcbench.features.prune.settings import Prune
 
 MODEL = Model(layers=4, hidden=32, heads=4)
@@ -14,10 +14,10 @@ TRAIN = Train(steps=20, warmup_steps=3, global_batch=24, prune="2:4")
 
 
 def test_a_pattern_alone_begins_after_the_warm_up():
-    assert pruning(TRAIN) == Prune(pattern="2:4", begin=3)
-    assert pruning(TRAIN.changed(warmup_steps=0)) == Prune(pattern="2:4", begin=1)
-    assert pruning(Train(steps=20, global_batch=24, prune="none")) is None
-    assert pruning(Train.model_validate(TRAIN.model_dump())) == pruning(TRAIN)
+    assert resolve_pruning(TRAIN) == Prune(pattern="2:4", begin=3)
+    assert resolve_pruning(TRAIN.changed(warmup_steps=0)) == Prune(pattern="2:4", begin=1)
+    assert resolve_pruning(Train(steps=20, global_batch=24, prune="none")) is None
+    assert resolve_pruning(Train.model_validate(TRAIN.model_dump())) == resolve_pruning(TRAIN)
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(dp=8, tp=2, pp=2), Layout(dp=2, cp=2), Layout(tp=4)])
@@ -27,7 +27,7 @@ def test_what_divides_fits(layout, pattern):
 
 
 @pytest.mark.parametrize(
-    ("model", "train", "layout", "field", "words"),
+    ("model", "train", "layout", "field", "message"),
     [
         (
             {},
@@ -40,35 +40,47 @@ def test_what_divides_fits(layout, pattern):
         ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
         ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
-        ({}, {"sparse_gradients": "auto"}, {"dp": 2}, "train.sparse_gradients", "gradients by rows: set it to never"),
-        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "not a multiple of 4 x layout.tp = 16: use another pattern, or"),
-        ({}, {"prune": Prune(pattern="heads", sparsity=0.1)}, {}, "train.prune", "0.1 is 0 of 4 heads: use one"),
+        (
+            {},
+            {"sparse_gradients": "auto"},
+            {"dp": 2},
+            "train.sparse_gradients",
+            "sent as rows: set it to never",
+        ),
+        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "not a multiple of 4 x layout.tp = 16: use another pattern"),
+        (
+            {},
+            {"prune": Prune(pattern="heads", sparsity=0.1)},
+            {},
+            "train.prune",
+            "0.1 makes 0 of 4 heads zero: use a value",
+        ),
     ],
 )
-def test_what_does_not_is_told_what_would(model, train, layout, field, words):
+def test_what_does_not_is_told_what_would(model, train, layout, field, message):
     train = TRAIN.changed(**{"global_batch": 24, "eval_samples": 24, **train})
-    found = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
-    assert found is not None and ".".join(found.field) == field
-    assert words in found.words and "\n" not in found.words
+    misfit = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
+    assert misfit is not None and ".".join(misfit.field) == field
+    assert message in misfit.problem and "\n" not in misfit.problem
 
 
 def test_one_bit_adam_has_moments_of_all_weights():
-    found = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
-    assert str(found).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
+    misfit = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
+    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("prune", "message"),
     [
         ({"pattern": "2:4", "sparsity": 0.75}, "exactly half"),
-        ({"pattern": "2:4", "end": 9}, "leave out sparsity, end, every"),
+        ({"pattern": "2:4", "end": 9}, "leave out sparsity, end and every"),
         ({"pattern": "rows", "begin": 9, "end": 8}, "end 8 is before begin 9: raise it"),
         ({"pattern": "rows", "end": 2}, "prune.end 2 is before prune.begin 3: raise it"),
-        ({"pattern": "rows", "every": 2}, "name end, or leave it out"),
-        ({"pattern": "rows", "begin": 21}, "after 21 updates, and there are 20: lower it"),
+        ({"pattern": "rows", "every": 2}, "set end, or leave every out"),
+        ({"pattern": "rows", "begin": 21}, "after 21 updates, but there are only 20: lower it"),
         ("columns", "Input should be"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(said, words):
-    with pytest.raises(ValidationError, match=words):
-        Train(steps=20, warmup_steps=3, global_batch=24, prune=said)
+def test_a_schedule_that_cannot_be_is_refused(prune, message):
+    with pytest.raises(ValidationError, match=message):
+        Train(steps=20, warmup_steps=3, global_batch=24, prune=prune)

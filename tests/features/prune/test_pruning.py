@@ -31,8 +31,10 @@ def results_with(mpi_results, key, *part):
 
 
 def find_result(mpi_results, name):
-    (found,) = (result for result in results_with(mpi_results, "name", *COVER.part(name)) if result["name"] == name)
-    return found
+    (result_of_name,) = (
+        result for result in results_with(mpi_results, "name", *COVER.part(name)) if result["name"] == name
+    )
+    return result_of_name
 
 
 def assert_sparse(result):
@@ -79,10 +81,13 @@ def test_planted_fault_is_detected(mpi_results, name):
 
 
 def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
-    said = {result["transit"]: result["words"] for result in results_with(mpi_results, "transit")}
-    assert said["none growing"] == said["none pairs"] == ["", ""]
-    assert all("replicas hold different masks" in words for words in said["one_replica_has_another_mask"])
-    assert all("did not arrive as it was sent: the places" in words for words in said["place_out_of_order"])
+    messages = {result["transit"]: result["words"] for result in results_with(mpi_results, "transit")}
+    assert messages["none growing"] == messages["none pairs"] == ["", ""]
+    assert all("replicas have different masks" in message for message in messages["one_replica_has_another_mask"])
+    assert all(
+        "a received mask of sparse weights is invalid: the places" in message
+        for message in messages["place_out_of_order"]
+    )
 
 
 def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):

@@ -10,7 +10,7 @@ from planted_results import Planted, log_lines, write
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import parse_event
 from hpcbench.features.prune import events
-from hpcbench.features.prune.report import SPARSE_WEIGHTS, sparsity
+from hpcbench.features.prune.report import SPARSE_WEIGHTS, read_sparsity
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.measures import Measures, measure
@@ -25,10 +25,10 @@ PARTS: list[dict[str, Any]] = [
 
 def lines(run: Planted, parts: Any) -> str:
     """The log of a run with sparse weights."""
-    found = list(log_lines(run))
-    place = next(i for i, line in enumerate(found) if '"traffic"' in line)
-    found.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
-    return "".join(f"{line}\n" for line in found)
+    lines = list(log_lines(run))
+    place = next(i for i, line in enumerate(lines) if '"traffic"' in line)
+    lines.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def measured(path: Path, parts: Any) -> Measures:
@@ -41,7 +41,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
     zeros, messages, wires = (quantity.compute(run) for quantity in SPARSE_WEIGHTS)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
-    weights = run.extract(sparsity)
+    weights = run.extract(read_sparsity)
     assert weights is not None
     assert weights.by_layer() == {"blocks.0": 0.25, "blocks.1": 0.75}
 
@@ -51,7 +51,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
     run = measured(tmp_path / "log.txt", parts)
-    assert run.extract(sparsity) is None and run.samples_per_s
+    assert run.extract(read_sparsity) is None and run.samples_per_s
     assert [quantity.compute(run) for quantity in SPARSE_WEIGHTS] == [None] * 3
 
 

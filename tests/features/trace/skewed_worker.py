@@ -1,4 +1,4 @@
-"""The worker on ranks whose clocks differ: RUN.json SECONDS, by which each rank's is ahead of the one before it."""
+"""The worker on ranks with different clocks. Arguments: RUN.json, and SECONDS between the clocks of two ranks."""
 
 import runpy
 import sys

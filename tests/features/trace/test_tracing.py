@@ -43,8 +43,8 @@ def traced(tmp_path_factory, mpi_run):
 
 
 def event(records, name):
-    (found,) = [record for record in records if isinstance(record, Event) and record.name == name]
-    return found
+    (event_of_name,) = [record for record in records if isinstance(record, Event) and record.name == name]
+    return event_of_name
 
 
 def spans_of(traces, track):
@@ -57,13 +57,13 @@ def seconds(spans):
 
 def test_the_log_says_what_was_written(traced):
     records, traces = traced
-    said = event(records, "trace")
-    assert (said.from_step, said.to_step, said.left_out) == (FIRST, LAST, 0)
-    assert said.spans == sum(len(trace.spans) for trace in traces)
+    written = event(records, "trace")
+    assert (written.from_step, written.to_step, written.left_out) == (FIRST, LAST, 0)
+    assert written.spans == sum(len(trace.spans) for trace in traces)
     assert all(trace.steps() == [FIRST, FIRST + 1, LAST] for trace in traces)
     steps = [record for record in records if isinstance(record, Step) and record.step >= FIRST]
-    own = [span.end - span.begin for span in traces[0].spans if span.name == STEP]
-    assert own == pytest.approx([step.seconds for step in steps], abs=2e-6), "of the first rank"
+    step_seconds = [span.end - span.begin for span in traces[0].spans if span.name == STEP]
+    assert step_seconds == pytest.approx([step.seconds for step in steps], abs=2e-6), "of the first rank"
 
 
 def test_calls_and_the_codecs_work_add_up_to_the_channels_counters(traced):
@@ -73,14 +73,19 @@ def test_calls_and_the_codecs_work_add_up_to_the_channels_counters(traced):
         coded[span.name, span.about["channel"]] += span.end - span.begin
     channels = {f"{c.dimension} {c.phase} {c.kind}": c for c in event(records, "traffic").channels}
     assert {"DP BACKWARD GRAD", "ZERO STEP PARAM", "PP FORWARD ACT", "PP BACKWARD GRAD"} <= set(channels)
-    for words, channel in channels.items():
-        calls = spans_of(traces, words)
-        assert len(calls) == channel.calls, words
+    for channel_name, channel in channels.items():
+        calls = spans_of(traces, channel_name)
+        assert len(calls) == channel.calls, channel_name
         assert sum(span.about["message_bytes"] for span in calls) == channel.message_bytes
         assert sum(span.about["wire_bytes"] for span in calls) == channel.wire_bytes
         for what in ("encode", "decode"):
-            assert coded[what, words] == pytest.approx(getattr(channel, f"{what}_s"), abs=1e-5), (what, words)
-        waits = [span for span in spans_of(traces, STEPS) if span.name == WAIT and span.about["channel"] == words]
+            assert coded[what, channel_name] == pytest.approx(getattr(channel, f"{what}_s"), abs=1e-5), (
+                what,
+                channel_name,
+            )
+        waits = [
+            span for span in spans_of(traces, STEPS) if span.name == WAIT and span.about["channel"] == channel_name
+        ]
         assert seconds(waits) >= channel.exposed_s - 1e-5, "what was exposed was waited for"
     assert coded["encode", "PP FORWARD ACT"] > 0
 
@@ -89,13 +94,15 @@ def test_phases_are_those_of_the_log_and_lie_within_their_step(traced):
     records, traces = traced
     by_stage = {stage.stage: stage for stage in event(records, "phases").stages}
     for stage, pair in ((0, traces[:2]), (1, traces[2:])):
-        own = spans_of(pair, STEPS)
-        found = {name: seconds(s for s in own if s.name == name) / 6 for name in {span.name for span in own}}
+        step_spans = spans_of(pair, STEPS)
+        means = {
+            name: seconds(s for s in step_spans if s.name == name) / 6 for name in {span.name for span in step_spans}
+        }
         for name in ("reduction", "optimizer", "bubble"):
-            assert found[name] == pytest.approx(getattr(by_stage[stage], f"{name}_s"), abs=1e-5), name
+            assert means[name] == pytest.approx(getattr(by_stage[stage], f"{name}_s"), abs=1e-5), name
         passes = by_stage[stage].forward_s + by_stage[stage].backward_s + by_stage[stage].bubble_s
-        assert found["forward"] + found["backward"] == pytest.approx(passes, abs=1e-5), "with the bubble in them"
-        assert {span.about["micro_batch"] for span in own if span.name == "forward"} == {0, 1, 2, 3}
+        assert means["forward"] + means["backward"] == pytest.approx(passes, abs=1e-5), "with the bubble in them"
+        assert {span.about["micro_batch"] for span in step_spans if span.name == "forward"} == {0, 1, 2, 3}
     for trace in traces:
         steps = {span.step: span for span in trace.spans if span.name == STEP}
         for span in trace.spans:
@@ -110,9 +117,11 @@ def test_nothing_is_received_before_it_was_sent(traced):
         assert trace.after.ahead == pytest.approx(AHEAD * rank, abs=trace.after.error + 1e-9)
 
     def times(trace, name, step):
-        found = [s for s in trace.spans if s.name == name and s.step == step and s.about.get("micro_batch") == 0]
-        (one,) = found
-        return one.begin - trace.ahead(one.begin), one.end - trace.ahead(one.end)
+        first_micro_batch = [
+            s for s in trace.spans if s.name == name and s.step == step and s.about.get("micro_batch") == 0
+        ]
+        (single,) = first_micro_batch
+        return single.begin - trace.ahead(single.begin), single.end - trace.ahead(single.end)
 
     for first, second in ((0, 2), (1, 3)):  # the stages of a replica
         error = traces[first].error + traces[second].error

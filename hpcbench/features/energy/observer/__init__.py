@@ -1,1 +1,1 @@
-"""Reads the counters of energy while a run takes its steps."""
+"""Observer that measures the energy of a run's steps."""

@@ -1,4 +1,4 @@
-"""The energy of a run's steps: which rank reads which counter, and what the counters of all ranks come to."""
+"""Observer of the energy of a run's steps: assigns counters to ranks, and sums the counters of all ranks."""
 
 import os
 from collections import defaultdict
@@ -10,30 +10,37 @@ from mpi4py import MPI
 
 from hpcbench.contract.event.machine import Rank, RankGpu
 from hpcbench.features.energy.events import Energy, EnergyCounter
-from hpcbench.features.energy.observer.counters import PM_COUNTERS, POWERCAP, Counter, NoCounterError, cray, rapl
+from hpcbench.features.energy.observer.counters import (
+    PM_COUNTERS,
+    POWERCAP,
+    Counter,
+    NoCounterError,
+    find_rapl_counters,
+    open_cray_counter,
+)
 from hpcbench.features.energy.observer.meter import Meter
-from hpcbench.features.energy.observer.nvml import gpu
+from hpcbench.features.energy.observer.nvml import open_gpu_counter
 from hpcbench.train.observer import Observer
 
 _WIDE = 0.9
-"""Part of a node's cores that a job has at least to be alone there: sites keep some for the system."""
+"""Fraction of a node's cores from which a job counts as alone there. Sites reserve some cores for the system."""
 _OWNED = "SLURM_CPUS_ON_NODE"
-"""How many of the node's cores Slurm gave the job."""
+"""Variable with the number of the node's cores that Slurm gave the job."""
 
 
 class EnergyMeter(Observer):
-    """The counters of this rank, and what becomes of them.
+    """Observer that meters the counters of this rank and sums those of all ranks.
 
     Parameters
     ----------
     world
-        All ranks, in their order.
+        All ranks in order.
     comm
-        Theirs.
+        Communicator of all ranks.
     first
-        The first step that is metered.
+        First metered step.
     powercap, pm_counters
-        Where the kernel shows its counters.
+        Directories in which the kernel shows its counters.
     """
 
     def __init__(
@@ -47,39 +54,39 @@ class EnergyMeter(Observer):
     ) -> None:
         self._world, self._comm, self._first, rank = world, comm, first, comm.rank
         self.absent: dict[str, str] = {}
-        """Source -> why this rank has no counter of it, though it is the one to read it."""
+        """Source -> why this rank, which should read a counter of the source, cannot."""
         counters: list[Counter] = []
-        own = world[rank]
-        if all(other.host != own.host for other in world[:rank]):
+        this_rank = world[rank]
+        if all(other.host != this_rank.host for other in world[:rank]):
             try:
-                counters.append(cray(pm_counters))
+                counters.append(open_cray_counter(pm_counters))
             except NoCounterError as error:
                 self.absent["cray"] = str(error)
             try:
-                counters += rapl(powercap)
+                counters += find_rapl_counters(powercap)
             except NoCounterError as error:
                 self.absent["rapl"] = str(error)
-        if own.gpu is not None and all(_gpu(other) != _gpu(own) for other in world[:rank]):
+        if this_rank.gpu is not None and all(_gpu(other) != _gpu(this_rank) for other in world[:rank]):
             try:
-                counters.append(gpu(own.gpu))
+                counters.append(open_gpu_counter(this_rank.gpu))
             except NoCounterError as error:
                 self.absent["nvml"] = str(error)
         self.meter = Meter(counters)
 
     def begin(self, step: int) -> None:
-        """Read the counters before a step, unless they run."""
+        """Start the meter before a metered step, if it is not running."""
         if step >= self._first:
             self.meter.resume()
 
     def pause(self, step: int, *, more: bool) -> None:
-        """Read the counters after a step, if something other than the next one follows."""
+        """Stop the meter after a step if something other than the next step follows."""
         self.meter.pause() if more else self.meter.tick()
 
     def summary(self, *, from_step: int, to_step: int) -> Energy:
-        """Return what all counters say (a collective call)."""
+        """Return the energy that all counters measured (a collective call)."""
         host = str(self._world[self._comm.rank].host)
         owned = os.environ.get(_OWNED, "")
-        own = {
+        report = {
             "host": host,
             "seconds": self.meter.seconds,
             "absent": self.absent,
@@ -87,47 +94,49 @@ class EnergyMeter(Observer):
             "counters": [
                 EnergyCounter(
                     host=host,
-                    source=one.counter.source,
-                    name=one.counter.name,
-                    part=one.counter.part,
-                    joules=None if one.problem else round(one.joules, 3),
-                    refresh_s=one.counter.refresh,
-                    problem=one.problem or None,
+                    source=metered.counter.source,
+                    name=metered.counter.name,
+                    part=metered.counter.part,
+                    joules=None if metered.problem else round(metered.joules, 3),
+                    refresh_s=metered.counter.refresh,
+                    problem=metered.problem or None,
                 )
-                for one in self.meter.metered
+                for metered in self.meter.metered
             ],
         }
-        return summed(self._world, self._comm.allgather(own), from_step=from_step, to_step=to_step)
+        return sum_counters(self._world, self._comm.allgather(report), from_step=from_step, to_step=to_step)
 
 
-def summed(world: Sequence[Rank], told: Sequence[Mapping[str, Any]], *, from_step: int, to_step: int) -> Energy:
-    """Join what the ranks have told. A part of which a counter is missing anywhere has no sum."""
-    counters = tuple(one for own in told for one in own["counters"])
+def sum_counters(
+    world: Sequence[Rank], reports: Sequence[Mapping[str, Any]], *, from_step: int, to_step: int
+) -> Energy:
+    """Sum the reports of all ranks. A part has no sum if one of its counters is missing."""
+    counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))
     gpus = {_gpu(rank) for rank in world if rank.gpu is not None}
     nodes = _sum(counters, "node", len(hosts))
     processors = _sum(counters, "processor", len(hosts))
     devices = _sum(counters, "gpu", len(gpus)) if gpus else None
-    scope, joules = _total(nodes, devices, processors, gpus=bool(gpus))
+    scope, joules = _choose_scope(nodes, devices, processors, gpus=bool(gpus))
     return Energy(
         from_step=from_step,
         to_step=to_step,
-        seconds=round(told[0]["seconds"], 6),
+        seconds=round(reports[0]["seconds"], 6),
         scope=scope or None,
         joules=joules,
         node_joules=nodes,
         gpu_joules=devices,
         processor_joules=processors,
         counters=counters,
-        problems=tuple(_problems(counters, told)),
-        wide=tuple(_wide(world, told)) if scope else (),
+        problems=tuple(_list_problems(counters, reports)),
+        wide=tuple(_find_shared_hosts(world, reports)) if scope else (),
     )
 
 
-def _total(
+def _choose_scope(
     nodes: float | None, devices: float | None, processors: float | None, *, gpus: bool
 ) -> tuple[str, float | None]:
-    """Return the scope of the sum, and the sum: the widest scope of which nothing is missing."""
+    """Return the widest scope without missing counters, and its joules."""
     if nodes is not None:
         return "nodes", nodes
     if devices is not None and processors is not None:
@@ -138,45 +147,45 @@ def _total(
 
 
 def _sum(counters: Iterable[EnergyCounter], part: str, places: int) -> float | None:
-    """Sum of all counters of a part, if each of so many hosts, or GPUs, has one and each of them has its joules."""
-    own = [one for one in counters if one.part == part]
-    found = {(one.host, one.name if part == "gpu" else "") for one in own}
-    whole = len(found) == places and all(one.joules is not None for one in own)
-    return round(sum(one.joules or 0.0 for one in own), 3) if own and whole else None
+    """Sum the counters of a part; None unless all `places` (hosts or GPUs) have counters without problems."""
+    of_part = [counter for counter in counters if counter.part == part]
+    places_with_counter = {(counter.host, counter.name if part == "gpu" else "") for counter in of_part}
+    is_complete = len(places_with_counter) == places and all(counter.joules is not None for counter in of_part)
+    return round(sum(counter.joules or 0.0 for counter in of_part), 3) if of_part and is_complete else None
 
 
-def _problems(counters: Iterable[EnergyCounter], told: Iterable[Mapping[str, Any]]) -> list[str]:
-    by_words: dict[str, dict[str, None]] = defaultdict(dict)
-    for own in told:
-        for source, words in own["absent"].items():
-            by_words[f"no counter of {source}: {words}"][own["host"]] = None
-    for one in counters:
-        if one.problem:
-            by_words[f"{one.source} {one.name}: {one.problem}"][str(one.host)] = None
-    return [f"{_some(list(hosts))}: {words}" for words, hosts in by_words.items()]
+def _list_problems(counters: Iterable[EnergyCounter], reports: Iterable[Mapping[str, Any]]) -> list[str]:
+    hosts_by_problem: dict[str, dict[str, None]] = defaultdict(dict)
+    for report in reports:
+        for source, problem in report["absent"].items():
+            hosts_by_problem[f"no counter of {source}: {problem}"][report["host"]] = None
+    for counter in counters:
+        if counter.problem:
+            hosts_by_problem[f"{counter.source} {counter.name}: {counter.problem}"][str(counter.host)] = None
+    return [f"{_format_hosts(list(hosts))}: {problem}" for problem, hosts in hosts_by_problem.items()]
 
 
-def _wide(world: Sequence[Rank], told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return where counters of a node, or of its processors, hold what others did there."""
-    by_words: dict[str, list[str]] = defaultdict(list)
+def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the hosts whose counters include the work of other jobs, with their cores."""
+    hosts_by_problem: dict[str, list[str]] = defaultdict(list)
     for host in dict.fromkeys(rank.host for rank in world):
         ranks = [rank for rank in world if rank.host == host]
-        owned = next((own["owned"] for own in told if own["host"] == host), None)
+        owned = next((report["owned"] for report in reports if report["host"] == host), None)
         mine = owned if owned is not None else len({core for rank in ranks for core in rank.cores or ()})
         all_cores = ranks[0].host_cores or 0
         if mine < _WIDE * all_cores:
             who = "the job" if owned is not None else "the run"
-            by_words[f"{who} has {mine} of {all_cores} cores, and counters hold what others did there"].append(
-                str(host)
-            )
-    return [f"{_some(hosts)}: {words}" for words, hosts in by_words.items()]
+            hosts_by_problem[
+                f"{who} has {mine} of {all_cores} cores, so the counters include the work of other jobs"
+            ].append(str(host))
+    return [f"{_format_hosts(hosts)}: {problem}" for problem, hosts in hosts_by_problem.items()]
 
 
 def _gpu(rank: Rank) -> tuple[object, ...]:
-    """Return what tells GPUs apart, whatever number a rank knows them by."""
+    """Return an identifier of a rank's GPU that does not depend on the devices visible to the rank."""
     about = rank.gpu or RankGpu.read({})
     return (rank.host, about.uuid or about.pci or about.number)
 
 
-def _some(hosts: Sequence[str]) -> str:
+def _format_hosts(hosts: Sequence[str]) -> str:
     return hosts[0] if len(hosts) == 1 else f"{hosts[0]} and {len(hosts) - 1} more"

@@ -1,4 +1,4 @@
-"""Meters the steps of a run on this rank: reads its counters at their edges, and often enough in between."""
+"""Meter of a rank: reads its counters at the begin and end of counted steps, and often enough in between."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,31 +7,31 @@ from dataclasses import dataclass, field
 from hpcbench.features.energy.observer.counters import Counter, NoCounterError
 
 EACH = 10.0
-"""Seconds between two readings, at least: a counter that begins anew must not do it twice in between."""
+"""Least seconds between two readings. A counter must not wrap around twice between readings."""
 MOST_WATTS = 1000.0
-"""That anything with a counter that begins anew may take: a processor, or its memory."""
+"""Largest power in watts of hardware with a counter that wraps around: a processor or its memory."""
 
 
 @dataclass
 class Metered:
-    """What one counter has counted while the meter ran."""
+    """One counter and the joules that it measured while the meter ran."""
 
     counter: Counter
     joules: float = 0.0
     problem: str = ""
-    """Why its joules are not to be used; empty where they are."""
+    """Why the joules cannot be used; empty if they can."""
     _last: tuple[float, float] | None = field(default=None, repr=False)
 
     def begin(self, now: float) -> None:
-        """Count from here on."""
+        """Begin to count."""
         self._last = None
-        self._advance(now)
+        self._read(now)
 
-    def go_on(self, now: float) -> None:
-        """Count to here."""
-        self._advance(now)
+    def advance(self, now: float) -> None:
+        """Count until now."""
+        self._read(now)
 
-    def _advance(self, now: float) -> None:
+    def _read(self, now: float) -> None:
         if self.problem:
             return
         try:
@@ -47,7 +47,7 @@ class Metered:
         gained, span = value - before, self.counter.span
         if span is not None and (now - since) * MOST_WATTS >= span:
             self.problem = (
-                f"may have begun anew unseen: {now - since:.0f} s lay between two readings, and it holds {span:.0f} J"
+                f"may have wrapped around unnoticed: it holds {span:.0f} J, and was not read for {now - since:.0f} s"
             )
         elif gained < 0 and span is None:
             self.problem = f"went back from {before:.0f} J to {value:.0f} J"
@@ -56,21 +56,21 @@ class Metered:
 
 
 class Meter:
-    """The counters of one rank.
+    """Meter of one rank's counters.
 
     Parameters
     ----------
     counters
-        That this rank reads; those of its host that no other rank does.
+        Counters that this rank reads. Each counter of a host is read by one rank.
     clock
-        Seconds.
+        Returns the time in seconds.
 
     Attributes
     ----------
     metered : list of Metered
-        One a counter.
+        The counters with their joules.
     seconds : float
-        For which it ran.
+        Seconds for which the meter ran.
     """
 
     def __init__(self, counters: Sequence[Counter], clock: Callable[[], float] = time.perf_counter) -> None:
@@ -80,26 +80,26 @@ class Meter:
         self._running: float | None = None
 
     def resume(self) -> None:
-        """Return a step that counts is about to begin."""
+        """Start the meter before a counted step, if it is not running."""
         if self._running is None:
             self._running = now = self._clock()
-            for one in self.metered:
-                one.begin(now)
+            for metered in self.metered:
+                metered.begin(now)
 
     def tick(self) -> None:
-        """Such a step is over, and the next one begins at once."""
+        """Read the counters after a counted step that the next one follows, if the last reading is old."""
         if self._running is not None and self._clock() - self._running >= EACH:
             self._running = self._count(self._running)
 
     def pause(self) -> None:
-        """Return what follows is no step: an evaluation, a checkpoint, or the end."""
+        """Stop the meter before an evaluation, a checkpoint, or the end."""
         if self._running is not None:
             self._count(self._running)
             self._running = None
 
     def _count(self, since: float) -> float:
         now = self._clock()
-        for one in self.metered:
-            one.go_on(now)
+        for metered in self.metered:
+            metered.advance(now)
         self.seconds += now - since
         return now

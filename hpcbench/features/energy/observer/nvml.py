@@ -1,4 +1,4 @@
-"""The energy counter of an NVIDIA GPU, from the driver's library through NVIDIA's `pynvml`."""
+"""The energy counter of an NVIDIA GPU, read through NVML with NVIDIA's `pynvml`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,14 @@ from hpcbench.features.energy.observer.counters import NoCounterError, Part
 
 
 class GpuCounter:
-    """The counter of one GPU, from Volta on: millijoules since the driver was loaded.
+    """The counter of one GPU (Volta or later): energy since the driver was loaded.
 
     Parameters
     ----------
     handle
         Handle of the GPU.
     name
-        The name that NVML knows the GPU by.
+        UUID or PCI address of the GPU in NVML.
     """
 
     source = "nvml"
@@ -27,17 +27,17 @@ class GpuCounter:
         self._handle, self.name = handle, name
 
     def read(self) -> float:
-        """Return the joules that the counter shows now."""
+        """Return the current value in joules."""
         return float(_ask("", lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))) / 1e3
 
 
-def gpu(about: RankGpu) -> GpuCounter:
+def open_gpu_counter(about: RankGpu) -> GpuCounter:
     """Return the counter of the GPU that a rank computes on.
 
     Raises
     ------
     NoCounterError
-        `pynvml` is not installed, NVML does not know the GPU, or the GPU has no counter.
+        `pynvml` is not installed, NVML does not find the GPU, or the GPU has no counter.
     """
     _ask("", lambda nvml: nvml.nvmlInit())
     if about.uuid:
@@ -47,14 +47,14 @@ def gpu(about: RankGpu) -> GpuCounter:
         name = f"{about.pci}.0"
         handle = _ask(f"{name}: ", lambda nvml: nvml.nvmlDeviceGetHandleByPciBusId(name))
     else:
-        raise NoCounterError("PyTorch does not say which GPU it is")
+        raise NoCounterError("PyTorch reports neither a UUID nor a PCI address of the GPU")
     counter = GpuCounter(handle, name)
     counter.read()
     return counter
 
 
 def _ask(what: str, question: Callable[[Any], Any]) -> Any:
-    """Call NVML. It is imported here, because ranks without a GPU do not need it."""
+    """Call NVML, which is imported here because ranks without a GPU do not need it."""
     try:
         import pynvml
     except ImportError:
@@ -62,4 +62,4 @@ def _ask(what: str, question: Callable[[Any], Any]) -> Any:
     try:
         return question(pynvml)
     except pynvml.NVMLError as error:
-        raise NoCounterError(f"{what}NVML says {error}") from None
+        raise NoCounterError(f"{what}NVML reports: {error}") from None

@@ -1,4 +1,4 @@
-"""Joules of a run, from its log, and what is wrong with them."""
+"""Energy of a run from its log, and problems of its counters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from hpcbench.report.checks.relations import CheckedRun
 
 @dataclass(frozen=True)
 class StepJoules:
-    """Joules of the steps that count."""
+    """Energy of the counted steps of a run."""
 
     scope: str
-    """What they are of: nodes, GPUs and processors, GPUs, or processors."""
+    """Hardware whose energy was summed: nodes, GPUs and processors, GPUs, or processors."""
     joules: float
     steps: int
     seconds: float
-    """For which counters ran."""
+    """Seconds for which the counters ran."""
     parts: Mapping[str, float]
-    """Joules a step of ``node``, ``gpu`` and ``processor``, of which they are known."""
+    """Joules per step by part (``node``, ``gpu``, ``processor``), for the parts with complete counters."""
 
     @property
     def per_step(self) -> float:
-        """Joules of a step."""
+        """Joules per step."""
         return self.joules / self.steps
 
     @property
     def watts(self) -> float:
-        """Mean power."""
+        """Mean power in watts."""
         return self.joules / self.seconds
 
 
-def energy(log: RunLog) -> StepJoules | None:
-    """Return the joules of the ``energy`` event; None if there is no whole sum."""
+def read_energy(log: RunLog) -> StepJoules | None:
+    """Return the energy in the ``energy`` event; None if a counter is missing."""
     event = log.read_event(events.Energy)
     if event.scope is None or event.from_step is None or event.to_step is None:
         return None
@@ -48,21 +48,21 @@ def energy(log: RunLog) -> StepJoules | None:
 
 
 _ROUGH = 0.01
-"""Part of the energy by which a counter's steps may blur it before it is worth a sentence."""
+"""Relative error from the refresh period of a counter above which a note is written."""
 
 
-def check(subject: CheckedRun) -> Iterator[str]:
-    """Yield a note for each problem of the counters: missing, too wide, or read for too short a time."""
+def check_energy(subject: CheckedRun) -> Iterator[str]:
+    """Yield a note for each problem: a missing counter, one of several jobs, or too short a measurement."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:
         return
-    if event.scope is None or any(one.problem for one in event.counters):
-        yield from (f"energy: {make_printable(words)}" for words in event.problems or ())
-    yield from (f"energy: {make_printable(words)}" for words in event.wide or ())
-    slowest = max((one.refresh_s or 0.0 for one in event.counters), default=0.0)
+    if event.scope is None or any(counter.problem for counter in event.counters):
+        yield from (f"energy: {make_printable(text)}" for text in event.problems or ())
+    yield from (f"energy: {make_printable(text)}" for text in event.wide or ())
+    slowest = max((counter.refresh_s or 0.0 for counter in event.counters), default=0.0)
     if event.scope and event.seconds and isfinite(event.seconds) and 2 * slowest > _ROUGH * event.seconds:
         part = 2 * slowest / event.seconds
         yield (
-            f"energy was counted for {event.seconds:.3g} s, by counters that change every {slowest:g} s: "
-            f"good to {part:.0%} at best"
+            f"energy was measured for {event.seconds:.3g} s with counters that change every {slowest:g} s: "
+            f"the error may be {part:.0%}"
         )

@@ -1,6 +1,6 @@
-"""Energy: joules a sample and a step of each scheme next to its speed, where they go, and what was counted.
+"""Table of the energy of each scheme: joules per sample and per step, by part, next to the speed.
 
-`hpcbench.features.energy.report.joules` reads a run's sums from its log.
+`hpcbench.features.energy.report.joules` reads the energy of a run from its log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from hpcbench.collect.accounts import JobEnergy, accounts
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.features.energy import events
-from hpcbench.features.energy.report.joules import StepJoules, energy
+from hpcbench.features.energy.report.joules import StepJoules, read_energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
 from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, make_columns, make_samples_column, make_scheme_column
@@ -21,15 +21,15 @@ from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Qua
 from hpcbench.report.statistics import Interval, paired_ratio
 
 
-def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Nothing where runs counted different things: joules of nodes and of GPUs have no mean."""
-    scopes = {joules.scope for run in select_counted(runs) if (joules := run.extract(energy))}
+def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+    """Average over runs; None if their scopes differ, because joules of nodes and of GPUs have no mean."""
+    scopes = {joules.scope for run in select_counted(runs) if (joules := run.extract(read_energy))}
     return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
 
 
 def _per_sample(run: Measures) -> float | None:
     """Return the joules of a sample; None if the log does not give the batch."""
-    joules = run.extract(energy)
+    joules = run.extract(read_energy)
     return joules.per_step / run.batch if joules and run.batch else None
 
 
@@ -38,11 +38,11 @@ JOULES_SAMPLE = Quantity(
     head="J/sample",
     label="J/sample",
     unit="J",
-    meaning="Energy of a sequence, over the steps that count, of what the column of the scope says",
+    meaning="Energy of a sequence in the counted steps, of the hardware in the column of the scope",
     scale=NUMBER,
     run=lambda run: _per_sample(run),
     over_steps="mean of the steps",
-    over_runs=Average(GEOMETRIC.description, _of_one_scope),
+    over_runs=Average(GEOMETRIC.description, _average_in_one_scope),
     better="lower",
     table="energy",
 )
@@ -51,40 +51,40 @@ JOULES_STEP = replace(
     key="joules_per_step",
     head="J/step",
     label="",
-    meaning="Energy of a step, over the steps that count, of what the column of the scope says",
-    run=lambda run: joules.per_step if (joules := run.extract(energy)) else None,
+    meaning="Energy of a step, averaged over the counted steps, of the hardware in the column of the scope",
+    run=lambda run: joules.per_step if (joules := run.extract(read_energy)) else None,
 )
 WATTS = replace(
     JOULES_STEP,
     key="watts",
     head="W",
     unit="W",
-    meaning="Mean power over the steps that count, of what the column of the scope says",
-    run=lambda run: joules.watts if (joules := run.extract(energy)) else None,
+    meaning="Mean power over the counted steps, of the hardware in the column of the scope",
+    run=lambda run: joules.watts if (joules := run.extract(read_energy)) else None,
     better="",
 )
 
 
-def _part(part: str, words: str) -> Quantity:
+def _part(part: str, consumer: str) -> Quantity:
     return replace(
         JOULES_STEP,
         key=f"{part}_joules_per_step",
-        head=f"J/step, {words}",
-        meaning=f"Energy of a step that {words} took, whatever else was counted",
-        run=lambda run: joules.parts.get(part) if (joules := run.extract(energy)) else None,
+        head=f"J/step, {consumer}",
+        meaning=f"Energy of a step in {consumer}, whatever the scope",
+        run=lambda run: joules.parts.get(part) if (joules := run.extract(read_energy)) else None,
         over_runs=GEOMETRIC,
         group=1,
     )
 
 
-def _raw(part: str, words: str) -> Quantity:
-    """Return what the export says of a run."""
+def _raw(part: str, consumer: str) -> Quantity:
+    """Return the exported joules of a part."""
     remark = "; in the counted steps, absent where a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
         head=f"{part}_joules",
         unit="J",
-        meaning=f"Energy that {words} took, all hosts together",
+        meaning=f"Energy of {consumer}, all hosts together",
         exported=Exported("runs", "real", events.Energy, remark=remark),
         of_schemes=False,
     )
@@ -93,16 +93,16 @@ def _raw(part: str, words: str) -> Quantity:
 _PARTS = {"node": "whole nodes", "gpu": "GPUs", "processor": "processors with their memory"}
 ENERGY = (
     *(JOULES_SAMPLE, JOULES_STEP, WATTS),
-    *(_part(part, words) for part, words in _PARTS.items()),
-    *(_raw(part, words) for part, words in _PARTS.items()),
+    *(_part(part, consumer) for part, consumer in _PARTS.items()),
+    *(_raw(part, consumer) for part, consumer in _PARTS.items()),
 )
 
 
 def _over_baseline(row: SchemeRow) -> Interval | None:
-    """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
+    """Return the ratio to the baseline with its interval. Verdicts are about speed and loss only."""
     pairs = []
     for run, base in pair_runs(row.runs, row.base):
-        joules, of_base, a, b = run.extract(energy), base.extract(energy), _per_sample(run), _per_sample(base)
+        joules, of_base, a, b = run.extract(read_energy), base.extract(read_energy), _per_sample(run), _per_sample(base)
         if joules and of_base and joules.scope == of_base.scope and a is not None and b is not None:
             pairs.append((a, b))
     return paired_ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
@@ -111,34 +111,36 @@ def _over_baseline(row: SchemeRow) -> Interval | None:
 AGAINST_BASELINE = IntervalColumn(
     "energy_ratio",
     CHANGE,
-    "Joules a sample over the baseline's in the same pairing, where the same was counted, with its interval.",
+    "Joules per sample divided by those of the baseline in the same pairing and scope, with the interval.",
     _over_baseline,
     speed_interval,
     "energy_pairs",
 )
 
 
-def beside_speed(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the columns of the comparison: joules a sample, if any run has them."""
-    if not any(run.extract(energy) for row in rows for run in row.runs):
+def make_speed_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
+    """Return the columns of the comparison table: joules per sample, if any run has them."""
+    if not any(run.extract(read_energy) for row in rows for run in row.runs):
         return []
     return [*make_columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
 
 
-_SCOPE = Column("energy_scope", "of", text=True, help="What the joules are of: where nothing is missing, the widest.")
+_SCOPE = Column(
+    "energy_scope", "of", text=True, help="Hardware whose energy was summed: the widest scope without missing counters."
+)
 _MOST = 6
-"""Sentences about counters that are missing."""
+"""Largest number of notes about missing counters."""
 _MORE = 1.05
-"""Times its job's energy that runs may have by their own counters: clocks and counters differ a little."""
+"""Largest plausible ratio of the energy of a job's runs to that of the job. Clocks and counters differ a little."""
 
 
-def table(submission: Submission, cell: Cell) -> Table | None:
-    """Energy of each scheme next to its speed; None where no log speaks of energy.
+def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
+    """Tabulate the energy of each scheme next to its speed; None if no log contains energy.
 
-    Where nothing could be counted, the table says why.
+    If nothing could be measured, the notes contain the reasons.
     """
-    said = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
-    if not said:
+    logged = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
+    if not logged:
         return None
     fields: list[Field[SchemeRow]] = [
         make_scheme_column(),
@@ -149,40 +151,44 @@ def table(submission: Submission, cell: Cell) -> Table | None:
         (_SCOPE, _scope),
     ]
     shown = len(fields)
-    if any(run.extract(energy) for run in cell.runs):
-        fields += make_columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
-    problems = list(dict.fromkeys(make_printable(words) for event in said for words in event.problems or ()))
+    if any(run.extract(read_energy) for run in cell.runs):
+        fields += make_columns(
+            [quantity for quantity in ENERGY if quantity.table and quantity is not JOULES_SAMPLE], cell.rows
+        )
+    problems = list(dict.fromkeys(make_printable(problem) for event in logged for problem in event.problems or ()))
     more = len(problems) - _MOST
-    notes = [*_beside_the_scheduler(submission, cell), *(f"{words}." for words in problems[:_MOST])]
-    notes += [f"{more} more of that sort."] if more > 0 else []
+    notes = [*_compare_with_scheduler(submission, cell), *(f"{problem}." for problem in problems[:_MOST])]
+    notes += [f"{more} more notes of this kind."] if more > 0 else []
     return tabulate("energy", "Energy", cell.rows, fields, notes=notes, always=shown)
 
 
 def _scope(row: SchemeRow) -> Entry:
-    scopes = sorted({joules.scope for run in row.counted if (joules := run.extract(energy))})
-    words = ", ".join(make_printable(one, 40) for one in scopes)
-    return Entry(words or "-", words or None)
+    scopes = sorted({joules.scope for run in row.counted if (joules := run.extract(read_energy))})
+    scope_text = ", ".join(make_printable(scope, 40) for scope in scopes)
+    return Entry(scope_text or "-", scope_text or None)
 
 
-def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
-    """Yield what the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
+def _compare_with_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
+    """Yield the energy of each job of the cell according to the scheduler, and according to its runs."""
     if submission.root is None:
         return
-    known = accounts(submission.root)
-    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.extract(energy) and run.run.job in known)
+    job_energies = accounts(submission.root)
+    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.extract(read_energy) and run.run.job in job_energies)
     for job in jobs:
-        own = [joules for run in cell.runs if run.run.job == job and (joules := run.extract(energy))]
-        yield _of_a_job(str(job), known[str(job)], own)
+        joules_of_runs = [joules for run in cell.runs if run.run.job == job and (joules := run.extract(read_energy))]
+        yield _describe_job(str(job), job_energies[str(job)], joules_of_runs)
 
 
-def _of_a_job(job: str, account: JobEnergy, own: list[StepJoules]) -> str:
-    joules, seconds = sum(one.joules for one in own), sum(one.seconds for one in own)
-    scope = " and ".join(sorted({one.scope for one in own}))
+def _describe_job(job: str, account: JobEnergy, joules_of_runs: list[StepJoules]) -> str:
+    joules, seconds = sum(run.joules for run in joules_of_runs), sum(run.seconds for run in joules_of_runs)
+    scope = " and ".join(sorted({run.scope for run in joules_of_runs}))
     per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""
-    words = (
-        f"{make_printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the "
-        f"steps that count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
+    sentence = (
+        f"{make_printable(job, 40)}: the scheduler measured {account.joules:.4g} J{per_second} for the job. The "
+        f"counters of its runs measured {joules:.4g} J ({joules / seconds:.4g} W) of {scope} in the counted steps"
     )
     if joules > _MORE * account.joules:
-        return f"{words}: a part cannot be more than the whole, so one of them is wrong or counts something else."
-    return f"{words}."
+        return (
+            f"{sentence}. This is more than the energy of the whole job, so one of them is wrong or has another scope."
+        )
+    return f"{sentence}."

@@ -1,1 +1,1 @@
-"""Sparse weights: which are chosen, how masks reach all replicas, and how messages leave out what is zero."""
+"""Engine of sparse weights: selection of the zeros, exchange of masks, and messages without the zeros."""

@@ -1,8 +1,6 @@
-"""How a mask travels to a rank that does not know it: a bitmap, or the two places of each four in 2 bits each.
+"""Formats of masks in messages: a bitmap, or for pattern 2:4 the two places of each group of four in 2 bits each.
 
-With the values that follow it, in order, a message says all by itself. Where both ends know the mask only the values
-travel. Either form takes one bit for each weight. Every mask that no sender makes is refused, because values would
-land in wrong places.
+Both formats take one bit per weight. An invalid mask is refused, because values would be put in wrong places.
 """
 
 import numpy as np
@@ -13,46 +11,46 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class MaskError(ValueError):
-    """A mask that no sender makes."""
+    """An invalid mask, which no sender creates."""
 
 
-def to_bitmap(kept: Bits) -> Bytes:
-    """Return one bit for each value, the first value in the lowest bit."""
-    return np.packbits(kept, bitorder="little")
+def pack_bitmap(mask: Bits) -> Bytes:
+    """Pack a mask into one bit per value, with the first value in the lowest bit."""
+    return np.packbits(mask, bitorder="little")
 
 
-def from_bitmap(sent: Bytes, free: Bits) -> Bits:
-    """Return the mask of a bitmap.
+def unpack_bitmap(sent: Bytes, free: Bits) -> Bits:
+    """Unpack the mask of `pack_bitmap`.
 
     Parameters
     ----------
     free
-        [n], the values that can be zero. The bits of all others must be 1.
+        [n], whether each value can be zero. The bits of all others must be 1.
 
     Raises
     ------
     MaskError
-        A value that is never zero is left out.
+        A value that cannot be zero is masked.
     """
-    kept = np.unpackbits(sent, count=free.size, bitorder="little").view(np.bool_)
-    if not (kept | free).all():
-        raise MaskError(f"value {int(np.argmin(kept | free))} is left out, which is never zero")
-    return kept
+    mask = np.unpackbits(sent, count=free.size, bitorder="little").view(np.bool_)
+    if not (mask | free).all():
+        raise MaskError(f"value {int(np.argmin(mask | free))} is masked, but cannot be zero")
+    return mask
 
 
-def to_places(kept: Bits, free: Bits) -> Bytes:
-    """Return the places of the two kept values of each four, 2 bits each, the first in the lower bits.
+def pack_places(mask: Bits, free: Bits) -> Bytes:
+    """Pack the places of the two kept values of each group of four, 2 bits each, the first in the lower bits.
 
-    Groups of values that cannot be zero have 0 for both.
+    Both places are 0 in groups of values that cannot be zero.
 
     Raises
     ------
     MaskError
-        A group of values that can be zero keeps another number of them than two.
+        A group of values that can be zero does not keep exactly two of them.
     """
-    groups, sparse = _groups(kept, free)
+    groups, sparse = _cut_groups(mask, free)
     if (groups[sparse].sum(axis=1) != 2).any():
-        raise MaskError("a group of four keeps another number of values than two")
+        raise MaskError("a group of four does not keep exactly two values")
     codes = np.zeros(len(groups), np.uint8)
     places = np.nonzero(groups[sparse])[1].reshape(-1, 2)
     codes[sparse] = places[:, 0] | places[:, 1] << 2
@@ -61,16 +59,16 @@ def to_places(kept: Bits, free: Bits) -> Bytes:
     return sent
 
 
-def from_places(sent: Bytes, free: Bits) -> Bits:
-    """Return the mask of `to_places`.
+def unpack_places(sent: Bytes, free: Bits) -> Bits:
+    """Unpack the mask of `pack_places`.
 
     Raises
     ------
     MaskError
-        Two places of a group are equal or not in order, or a group that is never zero has places.
+        Two places of a group are equal or not in order, or a group that cannot be zero has places.
     """
-    kept = np.ones(free.size, np.bool_)
-    groups, sparse = _groups(kept, free)
+    mask = np.ones(free.size, np.bool_)
+    groups, sparse = _cut_groups(mask, free)
     codes = np.stack((sent & 15, sent >> 4), axis=1).reshape(-1)[: len(groups)]
     first, second = codes & 3, codes >> 2
     wrong = np.where(sparse, first >= second, codes != 0)
@@ -83,12 +81,12 @@ def from_places(sent: Bytes, free: Bits) -> Bits:
     return groups.reshape(-1)
 
 
-def _groups(kept: Bits, free: Bits) -> tuple[Bits, Bits]:
-    """Return the values by four, [n/4, 4], and which groups can have zeros."""
-    if kept.size % 4:
-        raise MaskError(f"{kept.size} values are no groups of four")
+def _cut_groups(mask: Bits, free: Bits) -> tuple[Bits, Bits]:
+    """Return the mask by groups of four, [n/4, 4], and whether each group can have zeros, [n/4]."""
+    if mask.size % 4:
+        raise MaskError(f"{mask.size} values cannot be cut into groups of four")
     by_four = free.reshape(-1, 4)
     sparse: Bits = np.asarray(by_four.any(axis=1))
     if not by_four[sparse].all():
-        raise MaskError("a group of four has values that can be zero beside others")
-    return kept.reshape(-1, 4), sparse
+        raise MaskError("a group of four mixes values that can be zero with others")
+    return mask.reshape(-1, 4), sparse

@@ -1,26 +1,26 @@
-"""How long a message is that leaves out what is zero. Pure, for the engine and for predictions."""
+"""Lengths of messages without zeros, for the engine and for predictions."""
 
 from collections.abc import Sequence
 
 from hpcbench.parallel.fusion import ALIGNMENT, padded
 
 
-def whole_length(kept: int, replicas: int) -> int:
-    """Return the elements of a bucket's message that all replicas get whole, for so many values."""
-    return padded(kept, replicas)
+def compute_whole_length(nonzeros: int, replicas: int) -> int:
+    """Compute the number of elements of a message that each replica gets as a whole, with padding."""
+    return padded(nonzeros, replicas)
 
 
-def piece_length(kept: Sequence[int]) -> int:
-    """Return the elements of each piece's message; all are as long as that of the piece that keeps the most.
+def compute_piece_length(nonzeros: Sequence[int]) -> int:
+    """Compute the common number of elements of the pieces' messages: that of the piece with the most nonzeros.
 
     Parameters
     ----------
-    kept
-        Values that are not set to zero, by piece.
+    nonzeros
+        Number of values that are not zero, by piece.
     """
-    return -(-max(kept) // ALIGNMENT) * ALIGNMENT
+    return -(-max(nonzeros) // ALIGNMENT) * ALIGNMENT
 
 
-def mask_bytes(length: int) -> int:
-    """Bytes of the mask of so many elements: a bit each, as a bitmap or as two places of 2 bits for each four."""
+def count_mask_bytes(length: int) -> int:
+    """Count the bytes of the mask of `length` elements: one bit each in both formats."""
     return -(-length // 8)

@@ -1,4 +1,4 @@
-"""The masks of a rank's weights: chosen again when it is time, told to all replicas, and kept through each step."""
+"""Masks of a rank's weights: selected on schedule, sent to all replicas, and applied in each step."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.errors import TransitError
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import Bits, Bytes, MaskError
-from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.features.prune.engine.select import TargetSlice, largest_of_each, largest_units, two_of_four
-from hpcbench.features.prune.engine.targets import Target, targets, units
-from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.engine.lengths import compute_piece_length, compute_whole_length, count_mask_bytes
+from hpcbench.features.prune.engine.select import TargetSlice, select_largest, select_largest_units, select_two_of_four
+from hpcbench.features.prune.engine.targets import Target, count_units, list_targets
+from hpcbench.features.prune.rules import resolve_pruning
 from hpcbench.features.prune.settings import Prune
 from hpcbench.parallel.exact import exact_sum, gather
 from hpcbench.parallel.masking import MakeMasking
@@ -28,7 +28,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masks:
-    """Chooses the weights that become zero, and tells all replicas which they are.
+    """Selects the weights that become zero, and sends the masks to all replicas.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Masks:
     mesh
         Mesh of the rank.
     exact
-        Channel of exact traffic: magnitudes' counts, and masks.
+        Channel of exact traffic, for counts of magnitudes and for masks.
     pieces
-        The pieces that this rank updates. Those with weights that can become zero get a mask.
+        Pieces that this rank updates. Those with weights that can become zero get a mask.
     scattered
         Whether replicas update different pieces of a bucket.
     """
@@ -52,75 +52,75 @@ class Masks:
         self.settings, self._model = settings, model
         self._mesh, self._exact, self._scattered = mesh, exact, scattered
         self._width = pieces[0].master.itemsize
-        self._targets = targets(model, settings.pattern)
+        self._targets = list_targets(model, settings.pattern)
         by_name = {target.name: target for target in self._targets}
         self._by_name = by_name
-        self._of = [(piece, free) for piece in pieces if (free := _free(piece, by_name)).any()]
+        self._of = [(piece, free) for piece in pieces if (free := _find_prunable(piece, by_name)).any()]
 
-    def due(self, updates: int) -> bool:
-        """Return whether weights are chosen again after `updates` updates."""
-        return self.settings.due(updates)
+    def is_due(self, updates: int) -> bool:
+        """Return whether weights are selected again after `updates` updates."""
+        return self.settings.is_due(updates)
 
     def renew(self, updates: int) -> None:
-        """Choose the zeros after `updates` updates. All ranks call it together."""
-        found = self._selected(self._parts(), updates)
-        chosen = iter(found)
-        own = []
+        """Select the zeros after `updates` updates (a collective call)."""
+        masks_of_slices = self._select(self._parts(), updates)
+        chosen = iter(masks_of_slices)
+        masks = []
         for piece, _ in self._of:
-            kept = np.ones(piece.master.numel(), np.bool_)
+            mask = np.ones(piece.master.numel(), np.bool_)
             for slot, part, _ in piece.parts():
                 if slot.shard.name in self._by_name:
-                    kept[part] = next(chosen)
-            own.append(kept)
-        self._share(own)
+                    mask[part] = next(chosen)
+            masks.append(mask)
+        self._share(masks)
         for piece, _ in self._of:
-            self.keep(piece)
+            self.apply(piece)
 
-    def keep(self, piece: Piece) -> None:
-        """Set master weights and moments to zero where the mask does."""
+    def apply(self, piece: Piece) -> None:
+        """Set masked master weights and moments to zero."""
         if piece.packing is not None:
             clear((piece.master, piece.adam.first, piece.adam.second), piece.packing.own)
 
     def save(self) -> dict[str, Tensor]:
-        """The mask of the weights that this rank updates, by parameter name, for a checkpoint: a byte for each."""
+        """Return the masks of the weights that this rank updates by parameter name, uint8, for a checkpoint."""
         return {
-            owned.name: torch.from_numpy(self._kept(piece)[piece.owned][part].astype(np.uint8))
+            owned.name: torch.from_numpy(self._get_mask(piece)[piece.owned][part].astype(np.uint8))
             for piece, _ in self._of
             for _, part, owned in piece.parts()
             if owned.name in self._by_name
         }
 
     def load(self, saved: dict[str, Tensor]) -> None:
-        """Take the masks of `save`, of the same layout. All ranks call it together.
+        """Load masks that `save` returned in the same layout (a collective call).
 
         Raises
         ------
         KeyError
             A parameter that this rank updates has no mask.
         """
-        own = []
+        masks = []
         for piece, _ in self._of:
-            kept = np.ones(piece.master.numel(), np.bool_)
+            mask = np.ones(piece.master.numel(), np.bool_)
             for _, part, owned in piece.parts():
                 if owned.name in self._by_name:
-                    kept[part] = saved[owned.name].numpy().astype(np.bool_)
-            own.append(kept)
-        self._share(own)
+                    mask[part] = saved[owned.name].numpy().astype(np.bool_)
+            masks.append(mask)
+        self._share(masks)
 
-    def counts(self) -> list[tuple[Target, int]]:
-        """Return the zeros of each target of the whole model, the same on all ranks (a collective call)."""
-        own = dict.fromkeys(self._by_name, 0.0)
+    def count_zeros(self) -> list[tuple[Target, int]]:
+        """Count the zeros of each target in the whole model. All ranks get the same result (a collective call)."""
+        zeros_by_name = dict.fromkeys(self._by_name, 0.0)
         for piece, _ in self._of if self._counts else ():
-            kept = self._kept(piece)[piece.owned]
+            mask = self._get_mask(piece)[piece.owned]
             for slot, part, _ in piece.parts():
-                if slot.shard.name in own:
-                    own[slot.shard.name] += float((~kept[part]).sum())
-        sums = exact_sum(self._mesh.world, list(own.values()), self._exact)
+                if slot.shard.name in zeros_by_name:
+                    zeros_by_name[slot.shard.name] += float((~mask[part]).sum())
+        sums = exact_sum(self._mesh.world, list(zeros_by_name.values()), self._exact)
         return [(target, round(zeros)) for target, zeros in zip(self._targets, sums, strict=True)]
 
     @property
     def _counts(self) -> bool:
-        """Whether no other replica counts the same weights."""
+        """Whether this rank counts its weights. Of replicas that update the same weights, only the first does."""
         return self._scattered or self._mesh.dp.rank == 0
 
     def _parts(self) -> list[TargetSlice]:
@@ -132,92 +132,96 @@ class Masks:
             if owned.name in self._by_name
         ]
 
-    def _selected(self, parts: list[TargetSlice], updates: int) -> list[Bits]:
+    def _select(self, parts: list[TargetSlice], updates: int) -> list[Bits]:
         pattern, model = self.settings.pattern, self._model
         if pattern == "2:4":
-            return [two_of_four(part) for part in parts]
-        total, largest = self._over_world(MPI.SUM), self._over_world(MPI.MAX)
+            return [select_two_of_four(part) for part in parts]
+        total, largest = self._reduce_over_world(MPI.SUM), self._reduce_over_world(MPI.MAX)
         if pattern == "unstructured":
-            zeros = [self.settings.zeros(int(np.prod(target.shape)), updates) for target in self._targets]
-            return largest_of_each(parts, self._targets, zeros, width=self._width, counts=self._counts, total=total)
-        count = units(model, pattern)
+            zeros = [self.settings.count_zeros(int(np.prod(target.shape)), updates) for target in self._targets]
+            return select_largest(parts, self._targets, zeros, width=self._width, counts=self._counts, total=total)
+        count = count_units(model, pattern)
         families = list(dict.fromkeys(target.family for target in self._targets))
         weights = sum(int(np.prod(target.shape)) for target in self._targets) // (count * len(families))
-        return largest_units(
+        return select_largest_units(
             parts,
             families,
             units=count,
-            zeros=self.settings.zeros(count, updates),
+            zeros=self.settings.count_zeros(count, updates),
             weights=weights,
             counts=self._counts,
             total=total,
             largest=largest,
         )
 
-    def _over_world(self, op: MPI.Op) -> Callable[[Any], None]:
+    def _reduce_over_world(self, op: MPI.Op) -> Callable[[Any], None]:
         def reduce(values: Any) -> None:
             flat = values.reshape(-1)
             self._mesh.world.all_reduce(flat, channel=self._exact, op=op).wait()
 
         return reduce
 
-    def _share(self, own: Sequence[Bits]) -> None:
-        """Tell the replicas the masks of the rank's pieces, and see that all replicas have the same."""
-        for (piece, free), kept in zip(self._of, own, strict=True):
-            self._set(piece, self._gathered(piece, free, kept) if self._scattered else kept)
-        digest = hashlib.sha256(b"".join(formats.to_bitmap(self._kept(piece)).tobytes() for piece, _ in self._of))
+    def _share(self, masks: Sequence[Bits]) -> None:
+        """Send the masks of the rank's pieces to the replicas, and check that all replicas have the same masks."""
+        for (piece, free), mask in zip(self._of, masks, strict=True):
+            self._set(piece, self._gather(piece, free, mask) if self._scattered else mask)
+        digest = hashlib.sha256(b"".join(formats.pack_bitmap(self._get_mask(piece)).tobytes() for piece, _ in self._of))
         number = float(int.from_bytes(digest.digest()[:6], "little"))
-        if len({one for (one,) in gather(self._mesh.dp, [number], self._exact)}) > 1:
-            raise TransitError("replicas hold different masks: the messages of one would put values in wrong places")
+        if len({digest_of_replica for (digest_of_replica,) in gather(self._mesh.dp, [number], self._exact)}) > 1:
+            raise TransitError("replicas have different masks, so messages would put values in wrong places")
 
-    def _gathered(self, piece: Piece, free: Bits, kept: Bits) -> Bits:
-        """Return the mask of the whole bucket, from that of each replica's piece."""
+    def _gather(self, piece: Piece, free: Bits, mask: Bits) -> Bits:
+        """Gather the mask of the whole bucket from those of the replicas' pieces."""
         group = self._mesh.replicas(piece.bucket.ep)
         if group.size == 1:
-            return kept
+            return mask
         to, read = (
-            (formats.to_places, formats.from_places)
+            (formats.pack_places, formats.unpack_places)
             if self.settings.pattern == "2:4"
-            else (lambda kept, free: formats.to_bitmap(kept), formats.from_bitmap)
+            else (lambda mask, free: formats.pack_bitmap(mask), formats.unpack_bitmap)
         )
-        sent: Bytes = to(kept, free[piece.owned])
-        everyones = np.zeros(mask_bytes(kept.size) * group.size, np.uint8)
+        sent: Bytes = to(mask, free[piece.owned])
+        everyones = np.zeros(count_mask_bytes(mask.size) * group.size, np.uint8)
         group.all_gather(sent, everyones, channel=self._exact).wait()
         parts = zip(everyones.reshape(group.size, -1), cut_evenly(free.size, group.size), strict=True)
         try:
             return np.concatenate([read(bits, free[cut]) for bits, cut in parts])
         except MaskError as error:
-            raise TransitError(f"a mask of sparse weights did not arrive as it was sent: {error}") from None
+            raise TransitError(f"a received mask of sparse weights is invalid: {error}") from None
 
-    def _set(self, piece: Piece, kept: Bits) -> None:
-        """Give a piece the mask of its bucket."""
+    def _set(self, piece: Piece, bucket_mask: Bits) -> None:
+        """Set the mask of a piece's bucket."""
         group = self._mesh.replicas(piece.bucket.ep)
-        mask = torch.from_numpy(np.ascontiguousarray(kept)).to(piece.bucket.values.device)
+        mask = torch.from_numpy(np.ascontiguousarray(bucket_mask)).to(piece.bucket.values.device)
         if self._scattered:
-            cuts = cut_evenly(kept.size, group.size)
-            length, own = piece_length([int(kept[cut].sum()) for cut in cuts]), group.rank
+            cuts = cut_evenly(bucket_mask.size, group.size)
+            length, own_piece = compute_piece_length([int(bucket_mask[cut].sum()) for cut in cuts]), group.rank
         else:
-            cuts, length, own = [slice(0, kept.size)], whole_length(int(kept.sum()), group.size), 0
-        piece.packing = None if kept.all() else Packing(mask, cuts, length=length, own=own)
+            cuts, length, own_piece = (
+                [slice(0, bucket_mask.size)],
+                compute_whole_length(int(bucket_mask.sum()), group.size),
+                0,
+            )
+        piece.packing = None if bucket_mask.all() else Packing(mask, cuts, length=length, own=own_piece)
 
-    def _kept(self, piece: Piece) -> Bits:
+    def _get_mask(self, piece: Piece) -> Bits:
         """Return the mask of a piece's bucket."""
         if piece.packing is None:
             return np.ones(piece.bucket.values.numel(), np.bool_)
-        found: Bits = piece.packing.kept.cpu().numpy()
-        return found
+        mask: Bits = piece.packing.kept.cpu().numpy()
+        return mask
 
 
 def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> MakeMasking | None:
-    """Return the function that makes the masks of a rank's pieces; None if weights are dense."""
-    prune = pruning(train)
+    """Return a function that makes the masks of a rank's pieces; None if the weights are dense."""
+    prune = resolve_pruning(train)
     if prune is None:
         return None
     return lambda pieces, scattered: Masks(prune, model, mesh=mesh, exact=exact, pieces=pieces, scattered=scattered)
 
 
-def _free(piece: Piece, targets: dict[str, Target]) -> Bits:
-    """Return which values of a piece's bucket can become zero."""
+def _find_prunable(piece: Piece, targets: dict[str, Target]) -> Bits:
+    """Return whether each value of a piece's bucket can become zero."""
     free = np.zeros(piece.bucket.values.numel(), np.bool_)
     for slot in piece.bucket.slots:
         free[slot.span] = slot.shard.name in targets

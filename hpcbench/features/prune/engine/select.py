@@ -1,8 +1,8 @@
-"""Which weights become zero: those of smallest magnitude in the whole model's tensors, whichever ranks hold them.
+"""Selection of the weights that become zero: those of smallest magnitude in the tensors of the whole model.
 
-Every layout makes the same choice, because each number that decides is exact: magnitudes are compared as the integers
-that their bits are, ranks add up counts, and sums of a neuron's or a head's magnitudes are sums of integers. Of equal
-magnitudes those that come first in the whole tensor are kept.
+The selection is the same in every layout, because all compared numbers are exact: magnitudes are compared as the
+integers with the same bits, ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers.
+Of equal magnitudes, those that come first in the whole tensor are kept.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcbench.features.prune.engine.formats import Bits
-from hpcbench.features.prune.engine.targets import DIGIT, Target, place_bytes
+from hpcbench.features.prune.engine.targets import DIGIT, Target, count_place_bytes
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]
-"""Adds up an array over all ranks in place, or takes the largest values."""
+"""Reduces an array over all ranks in place, to the sums or the maxima."""
 
 
 @dataclass(frozen=True)
 class TargetSlice:
-    """Weights of a target that one rank updates.
+    """The weights of a target that one rank updates.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class TargetSlice:
     held
         The rank's slices of the whole parameter.
     start
-        The first weight in the rank's part, flattened.
+        Index of the first weight in the flattened part of the rank.
     values
-        The weights, flat.
+        [n], the weights.
     """
 
     target: Target
@@ -42,30 +42,30 @@ class TargetSlice:
     start: int
     values: npt.NDArray[Any]
 
-    def places(self, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-        """Return the places of some of the weights in the whole parameter, by dim."""
+    def locate(self, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
+        """Return the indices of some weights in the whole parameter, one array per dim."""
         local = np.unravel_index(which + self.start, [piece.stop - piece.start for piece in self.held])
         return tuple(place + piece.start for place, piece in zip(local, self.held, strict=True))
 
-    def units(self) -> npt.NDArray[np.int64]:
-        """Return the unit of each weight."""
+    def list_units(self) -> npt.NDArray[np.int64]:
+        """Return the unit of each weight, [n]."""
         assert self.target.dim is not None
-        return self.places(np.arange(self.values.size))[self.target.dim] // self.target.span
+        return self.locate(np.arange(self.values.size))[self.target.dim] // self.target.span
 
-    def from_the_end(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return how many weights of the whole parameter come after each."""
-        index: npt.NDArray[np.int64] = np.ravel_multi_index(self.places(which), self.target.shape)
+    def count_following(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the number of weights of the whole parameter that follow each."""
+        index: npt.NDArray[np.int64] = np.ravel_multi_index(self.locate(which), self.target.shape)
         return math.prod(self.target.shape) - 1 - index
 
 
-def magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers in the order of the magnitudes."""
+def get_magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return integers that compare like the magnitudes: the bits of the absolute values."""
     bits: npt.NDArray[Any] = np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
     return bits
 
 
-def two_of_four(part: TargetSlice) -> Bits:
-    """Return the two largest of each four neighbours along the inputs; of equal ones the earlier.
+def select_two_of_four(part: TargetSlice) -> Bits:
+    """Return a mask of the two largest of each four neighbours along the inputs; of equal weights the earlier.
 
     Raises
     ------
@@ -75,12 +75,12 @@ def two_of_four(part: TargetSlice) -> Bits:
     if part.start % 4 or part.values.size % 4 or (part.held[-1].stop - part.held[-1].start) % 4:
         raise ValueError(f"{part.target.name}: a group of four neighbours lies on two ranks")
     order = np.argsort(-np.abs(part.values).reshape(-1, 4), axis=1, kind="stable")
-    kept = np.zeros((len(order), 4), np.bool_)
-    np.put_along_axis(kept, order[:, :2], True, axis=1)
-    return kept.reshape(-1)
+    mask = np.zeros((len(order), 4), np.bool_)
+    np.put_along_axis(mask, order[:, :2], True, axis=1)
+    return mask.reshape(-1)
 
 
-def largest_of_each(
+def select_largest(
     parts: Sequence[TargetSlice],
     targets: Sequence[Target],
     zeros: Sequence[int],
@@ -89,59 +89,59 @@ def largest_of_each(
     counts: bool,
     total: Reduce,
 ) -> list[Bits]:
-    """Return the weights of each part that are kept, if so many of each target are not. All ranks call it together.
+    """Select the weights of each part that are kept, so that `zeros` of each target are not (a collective call).
 
-    The threshold is found byte by byte: ranks add up how many weights have each value of the next byte, first of the
-    magnitudes' bits and then, among equal magnitudes, of their places from the end.
+    The threshold is found byte by byte, a radix select over ranks: they sum a histogram of the next byte, first of the
+    magnitudes' bits and then, among equal magnitudes, of the number of following weights.
 
     Parameters
     ----------
     targets, zeros
-        All targets of the model, and for each the number of weights that become zero.
+        All targets of the model, and the number of weights of each that become zero.
     width
-        Bytes of a weight, on ranks without parts, too.
+        Bytes of a weight. Ranks without parts need it too.
     counts
-        Whether the rank's parts count: another rank may count the same weights.
+        Whether this rank counts its parts. Another rank may count the same weights.
     total
-        Adds up over the ranks.
+        Sums an array over all ranks in place.
     """
     number = {target.name: i for i, target in enumerate(targets)}
     which = [number[part.target.name] for part in parts]
-    keys = [magnitude_bits(part.values) for part in parts]
+    keys = [get_magnitude_bits(part.values) for part in parts]
     left = np.array(zeros, np.int64)
 
     def search(candidates: list[npt.NDArray[Any]], nbytes: int) -> npt.NDArray[np.uint64]:
-        """Return the key of the last weight that becomes zero, of each target."""
+        """Return the key of the last weight of each target that becomes zero, [targets]."""
         nonlocal left
-        found = np.zeros(len(targets), np.uint64)
+        keys_so_far = np.zeros(len(targets), np.uint64)
         for shift in range(8 * nbytes - 8, -1, -8):
             sums = np.zeros((len(targets), DIGIT))
             for i, key in zip(which, candidates, strict=True) if counts else ():
                 high = key >> key.dtype.type(shift)
-                alike = high[high >> key.dtype.type(8) == found[i].astype(key.dtype)]
-                sums[i] += np.bincount(alike & key.dtype.type(DIGIT - 1), minlength=DIGIT)
+                same_prefix = high[high >> key.dtype.type(8) == keys_so_far[i].astype(key.dtype)]
+                sums[i] += np.bincount(same_prefix & key.dtype.type(DIGIT - 1), minlength=DIGIT)
             total(sums)
             upto = sums.cumsum(axis=1)
             digit = (upto < left[:, None]).sum(axis=1)
             before = np.where(digit, upto[np.arange(len(digit)), digit - 1], 0)
             left = left - before.astype(np.int64)
-            found = found << np.uint64(8) | digit.astype(np.uint64)
-        return found
+            keys_so_far = keys_so_far << np.uint64(8) | digit.astype(np.uint64)
+        return keys_so_far
 
     threshold = search(keys, width)
     equal = [np.flatnonzero(key == threshold[i].astype(key.dtype)) for i, key in zip(which, keys, strict=True)]
-    last = [part.from_the_end(same).astype(np.uint64) for part, same in zip(parts, equal, strict=True)]
-    place = search(last, place_bytes(targets))
-    kept = []
+    last = [part.count_following(same).astype(np.uint64) for part, same in zip(parts, equal, strict=True)]
+    place = search(last, count_place_bytes(targets))
+    masks = []
     for i, key, same, from_end in zip(which, keys, equal, last, strict=True):
         mask = key >= threshold[i].astype(key.dtype)
         goes = from_end <= place[i] if left[i] else from_end < place[i]
         mask[same[goes]] = False
-        kept.append(mask if zeros[i] else np.ones(key.size, np.bool_))
-    return kept
+        masks.append(mask if zeros[i] else np.ones(key.size, np.bool_))
+    return masks
 
 
-def largest_units(
+def select_largest_units(
     parts: Sequence[TargetSlice],
     families: Sequence[str],
     *,
@@ -152,17 +152,17 @@ def largest_units(
     total: Reduce,
     largest: Reduce,
 ) -> list[Bits]:
-    """The weights of each part that are kept, if so many units of each family are not. All ranks call it together.
+    """Select the weights of each part that are kept, so that `zeros` units of each family are not (a collective call).
 
-    A unit's size is the sum of its weights' magnitudes, each rounded down to a multiple of a power of two, so that
-    sums are exact and depend on no order.
+    The size of a unit is the sum of its weights' magnitudes. Each is rounded down to a multiple of a power of two, so
+    that sums are exact in any order.
 
     Parameters
     ----------
     families
         All families of the model.
     units, weights
-        Units of a family, and weights of a unit.
+        Number of units per family, and of weights per unit.
     """
     number = {family: i for i, family in enumerate(families)}
     which = [number[part.target.family] for part in parts]
@@ -175,9 +175,9 @@ def largest_units(
     sizes = np.zeros((len(families), units))
     for i, part in zip(which, parts, strict=True) if counts else ():
         steps = np.floor(np.abs(part.values).astype(np.float64) * scale[i])
-        sizes[i] += np.bincount(part.units(), weights=steps, minlength=units)
+        sizes[i] += np.bincount(part.list_units(), weights=steps, minlength=units)
     total(sizes)
-    kept = np.ones((len(families), units), np.bool_)
-    for row, of_family in zip(kept, sizes, strict=True):
+    is_kept = np.ones((len(families), units), np.bool_)
+    for row, of_family in zip(is_kept, sizes, strict=True):
         row[np.lexsort((-np.arange(units), of_family))[:zeros]] = False
-    return [kept[i][part.units()] for i, part in zip(which, parts, strict=True)]
+    return [is_kept[i][part.list_units()] for i, part in zip(which, parts, strict=True)]

@@ -1,8 +1,8 @@
-"""Which weights can become zero, and which of them become so together. Pure, for the engine and for predictions.
+"""Weights that can become zero, and the units in which they are selected, for the engine and for predictions.
 
-Embeddings, head, norms and biases of rows stay dense, as is usual. A unit is what is chosen as a whole: a single
-weight, a neuron of an MLP with its row, its bias and its column, or a head of an attention with its rows, biases and
-columns. So a neuron or a head that is chosen adds nothing to the residual stream.
+Embeddings, head, norms and biases of rows stay dense, as is usual. A unit is selected as a whole: a single weight, a
+neuron of an MLP with its row, bias and column, or an attention head with its rows, biases and columns. So a neuron or
+head that becomes zero adds nothing to the residual stream.
 """
 
 import math
@@ -13,9 +13,9 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.settings import Pattern
 
 DIGIT = 256
-"""Values of a byte: magnitudes and places are searched byte by byte."""
+"""Number of values of a byte. Magnitudes and places are searched byte by byte."""
 ROLES = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
-"""The linear layers of a block."""
+"""Names of the linear layers of a block."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Target:
     family
         Name of the units that are compared with each other.
     dim, span
-        Element i of the dim belongs to unit i // span; None where each element is its own unit.
+        Element i of the dim belongs to unit i // span; None if each element is a unit.
     """
 
     name: str
@@ -39,20 +39,20 @@ class Target:
     span: int = 1
 
 
-def targets(model: Model, pattern: Pattern) -> list[Target]:
+def list_targets(model: Model, pattern: Pattern) -> list[Target]:
     """Return the parameters of the whole model that can have zeros, in the model's order."""
-    return [target for layer in range(model.layers) for target in of_layer(model, pattern, f"blocks.{layer}")]
+    return [target for layer in range(model.layers) for target in list_layer_targets(model, pattern, f"blocks.{layer}")]
 
 
-def roles(model: Model, train: Train) -> tuple[str, ...]:
+def list_roles(model: Model, train: Train) -> tuple[str, ...]:
     """Return the names, within a block, of the parameters that can have zeros."""
     if train.prune is None:
         return ()
-    return tuple(target.name.removeprefix("b.") for target in of_layer(model, train.prune.pattern, "b"))
+    return tuple(target.name.removeprefix("b.") for target in list_layer_targets(model, train.prune.pattern, "b"))
 
 
-def of_layer(model: Model, pattern: Pattern, block: str) -> list[Target]:
-    """Return those of a block."""
+def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Target]:
+    """Return the parameters of one block that can have zeros."""
     h, wide, span = model.hidden, 4 * model.hidden, 3 * (model.hidden // model.heads)
     if pattern == "rows":
         family = f"{block}.mlp"
@@ -72,12 +72,12 @@ def of_layer(model: Model, pattern: Pattern, block: str) -> list[Target]:
     return [Target(f"{block}.{role}.weight", shape, f"{block}.{role}.weight") for role, shape in shapes]
 
 
-def place_bytes(targets: Sequence[Target]) -> int:
-    """Return the bytes of the number of a weight in the largest target."""
+def count_place_bytes(targets: Sequence[Target]) -> int:
+    """Count the bytes of the index of a weight in the largest target."""
     largest = max(math.prod(target.shape) for target in targets)
     return max(1, -(-(largest - 1).bit_length() // 8))
 
 
-def units(model: Model, pattern: Pattern) -> int:
-    """Neurons or heads of a layer."""
+def count_units(model: Model, pattern: Pattern) -> int:
+    """Count the neurons or heads of a layer."""
     return model.heads if pattern == "heads" else 4 * model.hidden

@@ -1,0 +1,86 @@
+"""The carrier of a group's encoded calls on a device, by the backend that the group has there, and its limits."""
+
+import logging
+
+import torch
+import torch.distributed as dist
+
+from hpcbench.contract.call_treatment import CallKind
+from hpcbench.contract.scheme import Treatment
+from hpcbench.contract.traffic import Algorithm
+from hpcbench.programs.account import Account
+from hpcbench.programs.exact import TORCHCOMMS
+from hpcbench.programs.kernel_operators import codec_of, has_kernels
+from hpcbench.programs.second_group import SecondGroup
+from hpcbench.programs.stream_order import order_of
+from hpcbench.programs.streamed_group import ALGORITHMS, StreamedGroup
+
+log = logging.getLogger("hpcbench.torch")
+NCCL = "nccl"
+"""Name of NCCL's backend, which RCCL has as well."""
+MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
+    "point to point over nccl",
+    "variable size over nccl",
+    "algorithm over nccl",
+    "auto over nccl",
+    "between nodes over nccl",
+)
+"""Reasons of calls that stay exact over NCCL."""
+
+
+def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
+    """Return the name of a group's backend for a device: ``nccl``, ``gloo``, ...; empty if the group has none.
+
+    Backends of torchcomms, which a program selects with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are all ``torchcomms``:
+    a wrapper has the name of the backend below it, but none of its options.
+    """
+    try:
+        backend = group._get_backend(device)
+    except RuntimeError:
+        return ""
+    if type(backend).__module__.partition(".")[0] == "torchcomms":
+        return TORCHCOMMS
+    return str(backend.name()).lower()
+
+
+def is_streamed(group: dist.ProcessGroup, device: torch.device, *, through_host: bool) -> bool:
+    """Return whether encoded calls of a group's tensors on a device use whole collectives (streamed_group.py).
+
+    Parameters
+    ----------
+    through_host
+        Whether the user asked to send tensors of a GPU through the host and gloo (`cuda: true`).
+    """
+    return not through_host and find_backend(group, device) == NCCL
+
+
+def explain_device(group: dist.ProcessGroup, device: torch.device) -> str:
+    """Return the reason why calls of tensors on a device without a carrier stay exact."""
+    return TORCHCOMMS if find_backend(group, device) == TORCHCOMMS else f"device {device.type}"
+
+
+def find_refusal(call: CallKind, rule: Treatment) -> str:
+    """Return the reason why calls with a rule are not encoded over NCCL; an empty string if they are."""
+    if call is CallKind.MESSAGE:
+        return MESSAGE
+    if rule.between_nodes:
+        return BETWEEN
+    if rule.algorithm is Algorithm.AUTO:
+        return AUTO
+    if rule.algorithm not in ALGORITHMS:
+        return ALGORITHM
+    return "" if has_kernels(codec_of(rule.codec)) else SIZE
+
+
+def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torch.device) -> StreamedGroup:
+    """Make the encoded operations of a group over whole collectives, on a device."""
+    if group.rank() == 0 and device.type != "cpu":
+        log.warning(
+            "hpcbench: encoded calls of group %r travel over NCCL. This is experimental: no GPU has run it yet, "
+            "so compare the losses with a run without a scheme",
+            group.group_desc,
+        )
+    second, name = SecondGroup(group), f"group {group.group_desc}" if group.group_desc else "a group"
+    return StreamedGroup(
+        name, group.rank(), second.topology(), order_of(device), lambda: second.collectives(device), account
+    )

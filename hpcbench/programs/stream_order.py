@@ -1,0 +1,169 @@
+"""The order of encoded operations among the work of a device: private streams and events on a GPU, none on the host.
+
+An operation on a GPU works on a private stream. The stream begins with a wait for the caller's current stream, and the
+handle of the operation makes the stream of its waiter wait for the end. So only streams wait, and no thread of the host
+does. Memory comes from PyTorch's caching allocator. Temporary buffers belong to the private stream, which alone reuses
+them. The caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from hpcbench.programs.worker import make_handle as make_future_handle
+
+
+class Mark(Protocol):
+    """A point in the order of a stream's work."""
+
+    def done(self) -> bool:
+        """Whether the stream has reached the point. Nothing waits."""
+
+    def since(self, earlier: Any) -> float:
+        """Return the seconds between two points that the stream has reached."""
+
+
+class StreamOrder(ABC):
+    """The order of the operations of one group on one device."""
+
+    def __init__(self) -> None:
+        self._under_way: deque[tuple[Mark, object, Callable[[], None]]] = deque()
+
+    @abstractmethod
+    def follow_caller(self) -> Any:
+        """Return a context in which work is ordered behind what the caller has submitted, apart from its later work."""
+
+    @abstractmethod
+    def mark(self) -> Mark:
+        """Mark the present end of the private stream's work."""
+
+    @abstractmethod
+    def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
+        """Return the handle of the work so far: its `wait` orders the waiter's stream behind it."""
+
+    @abstractmethod
+    def is_capturing(self) -> bool:
+        """Return whether the caller's stream is recorded for a CUDA graph, which would not repeat our host code."""
+
+    def keep(self, tensors: object, at_end: Callable[[], None]) -> None:
+        """Keep tensors of the caller until the private stream has finished its present work, then call `at_end`."""
+        self._under_way.append((self.mark(), tensors, at_end))
+
+    def release_finished(self) -> None:
+        """Release the tensors of finished operations. Nothing waits."""
+        while self._under_way and self._under_way[0][0].done():
+            _, _, at_end = self._under_way.popleft()
+            at_end()
+
+
+class HostMark:
+    """A time of the host's clock. All work before it is over."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def done(self) -> bool:
+        """Return true: the host does its work at once."""
+        return True
+
+    def since(self, earlier: "HostMark") -> float:
+        """Return the seconds between two times."""
+        return self._at - earlier._at
+
+
+class HostOrder(StreamOrder):
+    """The order of work on the host, which is that of the calls."""
+
+    @contextmanager
+    def follow_caller(self) -> Iterator[None]:
+        """Return a context without any effect."""
+        yield
+
+    def mark(self) -> HostMark:
+        """Return the time."""
+        return HostMark()
+
+    def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
+        """Return a handle that is done."""
+        return make_finished_handle(result, [])
+
+    def is_capturing(self) -> bool:
+        """Return false: the host has no graphs."""
+        return False
+
+
+class CudaMark:
+    """An event that is recorded on the current stream."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.event = cuda.Event(enable_timing=True)
+        self.event.record()
+
+    def done(self) -> bool:
+        """Return whether the stream has reached the event."""
+        return bool(self.event.query())
+
+    def since(self, earlier: "CudaMark") -> float:
+        """Return the seconds between two events, by the clock of the GPU."""
+        return float(earlier.event.elapsed_time(self.event)) * 1e-3
+
+
+class CudaOrder(StreamOrder):
+    """The order of work on a GPU.
+
+    Parameters
+    ----------
+    device
+        The GPU.
+    cuda
+        PyTorch's streams and events; tests give a model of them.
+    """
+
+    def __init__(self, device: torch.device, cuda: Any = torch.cuda) -> None:
+        super().__init__()
+        self._device, self._cuda = device, cuda
+        self._stream: Any = None
+
+    @contextmanager
+    def follow_caller(self) -> Iterator[None]:
+        """Make the private stream the current one, behind the work of the caller's stream."""
+        cuda = self._cuda
+        if self._stream is None:
+            self._stream = cuda.Stream(self._device)
+        self._stream.wait_stream(cuda.current_stream(self._device))
+        with cuda.stream(self._stream):
+            yield
+
+    def mark(self) -> CudaMark:
+        """Record an event on the current stream."""
+        return CudaMark(self._cuda)
+
+    def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
+        """Return a handle whose `wait` makes the current stream of its waiter wait for the private stream.
+
+        PyTorch's future records an event on the current stream of each device when it receives its result
+        (ATen/core/ivalue_inl.h, `markCompleted`), and its `wait` makes streams wait for these events.
+        """
+        return make_finished_handle(result, [self._device])
+
+    def is_capturing(self) -> bool:
+        """Return whether the caller's current stream is being captured."""
+        return bool(self._cuda.is_current_stream_capturing())
+
+
+def make_finished_handle(result: Sequence[torch.Tensor], devices: list[torch.device]) -> Work:
+    """Return a handle with a result that has been submitted to the current streams of these devices."""
+    future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)  # type: ignore[arg-type]
+    future.set_result(list(result))
+    return make_future_handle(future)
+
+
+def order_of(device: torch.device) -> StreamOrder:
+    """Return a new order for a device."""
+    return HostOrder() if device.type == "cpu" else CudaOrder(device)

@@ -1,0 +1,5 @@
+"""Public API: the communication objects of FSDP2."""
+
+from hpcbench.programs.fsdp_comm import CompressedAllGather, CompressedReduceScatter
+
+__all__ = ["CompressedAllGather", "CompressedReduceScatter"]
