@@ -37,8 +37,12 @@ def _torch() -> Finding:
     import torch
 
     cuda = torch.version.cuda
-    sees = f"CUDA {cuda}, sees {torch.cuda.device_count()} GPUs" if cuda else "built without CUDA"
-    return "ok", f"{torch.__version__}, {sees}", ""
+    if not cuda:
+        return "ok", f"{torch.__version__}, built without CUDA", ""
+    nccl = "without NCCL"
+    if torch.distributed.is_available() and torch.distributed.is_nccl_available():
+        nccl = f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"  # type: ignore[no-untyped-call]
+    return "ok", f"{torch.__version__}, CUDA {cuda}, sees {torch.cuda.device_count()} GPUs, {nccl}", ""
 
 
 def _cupy() -> Finding:
