@@ -37,7 +37,7 @@ from hpcbench.comm.gpu_aware import gpu_aware
 found = gpu_aware(MPI.COMM_WORLD)
 say(f"aware={found.answer.value} {' '.join(found.why.split())}")
 """
-"""The first of each world speaks, in one write: lines of several get mixed on their way."""
+"""Program of each rank. Only the first rank of each world prints, in one write, so that lines are not mixed."""
 _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
 _REMEDIES = {
     "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",

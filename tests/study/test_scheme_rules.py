@@ -65,7 +65,7 @@ def rule(**fields: Any) -> dict[str, Any]:
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
-            "no such traffic in any run: DP has DP BACKWARD GRAD, DP STEP",
+            "no run has such traffic: DP has DP BACKWARD GRAD, DP STEP",
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},

@@ -1,7 +1,7 @@
 """Queries of jobs in LSF: bjobs, and bhist for jobs that bjobs no longer lists.
 
-Variants of LSF have fewer options and fields. What is refused is not asked again: a field is dropped, then all
-fields for the wide table, then that for the plain one.
+Variants of LSF have fewer options and fields. A refused query is repeated in a simpler form: first
+without the refused field, then with the wide table instead of fields, and then with the plain table.
 """
 
 import datetime
