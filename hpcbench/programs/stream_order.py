@@ -1,7 +1,7 @@
 """The order of encoded operations among the work of a device: private streams and events on a GPU, none on the host.
 
 An operation on a GPU works on a private stream, which first waits for the caller's current stream. `wait` of the
-operation's handle makes the current stream wait for the private stream. So streams wait, but no thread of the host does.
+operation's handle makes the current stream wait for the private stream. So streams wait, but no host thread does.
 Memory comes from PyTorch's caching allocator. Temporary buffers belong to the private stream, which alone reuses them.
 The caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
 """
