@@ -1,7 +1,7 @@
 """Adapter that maps submitit's job states to ours, polling all jobs with one call.
 
-submitit takes every state that it has not heard of for an end, suspension among them, and drops a whole answer if its
-command fails, as LSF's does where one job of many is unknown. This one does neither.
+submitit treats every state that it does not define, such as suspension, as an end. It also drops a whole answer if the
+command fails, as LSF's command does when one job of many is unknown. This adapter does neither.
 """
 
 import time
