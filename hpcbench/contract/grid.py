@@ -128,7 +128,7 @@ class Product:
         move = self._beyond(result)
         if move and move.axis not in summands:
             raise ValueError(
-                f"the result of a product has {move}, but its blocks are not summed over {move.axis}: correct the product"
+                f"a result has {move}, but its blocks are not summed over {move.axis}: correct the product"
             )
         streaming = self._beyond(self.w) if self.streamed else None
         pieces = self.sizes[streaming.axis] if streaming else 1
