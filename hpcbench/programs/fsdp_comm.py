@@ -60,7 +60,7 @@ class CompressedReduceScatter(_CachedMemory, ReduceScatter):
         async_op: bool = False,
     ) -> Work | None:
         """Sum the gradients of all ranks, and leave this rank's piece in `output_tensor`."""
-        average = next((average for reduce_op, average in _SUMS.items() if op == reduce_op), None)
+        average = next((averages for reduction, averages in _SUMS.items() if op == reduction), None)
         if average is not None:
             calls = self._explicit.of(group)
             row, channel, decision, _ = calls.choose(CallKind.REDUCE_SCATTER, [input_tensor])

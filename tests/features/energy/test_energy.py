@@ -1,4 +1,4 @@
-"""Energy of a run's steps, by emulated counters: RAPL's and Cray's files, and NVIDIA's library."""
+"""Energy of a run's steps, measured with emulated RAPL, Cray and NVML counters."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ from hpcbench.train import text
 
 
 class Zone:
-    """A zone of the kernel's powercap."""
+    """An emulated zone of the kernel's powercap directory."""
 
     def __init__(self, path: Path, name: str, joules: float = 0.0, span: float = 262_143.0) -> None:
         self.path, self.span = path, span
@@ -31,16 +31,16 @@ class Zone:
         (path / "name").write_text(f"{name}\n")
         (path / "max_energy_range_uj").write_text(f"{round(span * 1e6)}\n")
         self.joules = 0.0
-        self.take(joules)
+        self.consume(joules)
 
-    def take(self, joules: float) -> None:
-        """Counts, and wraps around at its span, as the kernel's counter does."""
+    def consume(self, joules: float) -> None:
+        """Count `joules`, and wrap around at `span` as the kernel's counter does."""
         self.joules = (self.joules + joules) % self.span
         (self.path / "energy_uj").write_text(f"{round(self.joules * 1e6)}\n")
 
 
 class Counter:
-    """One whose joules are a function of a clock."""
+    """An emulated counter of a device with constant power."""
 
     source, name, part, refresh = "rapl", "package-0", "processor", 1e-3
 
@@ -55,23 +55,23 @@ class Counter:
 
 
 class Nvml:
-    """NVML with two GPUs. The second has no counter."""
+    """An emulated NVML with two GPUs. The second has no counter."""
 
     def __init__(self) -> None:
         self.millijoules = 5_000_000
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def nvmlInit(self) -> None:  # noqa: N802
         pass
 
     def nvmlDeviceGetHandleByUUID(self, name: str) -> str:  # noqa: N802
-        self.asked.append(name)
+        self.requested.append(name)
         if name not in ("GPU-a", "GPU-b"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return name
 
     def nvmlDeviceGetHandleByPciBusId(self, name: str) -> str:  # noqa: N802
-        self.asked.append(name)
+        self.requested.append(name)
         return "GPU-a"
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
@@ -82,29 +82,29 @@ class Nvml:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """Emulated functions in place of NVIDIA's."""
+    """Replace the functions of NVML with emulated ones."""
     library = Nvml()
     for name in (name for name in dir(library) if name.startswith("nvml")):
         monkeypatch.setattr(pynvml, name, getattr(library, name))
     return library
 
 
-def world(*hosts: str, gpus: tuple[str | None, ...] = (), cores: int = 8, host_cores: int = 8) -> list[Rank]:
-    """One rank for each host that is named, each with its part of the host's cores."""
+def make_ranks(*hosts: str, gpus: tuple[str | None, ...] = (), cores: int = 8, host_cores: int = 8) -> list[Rank]:
+    """Make one rank per host name, each with its share of the host's cores."""
     ranks = []
     for number, host in enumerate(hosts):
-        each = cores // hosts.count(host)
-        local = hosts[:number].count(host)
-        about = {"uuid": gpus[number], "number": 0} if gpus and gpus[number] else None
-        data = {"rank": number, "host": host, "cores": list(range(local * each, (local + 1) * each))}
-        ranks.append(Rank.read({**data, "host_cores": host_cores, **({"gpu": about} if about else {})}))
+        share = cores // hosts.count(host)
+        local_rank = hosts[:number].count(host)
+        gpu = {"uuid": gpus[number], "number": 0} if gpus and gpus[number] else None
+        data = {"rank": number, "host": host, "cores": list(range(local_rank * share, (local_rank + 1) * share))}
+        ranks.append(Rank.read({**data, "host_cores": host_cores, **({"gpu": gpu} if gpu else {})}))
     return ranks
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- counters
 
 
-def test_packages_and_their_memory_are_read_and_what_they_hold_is_not(tmp_path: Path) -> None:
+def test_only_packages_and_their_memory_are_read(tmp_path: Path) -> None:
     Zone(tmp_path / "intel-rapl:0", "package-0", 10)
     Zone(tmp_path / "intel-rapl:0:0", "core", 7)
     Zone(tmp_path / "intel-rapl:0:1", "dram", 3)
@@ -123,7 +123,7 @@ def test_packages_and_their_memory_are_read_and_what_they_hold_is_not(tmp_path: 
         (lambda path: (path / "energy_uj").write_text("much\n"), "does not contain a number"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, prepare: Any, message: str) -> None:
+def test_an_unreadable_counter_is_reported(tmp_path: Path, prepare: Any, message: str) -> None:
     root = tmp_path / "powercap"
     root.mkdir()
     zone = Zone(root / "intel-rapl:0", "package-0" if "counter of a package" not in message else "core")
@@ -140,27 +140,27 @@ def test_a_cray_node_has_one_counter(tmp_path: Path) -> None:
         open_cray_counter(tmp_path / "none")
 
 
-def rank_gpu(**about: Any) -> RankGpu:
-    return RankGpu.read(about)
+def make_rank_gpu(**fields: Any) -> RankGpu:
+    return RankGpu.read(fields)
 
 
-def test_a_gpu_is_asked_by_its_own_name(nvml: Nvml) -> None:
-    counter = open_gpu_counter(rank_gpu(uuid="a"))
-    assert counter.read() == 5000 and nvml.asked == ["GPU-a"]
+def test_a_gpu_is_identified_by_its_uuid(nvml: Nvml) -> None:
+    counter = open_gpu_counter(make_rank_gpu(uuid="a"))
+    assert counter.read() == 5000 and nvml.requested == ["GPU-a"]
     nvml.millijoules += 1500
     assert counter.read() == 5001.5
     for uuid, message in (("b", "NVML reports: Not Supported"), ("c", "GPU-c: NVML reports: Not Found")):
         with pytest.raises(NoCounterError, match=message):
-            open_gpu_counter(rank_gpu(uuid=uuid))
+            open_gpu_counter(make_rank_gpu(uuid=uuid))
 
 
-def test_a_gpu_without_a_uuid_is_asked_by_its_place(nvml: Nvml) -> None:
-    assert open_gpu_counter(rank_gpu(pci="0000:1A:00")).read() == 5000 and nvml.asked == ["0000:1A:00.0"]
+def test_a_gpu_without_a_uuid_is_identified_by_its_pci_address(nvml: Nvml) -> None:
+    assert open_gpu_counter(make_rank_gpu(pci="0000:1A:00")).read() == 5000 and nvml.requested == ["0000:1A:00.0"]
     with pytest.raises(NoCounterError, match="PyTorch reports neither a UUID nor a PCI address"):
-        open_gpu_counter(rank_gpu(number=0))
+        open_gpu_counter(make_rank_gpu(number=0))
 
 
-def missing_library(name: str) -> None:
+def fail_to_load(name: str) -> None:
     raise OSError(f"{name}: cannot open shared object file")
 
 
@@ -169,20 +169,20 @@ def test_without_pynvml_or_driver_there_is_no_counter(
     monkeypatch: pytest.MonkeyPatch, module: Any, message: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    monkeypatch.setattr(pynvml, "CDLL", missing_library)
+    monkeypatch.setattr(pynvml, "CDLL", fail_to_load)
     with pytest.raises(NoCounterError, match=message):
-        open_gpu_counter(rank_gpu(uuid="a"))
+        open_gpu_counter(make_rank_gpu(uuid="a"))
 
 
 # ---------------------------------------------------------------- the meter
 
 
-def metered(counter: Counter, now: list[float], seconds: float, every: float) -> meter.Metered:
-    """A run of steps that take `every` seconds each."""
+def meter_steps(counter: Counter, now: list[float], seconds: float, step_seconds: float) -> meter.Metered:
+    """Meter steps of `step_seconds` each that take `seconds` in all."""
     meter = Meter([counter], clock=lambda: now[0])
     meter.resume()
-    for _ in range(round(seconds / every)):
-        now[0] += every
+    for _ in range(round(seconds / step_seconds)):
+        now[0] += step_seconds
         meter.tick()
     meter.pause()
     assert meter.seconds == pytest.approx(seconds)
@@ -190,16 +190,16 @@ def metered(counter: Counter, now: list[float], seconds: float, every: float) ->
 
 
 @pytest.mark.parametrize("begin", [0.0, 60_000.0])
-def test_a_counter_that_begins_anew_is_followed(begin: float) -> None:
-    """65 kJ at 300 W: it wraps around every 218 s."""
+def test_wrap_arounds_of_a_counter_are_counted(begin: float) -> None:
+    """A counter of 65 kJ wraps around every 218 s at 300 W."""
     now = [0.0]
-    counted = metered(Counter(now, 300.0, 65_536.0, begin), now, 1000.0, 0.5)
+    counted = meter_steps(Counter(now, 300.0, 65_536.0, begin), now, 1000.0, 0.5)
     assert counted.problem == "" and counted.joules == pytest.approx(300_000)
 
 
-def test_steps_too_long_to_follow_it_have_no_joules() -> None:
+def test_steps_longer_than_a_wrap_around_have_no_joules() -> None:
     now = [0.0]
-    counted = metered(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
+    counted = meter_steps(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
     assert counted.problem == "may have wrapped around unnoticed: it holds 65536 J, and was not read for 100 s"
 
 
@@ -213,7 +213,7 @@ def test_a_counter_that_goes_back_has_no_joules() -> None:
     assert meter.metered[0].problem == "went back from 1000 J to 300 J"
 
 
-def test_what_lies_between_steps_is_left_out_and_readings_are_few() -> None:
+def test_time_between_steps_is_left_out_and_readings_are_few() -> None:
     now = [0.0]
     counter = Counter(now, 100.0)
     meter = Meter([counter], clock=lambda: now[0])
@@ -241,9 +241,9 @@ def make_meter(rank: int, ranks: list[Rank], tmp_path: Path) -> EnergyMeter:
 def test_each_counter_is_read_by_one_rank(tmp_path: Path) -> None:
     for host in ("n0", "n1"):
         Zone(tmp_path / host / "intel-rapl:0", "package-0")
-    ranks = world("n0", "n0", "n1", "n1", gpus=("a", "a", "a", "b"))
+    ranks = make_ranks("n0", "n0", "n1", "n1", gpus=("a", "a", "a", "b"))
     meters = [make_meter(rank, ranks, tmp_path) for rank in range(4)]
-    names = [[metered_counter.counter.name for metered_counter in each.meter.metered] for each in meters]
+    names = [[metered.counter.name for metered in energy_meter.meter.metered] for energy_meter in meters]
     assert names == [["package-0", "GPU-a"], [], ["package-0", "GPU-a"], []]
     assert "Not Supported" in meters[3].absent["nvml"] and "cray" in meters[0].absent and meters[1].absent == {}
 
@@ -272,17 +272,15 @@ NODE, CPU, GPU = ("node", "node", 900.0), ("processor", "package-0", 100.0), ("g
         ((), (None, None), None, None),
     ],
 )
-def test_the_widest_sum_counts_that_nothing_is_missing_of(
-    counters: Any, gpus: Any, scope: str | None, joules: float | None
-) -> None:
-    ranks = world("n0", "n1", gpus=gpus)
+def test_the_widest_complete_sum_counts(counters: Any, gpus: Any, scope: str | None, joules: float | None) -> None:
+    ranks = make_ranks("n0", "n1", gpus=gpus)
     summed = sum_counters(ranks, [make_report("n0", *counters), make_report("n1", *counters)], from_step=3, to_step=12)
     assert (summed.scope, summed.joules, summed.seconds) == (scope, joules, 10.0)
     assert len(summed.counters or ()) == 2 * len(counters)
 
 
-def test_no_sum_is_made_up_where_one_host_has_no_counter() -> None:
-    ranks = world("n0", "n1", "n2")
+def test_there_is_no_sum_if_one_host_has_no_counter() -> None:
+    ranks = make_ranks("n0", "n1", "n2")
     missing = "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
     summed = sum_counters(
         ranks,
@@ -294,32 +292,32 @@ def test_no_sum_is_made_up_where_one_host_has_no_counter() -> None:
     assert summed.problems == (f"n1 and 1 more: no counter of rapl: {missing}",)
 
 
-def test_counters_that_hold_more_than_the_run_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    half = world("n0", "n1", cores=4)
+def test_counters_that_include_other_jobs_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = make_ranks("n0", "n1", cores=4)
     summed = sum_counters(half, [make_report("n0", CPU), make_report("n1", CPU)], from_step=1, to_step=2)
     problem = "has 4 of 8 cores, so the counters include the work of other jobs"
     assert summed.wide == (f"n0 and 1 more: the run {problem}",) and summed.joules == 200
-    all_of_it = [make_report("n0", CPU, owned=8), make_report("n1", CPU, owned=4)]
-    assert sum_counters(half, all_of_it, from_step=1, to_step=2).wide == (f"n1: the job {problem}",)
+    fully_owned_host = [make_report("n0", CPU, owned=8), make_report("n1", CPU, owned=4)]
+    assert sum_counters(half, fully_owned_host, from_step=1, to_step=2).wide == (f"n1: the job {problem}",)
     monkeypatch.setattr(energy, "_WIDE", 0.4)
     assert sum_counters(half, [make_report("n0", CPU), make_report("n1", CPU)], from_step=1, to_step=2).wide == ()
 
 
 def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
-    """Evaluations and the steps of the warm-up take energy, too."""
+    """Evaluations and warm-up steps consume energy too, but do not count."""
     zone = Zone(tmp_path / "here" / "intel-rapl:0", "package-0")
     trainer = run_of(text.load(RUN.data, RUN.train.seq_len), steps=6, warmup_steps=2, eval_every=2)
     step, evaluate = trainer.step, trainer.evaluate
 
-    def taking(take: float, call: Any) -> Any:
-        def wrapped(*arguments: Any) -> Any:
-            zone.take(take)
+    def add_energy(joules: float, call: Any) -> Any:
+        def consume_and_call(*arguments: Any) -> Any:
+            zone.consume(joules)
             return call(*arguments)
 
-        return wrapped
+        return consume_and_call
 
-    trainer.step, trainer.evaluate = taking(5.0, step), taking(1000.0, evaluate)  # type: ignore[method-assign]
-    ranks = world("here")
+    trainer.step, trainer.evaluate = add_energy(5.0, step), add_energy(1000.0, evaluate)  # type: ignore[method-assign]
+    ranks = make_ranks("here")
     energy_meter = EnergyMeter(ranks, MPI.COMM_SELF, first=3, powercap=tmp_path / "here", pm_counters=tmp_path)
     event = logged_with(trainer, observers=[energy_meter])["energy"]
     assert (event["from_step"], event["to_step"], event["scope"]) == (3, 6, "processors")

@@ -1,4 +1,4 @@
-"""Energy in reports: joules per sample next to samples/s, pair by pair, and notes about counters that fail."""
+"""Energy in reports: joules per sample, energy ratios over pairs, and notes about counters that fail."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ STEPS, WARMUP, BATCH = 12, 2, 8
 
 
 def plant(log: Path, joules: float | None, **changes: Any) -> None:
-    """An energy event before the end of a log, of the steps after the warm-up."""
+    """Insert an energy event for the steps after the warm-up before the last two lines of a log."""
     counter = {"host": "n1", "source": "rapl", "name": "package-0", "part": "processor", "refresh_s": 0.001}
     event = {
         "event": "energy",
@@ -45,34 +45,34 @@ def plant(log: Path, joules: float | None, **changes: Any) -> None:
     log.write_text("".join(f"{line}\n" for line in [*lines[:-2], json.dumps(event), *lines[-2:]]))
 
 
-TAKEN = {"baseline": (1000.0, 1100.0, 900.0), "naive-zfp8": (800.0, 913.0, 774.0)}
+JOULES = {"baseline": (1000.0, 1100.0, 900.0), "naive-zfp8": (800.0, 913.0, 774.0)}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    runs = [Planted(name, r + 1, 0.5, loss=2.0) for name in TAKEN for r in range(3)]
+    runs = [Planted(name, r + 1, 0.5, loss=2.0) for name in JOULES for r in range(3)]
     written = write(tmp_path / "001", runs, steps=STEPS, warmup=WARMUP)
-    for name, joules_of_runs in TAKEN.items():
+    for name, joules_of_runs in JOULES.items():
         for r, joules in enumerate(joules_of_runs):
             plant(written / "runs" / f"r{r + 1}-{name}" / "log.txt", joules)
     return written
 
 
-def chosen(root: Path) -> Any:
+def build_energy_report(root: Path) -> Any:
     return build(read([root]).sections, ["energy"])
 
 
-def notes(root: Path) -> list[str]:
+def list_notes(root: Path) -> list[str]:
     return [note for cell in read([root]).sections[0][1] for run in cell.runs for note in run.notes]
 
 
-def test_joules_a_sample_stand_beside_the_speed_with_the_interval_of_pairs(root: Path) -> None:
+def test_joules_per_sample_and_the_energy_ratio_over_pairs_are_reported(root: Path) -> None:
     for name in ("comparison", "energy"):
-        rows = entries(chosen(root), name)
-        each = [joules / 10 / BATCH for joules in TAKEN["naive-zfp8"]]
-        mean = (each[0] * each[1] * each[2]) ** (1 / 3)
+        rows = entries(build_energy_report(root), name)
+        per_sample = [joules / 10 / BATCH for joules in JOULES["naive-zfp8"]]
+        mean = (per_sample[0] * per_sample[1] * per_sample[2]) ** (1 / 3)
         assert rows["naive-zfp8"]["joules_per_sample"].value == pytest.approx(mean)
-        expected = paired_ratio(TAKEN["naive-zfp8"], TAKEN["baseline"])
+        expected = paired_ratio(JOULES["naive-zfp8"], JOULES["baseline"])
         assert rows["naive-zfp8"]["energy_ratio"].value == pytest.approx(expected.estimate)
         assert rows["naive-zfp8"]["energy_ratio"].shown == (
             f"{expected.estimate:.2f} ({expected.low:.2f} to {expected.high:.2f})"
@@ -87,42 +87,44 @@ def test_joules_a_sample_stand_beside_the_speed_with_the_interval_of_pairs(root:
     )
 
 
-def test_documents_for_programs_have_it(root: Path) -> None:
+def test_csv_and_json_contain_the_energy(root: Path) -> None:
     sections = read([root]).sections
     rows = list(csv.DictReader(io.StringIO(csv_rows.write(sections))))
-    assert float(rows[1]["energy_ratio"]) == pytest.approx(paired_ratio(*reversed(TAKEN.values())).estimate)  # type: ignore[arg-type]
+    assert float(rows[1]["energy_ratio"]) == pytest.approx(paired_ratio(*reversed(JOULES.values())).estimate)  # type: ignore[arg-type]
     assert rows[1]["energy_pairs"] == "3" and float(rows[0]["joules_per_step"]) == pytest.approx(99.67, abs=0.01)
     (cell,) = json_document.content(sections)["submissions"][0]["cells"]
     assert cell["schemes"][0]["joules_per_sample"] == pytest.approx(99.67 / 8, abs=0.01)
 
 
-def test_joules_of_different_things_are_not_compared(root: Path) -> None:
+def test_joules_of_different_scopes_are_not_compared(root: Path) -> None:
     for r in range(3):
         log = root / "runs" / f"r{r + 1}-naive-zfp8" / "log.txt"
         log.write_text(log.read_text().replace('"scope": "processors"', '"scope": "nodes"'))
-    rows = entries(chosen(root), "energy")
+    rows = entries(build_energy_report(root), "energy")
     assert rows["naive-zfp8"]["energy_ratio"].value is None and rows["naive-zfp8"]["joules_per_sample"].value
     log = root / "runs" / "r1-naive-zfp8" / "log.txt"
     log.write_text(log.read_text().replace('"scope": "nodes"', '"scope": "processors"'))
-    rows = entries(chosen(root), "energy")
+    rows = entries(build_energy_report(root), "energy")
     assert rows["naive-zfp8"]["energy_scope"].shown == "nodes, processors"
-    assert rows["naive-zfp8"]["joules_per_sample"].value is None, "no mean of different things"
+    assert rows["naive-zfp8"]["joules_per_sample"].value is None, "no mean over different scopes"
     assert rows["naive-zfp8"]["energy_ratio"].shown.endswith("(1 pair)")
 
 
-def test_reports_without_energy_have_no_columns_of_it(tmp_path: Path) -> None:
+def test_reports_without_energy_have_no_energy_columns(tmp_path: Path) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0), Planted("naive-zfp8", 1, 0.5, loss=2.0)])
-    assert entries(chosen(plain), "energy") == {}
-    assert "joules_per_sample" not in entries(chosen(plain), "comparison")["baseline"]
+    assert entries(build_energy_report(plain), "energy") == {}
+    assert "joules_per_sample" not in entries(build_energy_report(plain), "comparison")["baseline"]
 
 
-def test_where_nothing_can_be_counted_the_table_says_why(tmp_path: Path) -> None:
+def test_the_table_reports_why_no_energy_was_counted(tmp_path: Path) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
-    why = "n1: no counter of rapl: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
-    plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[why])
-    assert notes(plain) == [], "a machine without counters needs no note"
-    (table,) = [b for c in chosen(plain).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
-    assert table.notes == (f"{why}.",)
+    problem = "n1: no counter of rapl: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
+    plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[problem])
+    assert list_notes(plain) == [], "a machine without counters needs no note"
+    (table,) = [
+        b for c in build_energy_report(plain).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"
+    ]
+    assert table.notes == (f"{problem}.",)
 
 
 @pytest.mark.parametrize(
@@ -136,19 +138,21 @@ def test_where_nothing_can_be_counted_the_table_says_why(tmp_path: Path) -> None
         ),
     ],
 )
-def test_what_is_wrong_with_counters_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_problems_of_counters_are_noted(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
     plant(plain / "runs/r1-baseline/log.txt", 50.0, **changes)
-    (note,) = notes(plain)
+    (note,) = list_notes(plain)
     assert re.search(message, note)
 
 
-@pytest.mark.parametrize(("counted", "wrong"), [("9000", False), ("1500", True)])
-def test_the_schedulers_own_figure_stands_beside(root: Path, counted: str, wrong: bool) -> None:
+@pytest.mark.parametrize(("counted", "is_too_small"), [("9000", False), ("1500", True)])
+def test_the_energy_that_the_scheduler_measured_is_noted(root: Path, counted: str, is_too_small: bool) -> None:
     accounting = {"ConsumedEnergyRaw": counted, "ElapsedRaw": "60"}
     save(root, {"j0001-r1": Seen("p", JobStatus(State.COMPLETED, accounting=accounting), 0.0)})
-    (table,) = [b for c in chosen(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
+    (table,) = [
+        b for c in build_energy_report(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"
+    ]
     (note,) = table.notes
     assert note.startswith(f"j0001-r1: the scheduler measured {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
     assert "The counters of its runs measured 1800 J (180 W) of processors" in note
-    assert ("more than the energy of the whole job" in note) == wrong
+    assert ("more than the energy of the whole job" in note) == is_too_small

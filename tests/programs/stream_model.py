@@ -1,0 +1,337 @@
+"""A strict model of CUDA streams, PyTorch's caching allocator and NCCL, for ranks in one thread.
+
+Nothing is computed when it is called. Each operation of PyTorch on a tensor of the model is put on the current stream
+and runs later, in an order that only events and collectives restrict. The model raises `StreamError`, which names both
+places, if
+
+- two streams use the same memory, one of them writes, and no event orders the two;
+- memory returns to the allocator while a stream may still use it, other than the one that it was allocated on;
+- the host reads values that it has not waited for;
+- the collectives of two ranks differ in their order or their sizes, or one rank lacks a collective.
+
+These checks need no luck: they compare vector clocks when the operation is called, whatever order it then runs in. The
+values are computed as well, in adversarial order, and memory is poison before it is written and after it is freed.
+
+The model shows nothing of the GPU itself, of PyTorch's own futures on a GPU, or of time.
+"""
+
+import sys
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_map
+
+POISON = 0x5A
+_ALLOCATES = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
+_SKIPPED = ("stream_model.py", "nccl_model.py", "stream_order.py", "contextlib.py")
+Clock = dict[str, int]
+"""The number of operations of each stream that come before something."""
+
+
+class StreamError(AssertionError):
+    """Two uses that nothing orders, with the places of both."""
+
+
+def find_place(what: str) -> str:
+    """Return an operation with the line of hpcbench or of a test that called it."""
+    frame = sys._getframe(1)
+    while frame is not None and (
+        Path(frame.f_code.co_filename).name in _SKIPPED or "/torch/" in frame.f_code.co_filename
+    ):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{what} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame else what
+
+
+def merge(clock: Clock, other: Clock) -> None:
+    for stream, count in other.items():
+        clock[stream] = max(clock.get(stream, 0), count)
+
+
+@dataclass
+class Use:
+    """One use of memory by an operation."""
+
+    stream: str
+    count: int
+    low: int
+    high: int
+    writes: bool
+    place: str
+
+
+@dataclass(eq=False)
+class Block:
+    """Memory of one rank."""
+
+    rank: int
+    stream: str
+    buffer: np.ndarray
+    place: str
+    uses: list[Use] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        return int(self.buffer.ctypes.data)
+
+
+class Stream:
+    """A queue of work, and the clock of what is ordered before its next work."""
+
+    def __init__(self, model: "Model", name: str) -> None:
+        self._model, self.name = model, name
+        self.clock: Clock = {name: 0}
+        self.todo: deque[tuple[str, Callable[[], bool]]] = deque()
+        self.done = 0
+        """Number of operations that have run."""
+        model.streams[name] = self
+
+    def put(self, place: str, run: Callable[[], bool]) -> int:
+        """Add work, which returns whether it could run; return its number."""
+        self.clock[self.name] += 1
+        merge(self.clock, self._model.host)
+        self.todo.append((place, run))
+        return self.clock[self.name]
+
+    def wait_event(self, event: "Event") -> None:
+        merge(self.clock, event.clock)
+        stream, count = event.stream, event.clock[event.stream.name]
+        self.put(find_place("wait"), lambda: stream.done >= count)
+
+    def wait_stream(self, other: "Stream") -> None:
+        self.wait_event(Event(self._model, other))
+
+
+class Event:
+    """A point of a stream, as torch.cuda.Event."""
+
+    def __init__(self, model: "Model", stream: Stream | None = None) -> None:
+        self._model = model
+        if stream is not None:
+            self.record(stream)
+
+    def record(self, stream: Stream | None = None) -> None:
+        self.stream = stream or self._model.current
+        self.clock = dict(self.stream.clock)
+
+    def query(self) -> bool:
+        """Return whether the stream has reached the point. If so, the host has seen it, and orders later work."""
+        reached = self.stream.done >= self.clock[self.stream.name]
+        if reached:
+            merge(self._model.host, self.clock)
+        return reached
+
+    def elapsed_time(self, end: "Event") -> float:
+        assert self.query() and end.query(), "times of events that the stream has not reached"
+        return 1.0
+
+    def wait(self) -> None:
+        self._model.current.wait_event(self)
+
+
+class Cuda:
+    """The names of torch.cuda that hpcbench uses."""
+
+    def __init__(self, model: "Model") -> None:
+        self._model = model
+        self.capturing = False
+
+    def Stream(self, device: Any = None) -> Stream:  # noqa: N802
+        return self._model.new_stream("private")
+
+    def Event(self, enable_timing: bool = False) -> Event:  # noqa: N802
+        return Event(self._model)
+
+    def current_stream(self, device: Any = None) -> Stream:
+        return self._model.current
+
+    @contextmanager
+    def stream(self, stream: Stream) -> Iterator[None]:
+        before, self._model.current = self._model.current, stream
+        try:
+            yield
+        finally:
+            self._model.current = before
+
+    def is_current_stream_capturing(self) -> bool:
+        return self.capturing
+
+
+class Model(TorchDispatchMode):
+    """All ranks. Use `rank` to act as one of them, then `run` to let the streams do their work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: dict[str, Stream] = {}
+        self.host: Clock = {}
+        self._blocks: list[Block] = []
+        self._late: list[str] = []
+        """Errors found where none can be raised."""
+        self._callers: dict[int, Stream] = {}
+        self._rank = 0
+        self.current: Stream
+        self.groups: dict[str, list[list[Any]]] = defaultdict(list)
+
+    def new_stream(self, name: str) -> Stream:
+        number = sum(stream.startswith(f"{name} of rank {self._rank}") for stream in self.streams)
+        return Stream(self, f"{name} of rank {self._rank}" + (f", {number}" if number else ""))
+
+    @contextmanager
+    def rank(self, rank: int) -> Iterator[None]:
+        """Act as a rank, on its caller's stream."""
+        self._rank = rank
+        if rank not in self._callers:
+            self._callers[rank] = self.new_stream("caller")
+        self.current = self._callers[rank]
+        with self:
+            yield
+        self.check()
+
+    def tensor(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the model with these values, which the caller's stream writes later."""
+        with _disable_current_modes():
+            memory = self._allocate(values.shape, values.stride(), values.dtype)
+            shadow, source = self._shadow(memory), values.clone()
+        self._submit("fill", [], [memory], lambda: shadow.copy_(source))
+        return memory
+
+    def read(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the values of a tensor after all work."""
+        return self._shadow(tensor).clone()
+
+    def check(self) -> None:
+        """Raise an error that was found while memory was freed."""
+        if self._late:
+            raise StreamError(self._late.pop(0))
+
+    def run(self, seed: int) -> None:
+        """Run all work in an order by a seed: 0 prefers the streams that were made last, 1 the first ones."""
+        self.check()
+        order = Random(seed)
+        with _disable_current_modes():
+            while pending := [stream for stream in self.streams.values() if stream.todo]:
+                turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
+                for stream in turns:
+                    if stream.todo[0][1]():
+                        stream.todo.popleft()
+                        stream.done += 1
+                        break
+                else:
+                    raise StreamError("no stream can continue: " + "; ".join(s.todo[0][0] for s in pending))
+        self.check()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, schema, name = kwargs or {}, func._schema, func._schema.name
+        self.check()
+        if name in _ALLOCATES:
+            like = func(*args, **kwargs)
+            return self._allocate(like.shape, like.stride(), like.dtype)
+        aliases = [value.alias_info for value in schema.returns]
+        if aliases and all(alias is not None and not alias.is_write for alias in aliases):
+            return func(*args, **kwargs)  # a view
+        written, reads = self._arguments(schema, args, kwargs)
+        if name in ("aten::item", "aten::_local_scalar_dense"):
+            self._read_by_host(reads[0], find_place("item"))
+            return func(*args, **kwargs)
+        late_args, late_kwargs = tree_map(self._shadow_any, (args, kwargs))
+        if written:
+            self._submit(name, reads, written, lambda: func(*late_args, **late_kwargs))
+            return written[0] if schema.returns else None
+        like = func(*args, **kwargs)
+        out = self._allocate(like.shape, like.stride(), like.dtype)
+        target = self._shadow(out)
+        self._submit(name, reads, [out], lambda: target.copy_(func(*late_args, **late_kwargs)))
+        return out
+
+    def _arguments(self, schema: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        written, reads = [], []
+        for k, argument in enumerate(schema.arguments):
+            value = args[k] if k < len(args) else kwargs.get(argument.name)
+            tensors = [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+            writes = argument.alias_info is not None and argument.alias_info.is_write
+            (written if writes else reads).extend(tensors)
+        return written, reads
+
+    def _submit(self, what: str, reads: list[torch.Tensor], writes: list[torch.Tensor], run: Callable[[], Any]) -> None:
+        """Put an operation on the current stream, and compare its memory with that of earlier ones."""
+
+        def work() -> bool:
+            run()
+            return True
+
+        place = find_place(f"{what} on stream {self.current.name!r}")
+        count = self.current.put(place, work)
+        for tensors, write in ((reads, False), (writes, True)):
+            for tensor in tensors:
+                self.use(tensor, self.current, count, write, place)
+
+    def use(self, tensor: torch.Tensor, stream: Stream, count: int, writes: bool, place: str) -> None:
+        """Note a use of memory. Raise an error if nothing orders it behind an earlier one."""
+        if not tensor.numel():
+            return
+        block = self._block(tensor)
+        low = tensor.data_ptr() - block.start
+        reach = sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride(), strict=True))
+        use = Use(stream.name, count, low, low + (reach + 1) * tensor.element_size(), writes, place)
+        for earlier in block.uses:
+            overlaps = earlier.low < use.high and use.low < earlier.high and (earlier.writes or writes)
+            if overlaps and earlier.count > stream.clock.get(earlier.stream, 0):
+                raise StreamError(f"no event orders {place} behind {earlier.place}")
+        block.uses.append(use)
+
+    def _read_by_host(self, tensor: torch.Tensor, place: str) -> None:
+        for use in self._block(tensor).uses:
+            if use.writes and use.count > self.host.get(use.stream, 0):
+                raise StreamError(f"the host reads by {place} what it has not waited for: {use.place}")
+
+    def _allocate(self, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+        reach = sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else -1
+        nbytes = (reach + 1) * dtype.itemsize
+        block = Block(self._rank, self.current.name, np.full(max(16, -(-nbytes // 16) * 16), POISON, np.uint8), "")
+        block.place = find_place("memory")
+        self._blocks.append(block)
+        memory = block.buffer[:]  # an object that lives as long as the tensor's storage
+        weakref.finalize(memory, self._free, block)
+        return torch.from_numpy(memory).view(dtype).as_strided(tuple(size), tuple(stride))
+
+    def _free(self, block: Block) -> None:
+        """Give memory back to the allocator, whose stream may use it again at once."""
+        if sys.is_finalizing() or block not in self._blocks:
+            return
+        self._blocks.remove(block)
+        owner = self.streams[block.stream]
+        for use in block.uses:
+            ordered = max(owner.clock.get(use.stream, 0), self.host.get(use.stream, 0))
+            if use.stream != block.stream and use.count > ordered:
+                self._late.append(f"{block.place} of stream {block.stream!r} is freed before the end of {use.place}")
+        owner.put("reuse", lambda: bool(block.buffer.fill(POISON)) or True)
+
+    def _block(self, tensor: torch.Tensor) -> Block:
+        at = tensor.data_ptr()
+        for block in self._blocks:
+            if block.start <= at < block.start + block.buffer.size:
+                return block
+        storage = tensor.untyped_storage()  # memory of the test, such as residuals
+        array = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+        self._blocks.append(Block(self._rank, self.current.name, array, find_place("memory")))
+        return self._blocks[-1]
+
+    def _shadow(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return another tensor of the same memory, which does not keep it allocated."""
+        if not tensor.numel():
+            return tensor.clone()
+        block = self._block(tensor)
+        offset = (tensor.data_ptr() - block.start) // tensor.element_size()
+        usable = block.buffer[: block.buffer.size // tensor.element_size() * tensor.element_size()]
+        return torch.from_numpy(usable).view(tensor.dtype).as_strided(tensor.size(), tensor.stride(), offset)
+
+    def _shadow_any(self, value: Any) -> Any:
+        return self._shadow(value) if isinstance(value, torch.Tensor) else value
