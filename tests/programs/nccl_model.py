@@ -41,14 +41,14 @@ class Communicator:
 
     model: Model
     ranks: int
-    made: list[dict[int, Made]] = field(default_factory=list)
+    collectives: list[dict[int, Made]] = field(default_factory=list)
 
     def check(self) -> None:
         """Raise an error if a rank lacks a collective."""
-        for made in self.made:
-            if len(made) < self.ranks:
-                lacking = sorted(set(range(self.ranks)) - set(made))
-                places = ", ".join(one.place for one in made.values())
+        for calls_of_ranks in self.collectives:
+            if len(calls_of_ranks) < self.ranks:
+                lacking = sorted(set(range(self.ranks)) - set(calls_of_ranks))
+                places = ", ".join(call.place for call in calls_of_ranks.values())
                 raise StreamError(f"ranks {lacking} never make the collective of {places}")
 
 
@@ -77,21 +77,21 @@ class RankGroup:
             self._stream = model.new_stream("nccl")
         self._stream.wait_stream(model.current)
         with _disable_current_modes():
-            made = Made(name, received, sent, model._shadow(out), model._shadow(src), place)
-        if self._count == len(self._communicator.made):
-            self._communicator.made.append({})
-        everyone = self._communicator.made[self._count]
+            call = Made(name, received, sent, model._shadow(out), model._shadow(src), place)
+        if self._count == len(self._communicator.collectives):
+            self._communicator.collectives.append({})
+        everyone = self._communicator.collectives[self._count]
         for peer, other in everyone.items():
             if (other.name, other.sent[self._rank], other.received[self._rank]) != (name, received[peer], sent[peer]):
                 raise StreamError(f"collective {self._count} differs between ranks: {place}, and {other.place}")
-        everyone[self._rank] = made
+        everyone[self._rank] = call
         self._count += 1
 
         def run() -> bool:
-            made.reached = True
+            call.reached = True
             if len(everyone) < ranks or not all(other.reached for other in everyone.values()):
                 return False
-            if not made.done:  # for all ranks at once: later work of a rank may change what it has sent
+            if not call.done:  # for all ranks at once: later work of a rank may change what it has sent
                 for rank in everyone:
                     receive(rank, everyone)
             return True
@@ -104,13 +104,13 @@ class RankGroup:
 
 def receive(rank: int, everyone: dict[int, Made]) -> None:
     """Copy what all ranks have sent to the memory of one."""
-    made, at = everyone[rank], 0
+    call, at = everyone[rank], 0
     for peer in range(len(everyone)):
         other = everyone[peer]
-        start = sum(other.sent[:rank]) if made.name == "all-to-all" else 0
-        made.out[at : at + made.received[peer]] = other.src[start : start + made.received[peer]]
-        at += made.received[peer]
-    made.done = True
+        start = sum(other.sent[:rank]) if call.name == "all-to-all" else 0
+        call.out[at : at + call.received[peer]] = other.src[start : start + call.received[peer]]
+        at += call.received[peer]
+    call.done = True
 
 
 class ModelOrder(CudaOrder):

@@ -168,14 +168,14 @@ def test_tensors_are_released_and_times_are_counted_after_the_work() -> None:
         played.reduce(rank, x).wait()
         return x
 
-    kept = [order._under_way for order in played.orders]
+    under_way = [order._under_way for order in played.orders]
     played.play(work)
-    assert [len(entries) for entries in kept] == [1, 1]
+    assert [len(entries) for entries in under_way] == [1, 1]
     assert played.row.encode_s == 0 and played.row.wire_bytes > 0
     for rank in range(RANKS):
         with played.model.rank(rank):
             played.groups[rank].stop(0)
-    assert [len(entries) for entries in kept] == [0, 0]
+    assert [len(entries) for entries in under_way] == [0, 0]
     assert played.row.encode_s > 0 and played.row.decode_s > 0
 
 
