@@ -3,13 +3,16 @@
     python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
 Four ranks, each on a virtual host behind a limited link, train with PyTorch's own collectives over gloo. `hpcbench
-diagnose --run` traces some steps of each program. Then the program runs alone and under `hpcbench run --scheme
-naive-int8`, in pairs and rotated order. exposed: part of a traced step in which communication is exposed. bound: the
-largest gain of int8 on all dimensions together, by the diagnosis. gain: steps per second with int8 over those without,
-a geometric mean over pairs, with an interval of 95 %. of the bound: gain over bound.
+diagnose --run` traces some steps of each program. Then the program runs alone, and under `hpcbench run` with the
+schemes `identity` (our algorithm without a codec) and `naive-int8`, in rotated order.
 
-The bound must be at least the gain, and the gain at least 60 % of the bound where more than half of a step is exposed
-transfer. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2, and
+exposed, transfer: parts of a traced step in which communication, and transfers alone, are exposed. bound: the largest
+gain of int8 on all dimensions together, by the diagnosis. int8, identity: speed over that of the program alone, a
+geometric mean over the repeats. codec: speed with int8 over that with identity, with an interval of 95 %. The bound is
+of the codec: another algorithm may gain more (gloo runs a reduce-scatter as an all-reduce, which sends twice as much).
+
+The bound must be at least the codec's gain, and the gain at least 60 % of the bound where more than half of a step is
+exposed transfer. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2, and
 hpcbench[torch,local].
 """
 
@@ -45,6 +48,8 @@ PROGRAMS = {
 }
 """Scripts and arguments: data-parallel gradients, sharded weights, and tensor-parallel activations."""
 STEP_SECONDS = re.compile(r"time ([\d.]+)ms|in ([\d.]+) s$", re.MULTILINE)
+GROUPS = "lossy: [parameters]\n"
+"""Groups file: FSDP2's gathers of parameters are encoded, too."""
 WARMUP = 3
 """Steps at the beginning that do not count."""
 CODEC = "int8"
@@ -61,20 +66,22 @@ class Row:
     transfer: float
     """Part of the traced step in which transfers, without waiting for late ranks, were exposed."""
     bound: float
-    gains: list[float]
-    """Steps per second with int8 over those without, by pair."""
+    int8: list[float]
+    """Speed with int8 over that of the program alone, by repeat."""
+    identity: list[float]
+    """Speed of our algorithm without a codec over that of the program alone."""
 
     @property
     def gain(self) -> float:
-        """Geometric mean over the pairs."""
-        return math.exp(fmean(map(math.log, self.gains)))
+        """The codec's gain, a geometric mean over the repeats."""
+        return mean_ratio(self.int8) / mean_ratio(self.identity)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of 95 % by Student's t; None for one pair."""
-        if len(self.gains) < 2:
+        """The interval of 95 % of the codec's gain by Student's t; None for one repeat."""
+        if len(self.int8) < 2:
             return None
-        logarithms = [math.log(gain) for gain in self.gains]
+        logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]
         error = stdev(logarithms) / math.sqrt(len(logarithms)) * student_t_quantile(0.975, len(logarithms) - 1)
         return self.gain * math.exp(-error), self.gain * math.exp(error)
 
@@ -88,6 +95,11 @@ class Row:
             return "BELOW 60 % OF THE BOUND"
         holds = high <= self.bound and (self.transfer <= 0.5 or low >= 0.6 * self.bound)
         return "holds" if holds else "undecided"
+
+
+def mean_ratio(ratios: list[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(fmean(map(math.log, ratios)))
 
 
 def become_rank(arguments: list[str]) -> None:
@@ -145,28 +157,34 @@ def step_seconds(output: str) -> float:
 def measure(name: str, rate: str, ranks: int, steps: int, repeats: int) -> Row:
     """Diagnose a program, and measure its gain."""
     command = program_command(name, rate, ranks, steps)
-    coded = [sys.executable, "-m", "hpcbench", "run", "--scheme", f"naive-{CODEC}", "--", *command]
     diagnosis = diagnose(command)
     rows = diagnosis["rows"]
-    transfer = sum(row["exposed"] - (row["exposed_waiting"] or 0.0) for row in rows) / diagnosis["step_seconds"]
-    gains = []
-    for repeat in range(repeats):
-        turns = [command, coded] if repeat % 2 == 0 else [coded, command]
-        seconds = [step_seconds(call(turn)) for turn in turns]
-        gains.append(seconds[0] / seconds[1] if repeat % 2 == 0 else seconds[1] / seconds[0])
-    return Row(name, rate, diagnosis["exposed"], transfer, bound_gain(diagnosis), gains)
+    transfer = sum(kind["exposed_transfer"] for kind in rows) / diagnosis["step_seconds"]
+    row = Row(name, rate, diagnosis["exposed"], transfer, bound_gain(diagnosis), [], [])
+    with tempfile.TemporaryDirectory() as directory:
+        groups = Path(directory) / "groups.yaml"
+        groups.write_text(GROUPS, encoding="utf-8")
+        run = [sys.executable, "-m", "hpcbench", "run", "--groups", str(groups), "--scheme"]
+        commands = {"": command} | {name: [*run, name, "--", *command] for name in ("identity", f"naive-{CODEC}")}
+        for repeat in range(repeats):
+            order = [*commands][repeat % 3 :] + [*commands][: repeat % 3]
+            seconds = {scheme: step_seconds(call(commands[scheme])) for scheme in order}
+            row.int8.append(seconds[""] / seconds[f"naive-{CODEC}"])
+            row.identity.append(seconds[""] / seconds["identity"])
+    return row
 
 
 def tabulate(rows: list[Row]) -> Table:
     """Return the table of all rows."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("program")
-    for heading in ("link", "exposed", "transfer", "bound", "gain (95 % CI)", "of the bound"):
+    for heading in ("link", "exposed", "transfer", "bound", "int8", "identity", "codec (95 % CI)", "of the bound"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for row in rows:
         interval = f" ({row.interval[0]:.2f} to {row.interval[1]:.2f})" if row.interval else ""
-        figures = [f"{row.exposed:.1%}", f"{row.transfer:.1%}", f"{row.bound:.2f}", f"{row.gain:.2f}{interval}"]
+        figures = [f"{row.exposed:.1%}", f"{row.transfer:.1%}", f"{row.bound:.2f}"]
+        figures += [f"{mean_ratio(row.int8):.2f}", f"{mean_ratio(row.identity):.2f}", f"{row.gain:.2f}{interval}"]
         table.add_row(row.program, row.rate, *figures, f"{row.gain / row.bound:.0%}", row.verdict)
     return table
 
@@ -181,7 +199,7 @@ def main() -> int:
     parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit"], help="of each host's link")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--repeats", type=int, default=3, help="pairs of runs")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each scheme")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parse(parser, programs=["ddp"], rates=["100mbit"], ranks=2, steps=9, repeats=1)
     try:

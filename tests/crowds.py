@@ -69,18 +69,25 @@ def _among(place: Path, patterns: tuple[str, ...]) -> bool:
     return any(place.match(pattern) for pattern in patterns)
 
 
+@cache
+def of_ranks(file: Path) -> Of:
+    """Return the properties of the tests of a file that start ranks."""
+    return Of("ranks" if ENGINE & {*file.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
+
+
 def assign(items: list[pytest.Item]) -> None:
     """Mark tests with their crowds, and sort them, longest first: a long test that starts late ends late."""
-    turns = {}
+    turns: dict[int, list[pytest.Item]] = {turn: [] for turn in range(len(TURNS))}
+    names = {file: file.relative_to(HERE).as_posix() for file in {item.path for item in items}}
     for item in items:
         group = of(item.path)
         if "rank_server" in getattr(item, "fixturenames", ()) or group.kind == "ranks":
-            group = Of("ranks" if ENGINE & {*item.path.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
-        item.add_marker(pytest.mark.xdist_group(group.crowd or item.path.relative_to(HERE).as_posix()))
+            group = of_ranks(item.path)
+        item.add_marker(pytest.mark.xdist_group(group.crowd or names[item.path]))
         if group.kind:
             item.add_marker(group.kind)
-        turns[item] = group.turn
-    items.sort(key=turns.__getitem__)  # stable: tests of a file stay together
+        turns[group.turn].append(item)
+    items[:] = [item for turn in turns.values() for item in turn]  # tests of a file stay together
 
 
 def may_be_long(file: Path) -> bool:

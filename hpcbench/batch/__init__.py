@@ -1,1 +1,1 @@
-"""How it is run: sites, launchers, job scripts, schedulers, tracking."""
+"""Sites, launchers, job scripts, schedulers, and the tracking of jobs."""

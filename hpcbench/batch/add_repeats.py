@@ -25,7 +25,7 @@ from hpcbench.study.load import Loaded
 
 
 def find_submitted(base: Path, digest: str) -> Path:
-    """Return the newest submission in `base` of just this study, site and version.
+    """Return the newest submission in `base` with the same study, site and version.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def add_repeats(
 ) -> tuple[list[ExpandedRun], list[Job], list[str]]:
     """Add repeats to a submission and submit their jobs.
 
-    Jobs that an interrupted command added are submitted first, and nothing is added then. Nor are repeats added while
-    the last added ones are not over, unless `again` is set, so that the same command twice adds them once.
+    If an interrupted command has added jobs, these are submitted and nothing is added. While the repeats that were
+    added last are not over, further ones are added only with `again`. So the same command twice adds repeats once.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ def add_repeats(
     again
         Whether to add repeats although the last added ones are not over.
     check
-        Raises if a run cannot work on the site.
+        Function that raises an error if a run cannot work on the site.
     progress
-        Receives the number of submitted jobs and of all jobs.
+        Callback with the number of submitted jobs and of all jobs.
 
     Returns
     -------

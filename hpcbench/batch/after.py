@@ -19,7 +19,7 @@ class After:
     ids: list[str]
     """The scheduler's ids of the jobs that are not over."""
     any_end: bool
-    """Whether any end counts; else all its jobs must complete."""
+    """Whether every end of its jobs counts; otherwise all must complete."""
 
 
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:

@@ -14,14 +14,14 @@ class BatchJob:
     name: str
     """Id within the submission; once it is submitted, its name in the queue: see `Scheduler.queue_name`."""
     script: str
-    """Relative to the submission."""
+    """Path of the script, relative to the submission."""
     jobs: list[str]
-    """Ids of our jobs; element k + 1 of an array is job k."""
+    """Ids of the jobs within the submission; element k + 1 of an array is job k."""
     array: bool = False
     after: Sequence[str] = ()
     """Ids, as in `Receipt.id`, of the jobs that must end before this one starts."""
     after_any: bool = False
-    """Whether it starts after any end of those jobs; else only after their success."""
+    """Whether it starts after every end of those jobs; otherwise only after their success."""
 
 
 def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:

@@ -35,10 +35,9 @@ def cancel(root: Path, only: str | None = None) -> str:
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
-        if any(job.id is None for job in ledger.submitted):
-            settle(scheduler, ledger)
+        settle(scheduler, ledger)
         tracked = track(root)
-        open_ = (State.UNKNOWN, State.LOST)  # it may still run: the scheduler may detect that
+        open_ = (State.UNKNOWN, State.LOST)  # the job may still run, which the scheduler may detect
         states = {job: status.state for job, status in tracked.jobs.items()}
         wanted = set(tracked.ids) if only is None else _jobs_of(tracked, only)
         open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]
@@ -57,7 +56,7 @@ def cancel(root: Path, only: str | None = None) -> str:
                 meant.setdefault(record.number, []).append(id)
         records = [record for record in ledger.submitted if record.number in meant]
         cancelled = [(ledger.cancel(record), meant[record.number]) for record in records]
-        # The scheduler's program or a site's wrapper may have sent a call twice: the copies must not start now.
+        # Copies of a job, from a call that was sent twice, must not start now.
         more = scheduler.copies([record.name for record, _ in cancelled])
         relays = [record.id for record in ledger.submitted if record.id and not set(record.jobs) & set(tracked.jobs)]
         more += [id for id, word in (scheduler.poll(relays) if relays else {}).items() if word.state.alive]
@@ -90,9 +89,9 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
 def _take_back(
     ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], answers: Mapping[str, str]
 ) -> None:
-    """Record that these jobs were not cancelled after all: when they fail, that is their own failure."""
+    """Record that these jobs were not cancelled, so that a later failure counts as their own."""
     for job, ids in cancelled:
-        if not any(answers.get(id, "").startswith(("ended", "told to end")) for id in ids):
+        if not any(answers.get(id, "").startswith(("ended", "signaled")) for id in ids):
             ledger.clear_cancellation(job)
 
 

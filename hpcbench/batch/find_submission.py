@@ -42,7 +42,7 @@ def find_root(path: Path | None) -> Path:
 
 
 def is_own(root: Path) -> bool:
-    """Whether this user wrote a submission. Several users may share a directory of results."""
+    """Return whether this user wrote a submission. Several users may share a directory of results."""
     return (root / "submission.json").stat().st_uid == os.getuid()
 
 

@@ -1,4 +1,4 @@
-"""Planning of jobs: which runs share an allocation, how they are started, and within which limits."""
+"""Plan of the jobs of some runs: their shared allocations, launch commands, and limits."""
 
 import shutil
 import sys
@@ -11,6 +11,7 @@ from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.scripts.refused import lost
+from hpcbench.batch.sites.find_launcher import find_sibling
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.expert_fit import describe_expert_placement
@@ -200,7 +201,7 @@ def _reads(runs: list[ExpandedRun], loaded: Loaded) -> list[str]:
     """Return the files that the ranks of some runs read in addition to those of the submission."""
     base = Path(loaded.document.name).absolute().parent
     programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
-    if programs:  # which files a program reads is unknown: it gets the directory where it runs
+    if programs:  # the files of a program are unknown, so it gets its working directory
         return list(dict.fromkeys(f"{(base / (program.directory or '.')).resolve()}/." for program in programs))
     studies = [run.study for run in runs if isinstance(run.study, Study)]
     named = [name for study in studies for name in (study.data.path, study.data.tokenizer, study.links) if name]
@@ -238,8 +239,7 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
     name = site.launcher.program or program_name(site.launcher.kind)
     if "/" in name:
         return python, None
-    sibling = Path(sys.executable).with_name(name)
-    program = str(sibling) if sibling.is_file() else shutil.which(name)
+    program = find_sibling(name) or shutil.which(name)
     if program is None and not dry_run and site.launcher.program:
         raise UserError(
             f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: correct launcher.program in the "

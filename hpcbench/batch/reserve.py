@@ -1,4 +1,4 @@
-"""Space on a disk that is set aside, so that the end of a job can be recorded when the disk is full."""
+"""Reserved space on a disk, so that the end of a job can be recorded when the disk is full."""
 
 import errno
 from collections.abc import Callable

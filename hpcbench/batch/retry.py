@@ -20,7 +20,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _EXTERNAL_ENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
-"""States whose cause is not the run itself."""
+"""States whose cause lies outside of the run."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ def retry(
     root = root.absolute()  # schedulers' programs run in another directory
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
-        if any(job.id is None for job in ledger.submitted):
-            settle(scheduler, ledger)
+        settle(scheduler, ledger)
         tracked = track(root)
         if tracked.submission.dry_run:
             raise UserError(f"{root}: a dry run: there is nothing to try again: submit the study without --dry-run")

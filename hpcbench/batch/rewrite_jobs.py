@@ -128,7 +128,7 @@ def _plan(root: Path, submission: SubmissionFile, site: Site, sets: Sequence[str
     if (root / "study.set.json").is_file():
         before = json.loads((root / "study.set.json").read_text(encoding="utf-8"))
     loaded = load_study(original if is_same else copy, [*before, *sets])
-    repeats = submission.repeats or loaded.study.repeats  # `submit --more` may have added some
+    repeats = submission.repeats or loaded.study.repeats  # `submit --more` may have added runs
     loaded = replace(loaded, study=loaded.study.model_copy(update={"repeats": repeats}))
     return plan(expand(loaded, site.capacity, offer(site)), loaded, site, dry_run=False)[0]
 

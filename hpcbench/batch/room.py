@@ -21,7 +21,7 @@ _FILES = 20
 def check_room(root: Path, *, runs: int, steps: int) -> str:
     """Check that the logs of some runs fit on the disk; return a line for the user if there is little space.
 
-    What a quota leaves can only be found by trying: a file of that size is made and deleted.
+    The space within a quota can only be found by a trial: a file of that size is created and deleted.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check that the files which the ranks will read exist and are long enough."""
+"""Check of the files that the ranks read: each exists and is long enough."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -62,7 +62,7 @@ def submit_jobs(
         again = ledger.count_submissions(job.jobs[0])
         begun = {id: count_attempts(ledger.root, id) for id in job.jobs}
         if again:
-            for id in job.jobs:  # they are over; a compute node may have no way to ask the scheduler
+            for id in job.jobs:  # these jobs are over, but a compute node may be unable to ask the scheduler
                 close_claim(ledger.root / "jobs" / id, now())
         job = replace(job, name=scheduler.queue_name(name, job.name, again))
         if after is not None:

@@ -205,7 +205,7 @@ def _entries(
 @contextlib.contextmanager
 def _growing(root: Path) -> Iterator[Path]:
     """Yield a temporary directory; rename it to `root` at the end of the block, or remove it if the block fails."""
-    growing = root.with_name(f".{root.name}.tmp")  # the lock keeps other commands out: it is left by a killed one
+    growing = root.with_name(f".{root.name}.tmp")  # left by a killed command, because the lock excludes other commands
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()

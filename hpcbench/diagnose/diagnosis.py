@@ -55,6 +55,10 @@ class KindRow:
     """Seconds of waiting for late ranks; None if unknown."""
     exposed_waiting: float | None
     """The part of the waiting that no computation covers; None if unknown."""
+    transfer: float
+    """Seconds of transfers. Calls of the dimension that are under way together share their time."""
+    exposed_transfer: float
+    """The part of the transfers that no computation covers."""
 
     @property
     def load(self) -> Load:
@@ -65,15 +69,14 @@ class KindRow:
             group_size=self.kind.group_size,
             message_bytes=self.message_bytes or 0.0,
             wire_bytes=self.wire_bytes or 0.0,
-            transfer_us=1e6 * (self.seconds - (self.waiting or 0.0)),
-            exposed_us=1e6 * (self.exposed - (self.exposed_waiting or 0.0)),
+            transfer_us=1e6 * self.transfer,
+            exposed_us=1e6 * self.exposed_transfer,
         )
 
     @property
     def bandwidth(self) -> float | None:
         """Bytes per second on the wire during transfers; None if unknown."""
-        transfer = self.seconds - (self.waiting or 0.0)
-        return self.wire_bytes / transfer if self.wire_bytes and transfer > 0 else None
+        return self.wire_bytes / self.transfer if self.wire_bytes and self.transfer > 0 else None
 
 
 @dataclass(frozen=True)
@@ -208,8 +211,10 @@ class _RankKind:
     wire_bytes: float | None = 0.0
     us: float = 0.0
     waiting_us: float = 0.0
-    exposed_transfer_us: float = 0.0
+    exposed_us: float = 0.0
     exposed_waiting_us: float = 0.0
+    transfer_us: float = 0.0
+    exposed_transfer_us: float = 0.0
 
 
 def _loads(trace: RankTrace, groups: Groups, n_steps: int) -> dict[Kind, _RankKind]:
@@ -227,10 +232,18 @@ def _loads(trace: RankTrace, groups: Groups, n_steps: int) -> dict[Kind, _RankKi
         labelled += [((kind, TRANSFER), call.transfer), ((kind, WAITING), call.waiting)]
     exposed = share_exposed(labelled, trace.computation)
     for (kind, part), us in exposed.items():
-        if part == TRANSFER:
-            loads[kind].exposed_transfer_us = us / n_steps
-        else:
+        loads[kind].exposed_us += us / n_steps
+        if part == WAITING:
             loads[kind].exposed_waiting_us = us / n_steps
+    # Calls in flight together share the link. Faster ones save at most their union, not the sum of their times.
+    for dimension in {kind.dimension for kind in loads}:
+        transfers = [
+            (kind, span) for (kind, part), span in labelled if part == TRANSFER and kind.dimension == dimension
+        ]
+        for kind, us in share_exposed(transfers, ()).items():
+            loads[kind].transfer_us = us / n_steps
+        for kind, us in share_exposed(transfers, trace.computation).items():
+            loads[kind].exposed_transfer_us = us / n_steps
     return loads
 
 
@@ -266,7 +279,6 @@ def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[
     rows = []
     for kind in kinds:
         loads = [rank.get(kind, _RankKind()) for rank in per_rank]
-        exposed = _mean([load.exposed_transfer_us + load.exposed_waiting_us for load in loads])
         rows.append(
             KindRow(
                 kind=kind,
@@ -274,9 +286,11 @@ def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[
                 message_bytes=_known_mean([load.message_bytes for load in loads]),
                 wire_bytes=_known_mean([load.wire_bytes for load in loads]),
                 seconds=_mean([load.us for load in loads]) / 1e6,
-                exposed=exposed / 1e6,
+                exposed=_mean([load.exposed_us for load in loads]) / 1e6,
                 waiting=_mean([load.waiting_us for load in loads]) / 1e6 if has_waiting else None,
                 exposed_waiting=_mean([load.exposed_waiting_us for load in loads]) / 1e6 if has_waiting else None,
+                transfer=_mean([load.transfer_us for load in loads]) / 1e6,
+                exposed_transfer=_mean([load.exposed_transfer_us for load in loads]) / 1e6,
             )
         )
     return sorted(rows, key=lambda row: (-row.exposed, -row.seconds))
@@ -306,7 +320,7 @@ def _load(kind: Kind, load: _RankKind) -> Load:
         group_size=kind.group_size,
         message_bytes=load.message_bytes or 0.0,
         wire_bytes=load.wire_bytes or 0.0,
-        transfer_us=load.us - load.waiting_us,
+        transfer_us=load.transfer_us,
         exposed_us=load.exposed_transfer_us,
     )
 

@@ -1,7 +1,8 @@
 """What one rank did, from the events of its trace: steps, computation and collective calls.
 
-With a GPU, computation is every kernel that is not a collective. Without one, it is every operator of PyTorch outside
-its collective calls, which gloo annotates in threads of its own.
+With a GPU, computation is every kernel that is not a collective. Without one, it is every operator of a library, such
+as ``aten::mm``, outside collective calls, which gloo annotates in threads of its own. Nodes of the backward pass do not
+count, because they may wait for calls between their operators (FSDP's ``RegisterPostBackwardFunctionBackward``).
 """
 
 import math
@@ -126,7 +127,8 @@ def _collect(event: dict[str, Any], collected: _Collected, groups: dict[str, Tra
             collected.kernels.append(span)
     elif category == "cpu_op":
         thread = event.get("tid")
-        _append(collected.operators.setdefault(thread, []), span)
+        if "::" in name and not name.startswith("autograd::"):
+            _append(collected.operators.setdefault(thread, []), span)
         if name.startswith(("c10d::", "_c10d_functional::")):
             _append(collected.collective_operators.setdefault(thread, []), span)
     elif category in ("user_annotation", "gpu_user_annotation"):

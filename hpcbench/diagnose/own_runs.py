@@ -105,6 +105,8 @@ def _make_row(channel: TrafficSum, settings: LoggedSettings, n_steps_and_ranks: 
         exposed=channel.exposed_s,
         waiting=None,
         exposed_waiting=None,
+        transfer=channel.transfer_s,
+        exposed_transfer=channel.exposed_s,
     )
 
 

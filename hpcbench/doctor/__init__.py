@@ -1,1 +1,1 @@
-"""What works on this machine, and a first site file from what a login node sees; without NumPy, MPI or torch."""
+"""Checks of this machine, and the draft of a site file from a login node. It imports neither NumPy, MPI nor torch."""

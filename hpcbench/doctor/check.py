@@ -1,4 +1,4 @@
-"""One finding of the doctor: what was checked, its health, and the remedy."""
+"""One check of the doctor: its name, its health, and the remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -19,15 +19,15 @@ class Check:
     name: str
     health: Health
     fact: str
-    """What was found."""
+    """Finding, for people."""
     remedy: str = ""
-    """What to do if it is not ok."""
+    """Remedy if the health is not ok."""
     needed: bool = False
-    """Whether the site needs it."""
+    """Whether the site needs the checked thing."""
 
     @property
     def failed(self) -> bool:
-        """Whether something that the site needs is not known to work."""
+        """Whether the site needs the checked thing, and its health is not ok."""
         return self.needed and self.health is not Health.OK
 
 

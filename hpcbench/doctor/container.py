@@ -1,4 +1,4 @@
-"""Checks of the container that the site's ranks run in: its program, its image, and whether a rank starts in it."""
+"""Checks of the container of the site's ranks: its program, its image, and the start of a rank."""
 
 import os
 import re
@@ -85,11 +85,11 @@ def _image(container: Container) -> Check:
     """Check that the image's file or directory can be read."""
     name = "container image"
     if container.image is None:
-        remedy = "`hpcbench submit STUDY --dry-run --check` looks for that of a study"
+        remedy = "`hpcbench submit STUDY --dry-run --check` checks the image of a study"
         return report_unknown(name, "the site file names none, so that each study must", remedy)
     image = container.image
     if not image.startswith("/"):
-        return report_unknown(name, f"{image} is a name, not a whole path: it is looked for when a rank starts")
+        return report_unknown(name, f"{image} is a name, not an absolute path: it is searched for when a rank starts")
     if not Path(image).exists():
         kind = container.kind
         build = (
@@ -98,29 +98,29 @@ def _image(container: Container) -> Check:
         remedy = f"build it ({build or 'docs/how-to/containers.md'}), or correct container.image"
         return report_missing(name, f"{image} is not there", remedy, needed=True)
     if not os.access(image, os.R_OK):
-        return report_missing(name, f"{image} cannot be read", "ask its owner for leave to read it", needed=True)
+        return report_missing(name, f"{image} cannot be read", "ask its owner for read permission", needed=True)
     return report_ok(name, image, needed=True)
 
 
 def _on_node(site: Site, kind: str, program: str) -> Check:
-    """Check the container's program where a rank runs."""
+    """Check the container's program on the node of a rank."""
     name = "container on the node of a rank"
     try:
         _, launch = solve(site, nodes=1, ranks_per_node=1, program=launcher_of(site))
     except ValueError as error:
-        return report_unknown(name, f"the site has no room for a rank: {error}", needed=True)
+        return report_unknown(name, f"no rank fits on a node of the site: {error}", needed=True)
     with listed_hosts(launch, 1) as launch_words:
         answer = attempt(in_job(site, [*launch_words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
     paths = [line.strip() for line in answer.out.splitlines() if line.strip().endswith(f"/{program}")]
     if paths:
         return report_ok(name, paths[-1], needed=True)
     if answer.status is None:
-        return report_unknown(name, answer.problem, "look whether the job waits for a node", needed=True)
+        return report_unknown(name, answer.problem, "check whether the job waits for a node", needed=True)
     return report_missing(name, f"{program} is not on PATH there", _remedy(kind, program), needed=True)
 
 
 def _rank_inside(site: Site) -> Check:
-    """Start a rank in the image, as a job does, and check the hpcbench that it finds there."""
+    """Start a rank in the image, as a job does, and check the version of hpcbench in the image."""
     name = "rank in the container"
     try:
         with rank_command(site, 1) as command:
@@ -135,5 +135,5 @@ def _rank_inside(site: Site) -> Check:
         fact = f"{line}: hpcbench {version[1]}, and jobs are submitted with {hpcbench.__version__}"
         return report_missing(name, fact, "build the image again with this version", needed=True)
     if answer.status is None:
-        return report_unknown(name, f"{line}: {answer.problem}", "look whether the job waits for a node", needed=True)
+        return report_unknown(name, f"{line}: {answer.problem}", "check whether the job waits for a node", needed=True)
     return report_missing(name, f"{line}: {last_error(answer.err) or answer.problem}", _START_BY_HAND, needed=True)

@@ -1,4 +1,4 @@
-"""A first site file from what is seen here: every value with its source, every guess marked, what is unseen said."""
+"""Draft of a site file for this machine: values have their sources, guesses and missing values are marked."""
 
 import json
 import os
@@ -72,15 +72,13 @@ class _Text:
     def text(self) -> str:
         """Return the whole file."""
         host = socket.gethostname()
-        self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: what could be seen there.")
+        self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: values that were detected there.")
         self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
         self._put("site", self._name, "" if self._name == self._cluster.name else "the name is yours to choose")
         self._scheduler()
         self._queues()
         self._node()
-        self._note(
-            "network: {description: ?, bandwidth_gbit: ?}   # fill in: the site's pages say what lies between the nodes"
-        )
+        self._note("network: {description: ?, bandwidth_gbit: ?}   # fill in from the site's pages")
         self._launcher()
         self._environment()
         self._ranks()
@@ -119,10 +117,10 @@ class _Text:
                 self._note(f"{line.name} is left out {why}", indent=2 if alike else 0)
         if self._queue and self._queue.max_walltime:
             usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
-            self._put("walltime", str(usual), "of a job where a study has none; shorter ones start sooner", sure=False)
+            self._put("walltime", str(usual), "for studies without one; shorter jobs start sooner", sure=False)
 
     def _why_left_out(self, line: QueueFacts) -> str:
-        """Why a queue is not in the file, in words; empty where it is."""
+        """Return why a queue is left out of the file; empty if the file contains it."""
         if not line.open:
             return "(closed)"
         if not re.fullmatch(LABEL, line.name):
@@ -142,7 +140,7 @@ class _Text:
         seen = where if nodes.gpus is not None else "unseen"
         self._put("  gpus", nodes.gpus or 0, ": ".join(filter(None, (seen, nodes.doubt))), sure=certain)
         if nodes.gpu:
-            self._put("  gpu", nodes.gpu, f"{where}: the whole name helps readers")
+            self._put("  gpu", nodes.gpu, f"{where}: the full name helps readers")
         if nodes.gpu_memory_gb:
             self._put("  gpu_memory_gb", nodes.gpu_memory_gb, where)
         elif nodes.gpus:
@@ -150,7 +148,7 @@ class _Text:
         if self._cluster.kind == "local":
             self._put("  cores", "auto", "counted when a study is submitted")
         elif nodes.cores:
-            self._put("  cores", cores, f"{where}; without those that the system keeps", sure=False)
+            self._put("  cores", cores, f"{where}; without cores reserved for the system", sure=False)
         else:
             self._put("  cores", cores, "unseen: give the cores of a compute node that jobs may use", sure=False)
         certain = nodes.sockets is not None and sockets == nodes.sockets
@@ -188,7 +186,7 @@ class _Text:
         aware = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
         why = f"MPICH_GPU_SUPPORT_ENABLED is {_clean(aware)} here; " if aware else ""
         self._put(
-            "gpu_aware_mpi", None, f"{why}unknown, which counts as no; each run's log says what its ranks found out"
+            "gpu_aware_mpi", None, f"{why}unknown, which counts as no; each run's log contains what its ranks detected"
         )
 
     def _ranks(self) -> None:
@@ -197,7 +195,7 @@ class _Text:
         usual = site.capacity.ranks_per_node
         if usual is not None and not _fits(site, usual):
             most = next((ranks for ranks in range(usual - 1, 0, -1) if _fits(site, ranks)), 1)
-            self._put("ranks_per_node", most, f"{usual} do not fit what was seen of a node", sure=False)
+            self._put("ranks_per_node", most, f"{usual} do not fit the detected node", sure=False)
 
     def _environment(self) -> None:
         loaded = loaded_modules()
@@ -272,7 +270,7 @@ def _fits(site: Site, ranks: int) -> bool:
 
 
 def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:
-    """Return consistent cores, sockets and GPUs per socket: a site file that contradicts itself would be refused."""
+    """Return consistent cores, sockets and GPUs per socket, because an inconsistent site file is refused."""
     cores, gpus = nodes.cores or max(1, nodes.gpus or 0), nodes.gpus or 0
     sockets = nodes.sockets if nodes.sockets and nodes.sockets <= cores else 1
     if nodes.socket_gpus and len(nodes.socket_gpus) == sockets and sum(nodes.socket_gpus) == gpus:

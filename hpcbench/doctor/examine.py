@@ -23,9 +23,9 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
     Parameters
     ----------
     name
-        Name or file of the site whose needs count; only this machine by default.
+        Name or file of the site whose requirements are checked; by default only this machine is checked.
     run
-        Start two ranks on a cluster as well, by its own launcher.
+        Whether to start two ranks also on a cluster, with its launcher.
     """
     given = load_site(name)[0] if name else None
     site: Site = given or load_site("local")[0]

@@ -57,7 +57,7 @@ def check_gpus(needed: bool) -> Check:
     remedy = "install the driver, or write device: cpu in the site file" if needed else ""
     if gpus.absent or "did not answer" not in gpus.problem:
         return report_missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
-    return report_unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
+    return report_unknown("GPUs", gpus.problem, "the driver hangs: check the kernel's log", needed=needed)
 
 
 def _amd(text: str) -> tuple[DetectedGpu, ...]:

@@ -1,8 +1,8 @@
-"""``python -m hpcbench.doctor.job``: one line about the interpreter that a job starts its ranks by.
+"""``python -m hpcbench.doctor.job``: one line about the interpreter of a job's ranks.
 
-Job scripts run it before the first run, in the environment that ranks will have, so that it must be quick and start
-nothing: MPI is loaded, and not initialized. With ``--no-mpi`` it is not loaded: scripts of whole-node jobs of
-LSF run on a launch host that users share.
+Job scripts run it before the first run, in the environment of the ranks. It must be quick and start no process: MPI is
+loaded but not initialized. With ``--no-mpi`` it is not loaded, because scripts of LSF's whole-node jobs run on a launch
+host that users share.
 """
 
 import platform

@@ -8,7 +8,7 @@ from hpcbench.batch.schedulers.lsf_cluster import list_bsub_options, list_hosts,
 from hpcbench.doctor.cluster import Cluster, Said
 
 _SPARED = ("-wa", "-wt", "-rn", "-cwd", "-ti")
-"""Options of job scripts that relatives of LSF may lack, and that scripts can do without."""
+"""Options of job scripts that variants of LSF may lack. Scripts work without them."""
 
 
 def survey(seen: Sighting) -> Cluster:
@@ -16,7 +16,7 @@ def survey(seen: Sighting) -> Cluster:
     cluster = Cluster("lsf", seen.fact, seen.name)
     hosts = _hosts(cluster)
     parameters = read_parameters()
-    lrun, jsrun = shutil.which("lrun"), shutil.which("jsrun")  # these ask for whole nodes
+    lrun, jsrun = shutil.which("lrun"), shutil.which("jsrun")  # these launchers request whole nodes
     cluster.queues, problem = list_queues(hosts, parameters.default_queue, slots=not (lrun or jsrun))
     if problem:
         cluster.notes.append(f"queues are unknown: {problem}")
@@ -68,7 +68,7 @@ def _request(cluster: Cluster, lrun: str | None, jsrun: str | None) -> None:
     if kind and kind.gpus:
         cluster.scheduler["gpu_request"] = Said("gpu", "lshosts -gpu shows GPUs, which bsub -gpu asks for", sure=False)
     if chosen and re.search(r"\bEXCLUSIVE\b", chosen.sharing):
-        cluster.scheduler["directives"] = Said({"-x": None}, "bqueues -l: EXCLUSIVE, so hosts of one's own")
+        cluster.scheduler["directives"] = Said({"-x": None}, "bqueues -l: EXCLUSIVE, so jobs get exclusive hosts")
     elif chosen:
         cluster.notes.append("bqueues -l: the queue is not EXCLUSIVE: -x is refused, and others may share the hosts")
 

@@ -40,7 +40,7 @@ def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
     return [
         report_missing(
             "site",
-            f"none of {len(sites)} site files is of this machine",
+            f"none of {len(sites)} site files matches this machine",
             "hpcbench doctor --draft-site > mysite.yaml",
         )
     ]
@@ -50,9 +50,9 @@ def _line(name: str, matches: dict[str, bool], *, needed: bool) -> Check:
     yes = [what for what, fits in matches.items() if fits]
     no = [what for what, fits in matches.items() if not fits]
     summary = "; not ".join(", ".join(part) for part in (yes or ["none"], no) if part)
-    fact = f"{name}: {len(yes)} of {len(matches)} marks fit ({summary})"
+    fact = f"{name}: {len(yes)} of {len(matches)} properties match ({summary})"
     if not matches["scheduler"]:
         return report_missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
-    if no and not (no == ["name"] and matches.get("queues")):  # a file of one's own may have any name
-        return report_unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
+    if no and not (no == ["name"] and matches.get("queues")):  # a user's file may have any name
+        return report_unknown("site", fact, "see `hpcbench doctor --draft-site` for the values detected here")
     return report_ok("site", fact, needed=needed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.schedulers.slurm_cluster import list_mpi_plugins, read_config
-from hpcbench.batch.sites.find_launcher import BANNERS
+from hpcbench.batch.sites.find_launcher import match_banner
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,13 @@ def mpiexec(*programs: str) -> Mpi | None:
         return None
     answer = attempt([path, "--version"])
     text = answer.out + answer.err
-    for pattern, kind, name in BANNERS:
-        match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
-        if match:
-            if name.startswith("MPICH") and _is_mvapich(path):
-                kind, name = "mvapich", "MVAPICH (Hydra)"
-            return Mpi(path, kind, f"{path}: {name}{f' {match[1]}' if match[1] else ''}")
+    if banner := match_banner(text):
+        kind, name, version = banner
+        if name.startswith("MPICH") and _is_mvapich(path):
+            kind, name = "mvapich", "MVAPICH (Hydra)"
+        return Mpi(path, kind, f"{path}: {name} {version}".rstrip())
     first = " ".join(text.split())[:100]
-    return Mpi(path, None, f"{path}: {answer.problem or f'whose it is, is unknown: {first!r}'}")
+    return Mpi(path, None, f"{path}: {answer.problem or f'unknown MPI library: {first!r}'}")
 
 
 def _is_mvapich(path: str) -> bool:
@@ -66,11 +65,11 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
         if plugin and mpi:
             return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
         if not (mpi and mpi.kind):
-            seen = "no MPI library was seen: load its module and draft again, or say --mpi=... in args as it wants"
+            seen = "no MPI library was detected: load its module and draft again, or set --mpi=... in args"
             return "srun", [], f"{listed}; {seen}"
     if mpi and mpi.kind:
         return mpi.kind, [], mpi.fact
-    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH that says whose it is"
+    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH whose library is known"
 
 
 def loaded_modules() -> list[str]:

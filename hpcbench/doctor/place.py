@@ -1,4 +1,4 @@
-"""The directory that results go to: room, links, clock; and the version of what runs."""
+"""Checks of the directory for results (space, links, clock, quota) and of the version of hpcbench."""
 
 import os
 import shutil
@@ -40,12 +40,12 @@ def _room(base: Path) -> Check:
     free = shutil.disk_usage(base).free / 1e9
     fact = f"{base}: {free:.1f} GB free"
     if free < LEAST_GB:
-        return report_missing("work directory", fact, "make room: logs and checkpoints need it", needed=True)
+        return report_missing("work directory", fact, "free disk space for logs and checkpoints", needed=True)
     return report_ok("work directory", fact, needed=True)
 
 
 def _links(directory: Path) -> Check:
-    """Check hard links. The lock between two submissions is a link that is created once and that every node sees."""
+    """Check hard links. The lock between two submissions is a link, which only one process on all nodes can create."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:
@@ -84,9 +84,7 @@ def _clock(directory: Path) -> Check:
 def _quota() -> Check:
     answer = attempt(["quota", "-s", "-w"])
     if not answer.present:
-        return report_unknown(
-            "quota", "the quota command is missing", "the site's own command shows limits, if there are any"
-        )
+        return report_unknown("quota", "the quota command is missing", "use the site's own command to see limits")
     if answer.status is None:
         return report_unknown("quota", answer.problem)
     over = [line.split()[0] for line in answer.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
@@ -96,7 +94,7 @@ def _quota() -> Check:
 
 
 def _revision() -> Check:
-    """Version and revision of hpcbench, as reports show them."""
+    """Report the version and revision of hpcbench, as in reports."""
     revision = package_revision()
     if revision is None:
         return report_unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")

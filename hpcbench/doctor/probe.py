@@ -1,7 +1,7 @@
-"""Runs in the ranks' interpreter and says a line of JSON for each thing found: a crash loses only the rest.
+"""Checks that run in the ranks' interpreter and print one line of JSON each, so that a crash keeps the earlier lines.
 
-Its source is handed over by ``-c``: an interpreter without hpcbench can run it too. So it imports nothing at the top
-that may be missing.
+The source is passed by ``-c``, so that an interpreter without hpcbench can run it. The top of the file imports only
+modules that cannot be missing.
 """
 
 import json
@@ -37,8 +37,12 @@ def _torch() -> Finding:
     import torch
 
     cuda = torch.version.cuda
-    sees = f"CUDA {cuda}, sees {torch.cuda.device_count()} GPUs" if cuda else "built without CUDA"
-    return "ok", f"{torch.__version__}, {sees}", ""
+    if not cuda:
+        return "ok", f"{torch.__version__}, built without CUDA", ""
+    nccl = "without NCCL"
+    if torch.distributed.is_available() and torch.distributed.is_nccl_available():
+        nccl = f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"  # type: ignore[no-untyped-call]
+    return "ok", f"{torch.__version__}, CUDA {cuda}, sees {torch.cuda.device_count()} GPUs, {nccl}", ""
 
 
 def _cupy() -> Finding:
@@ -73,7 +77,7 @@ def _mpi4py() -> Finding:
     mpi4py.rc.initialize = False  # a login node may forbid it, or hang
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the package is there, and the library that it loads is not
+    except (ImportError, RuntimeError) as error:  # the package is installed, but the library that it loads is missing
         return "missing", f"{version('mpi4py')} found no MPI library: {error}", NO_LIBRARY
     library = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     return "ok", f"{version('mpi4py')} with {library}", ""
@@ -95,7 +99,7 @@ STAGES: dict[str, Callable[[], Finding]] = {
 
 
 def main() -> None:
-    """Try everything."""
+    """Run all checks."""
     for name, look in STAGES.items():
         try:
             health, fact, remedy = look()

@@ -1,4 +1,4 @@
-"""What the ranks will find: their interpreter and its packages, their launcher, and whether two of them meet."""
+"""Checks of the ranks: their interpreter and its packages, their launcher, and a world of two ranks."""
 
 import contextlib
 import json
@@ -17,6 +17,7 @@ from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
 from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
+from hpcbench.batch.sites.find_launcher import find_sibling
 from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
@@ -24,7 +25,7 @@ from hpcbench.doctor.check import Check, Health, report_missing, report_ok, repo
 from hpcbench.doctor.mpi import mpiexec
 
 PATIENCE = 120.0
-"""Seconds for imports from a file system that is far away."""
+"""Deadline in seconds, for imports from a slow file system."""
 _WORLD = """
 import os
 from mpi4py import MPI
@@ -37,7 +38,7 @@ from hpcbench.comm.gpu_aware import gpu_aware
 found = gpu_aware(MPI.COMM_WORLD)
 say(f"aware={found.answer.value} {' '.join(found.why.split())}")
 """
-"""Program of each rank. Only the first rank of each world prints, in one write, so that lines are not mixed."""
+"""Program of a rank. Only rank 0 prints, in one write per line, because launchers mix the output of ranks."""
 _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
 _REMEDIES = {
     "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
@@ -55,7 +56,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
     Parameters
     ----------
     run
-        Whether a rank may be started on a cluster: the interpreter of an image is asked by a rank.
+        Whether a rank may be started on a cluster. The interpreter of an image is checked by a rank.
     """
     python = sys.executable if site.python == "auto" else site.python
     source = Path(probe.__file__).read_text(encoding="utf-8")
@@ -81,13 +82,13 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
         try:
             name, health, fact, remedy = json.loads(line)
         except ValueError:
-            continue  # modules greet
+            continue  # modules print messages
         lines[name] = (Health(health), fact, remedy)
     wanted = {*_NEEDED, *(["CuPy"] if site.device == "cuda" else [])}
     checks = []
     if not lines:
-        where = "" if site.scheduler.kind == "local" else "; it may be there on compute nodes alone"
-        fact = f"{shlex.quote(python)}: {answer.problem or 'said nothing'}{where}"
+        where = "" if site.scheduler.kind == "local" else "; it may exist only on compute nodes"
+        fact = f"{shlex.quote(python)}: {answer.problem or 'printed nothing'}{where}"
         health = Health.MISSING if site.scheduler.kind == "local" else Health.UNKNOWN
         field = "container.python" if has_image(site) else "python"
         return [
@@ -96,7 +97,9 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
     for name in probe.STAGES:
         needed = name in wanted
         if name not in lines:
-            checks.append(report_unknown(name, f"the interpreter did not get so far: {answer.problem}", needed=needed))
+            checks.append(
+                report_unknown(name, f"the interpreter ended before this check: {answer.problem}", needed=needed)
+            )
             continue
         health, fact, remedy = lines[name]
         if health is not Health.OK and needed:
@@ -139,20 +142,20 @@ def check_launchers(site: Site) -> list[Check]:
 
 
 def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
-    """Two ranks, started as a run's are, and what they find out about their MPI library.
+    """Start two ranks like those of a run, and check their world and their MPI library.
 
-    The launcher of another library starts two worlds of one rank, and exits with 0.
+    The launcher of another MPI library starts two worlds of one rank each, and exits with 0.
 
     Parameters
     ----------
     run
         Whether ranks may be started on a cluster.
     alone
-        Whether no scheduler answers here, or the site was named: else this may be a login node.
+        Whether no scheduler answers here, or the user named the site. Otherwise this may be a login node.
     """
     if not alone and not run:
         remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
-        return [report_unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
+        return [report_unknown("two ranks", "not started, because a scheduler answers here", remedy), _aware(site, "")]
     if site.scheduler.kind != "local" and not run:
         remedy = "hpcbench doctor --run starts them, where that is allowed"
         return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
@@ -160,7 +163,7 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         with rank_command(site, 2) as command:
             answer = attempt(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
-        return [report_unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
+        return [report_unknown("two ranks", f"two ranks do not fit on a node of the site: {error}"), _aware(site, "")]
     wanted = None if site.node.cores == "auto" else site.node.cores
     meets = _meet(shlex.join(command), answer, wanted, shares=site.oversubscribe)
     if meets.health is Health.OK and site.scheduler.kind != "local":
@@ -221,10 +224,10 @@ def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, sha
     if sizes == ["2"]:
         return report_ok(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:
-        remedy = "launcher and mpi4py have different MPI libraries (srun: say another --mpi= in launcher.args)"
-        return report_missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
+        remedy = "launcher and mpi4py have different MPI libraries (srun: set another --mpi= in launcher.args)"
+        return report_missing(name, f"{command}: each rank is a separate world", remedy, needed=True)
     if world_answer.present and world_answer.status is None:
-        remedy = "look whether ranks wait for each other, or the job for nodes"
+        remedy = "check whether ranks wait for each other, or the job for nodes"
         return report_unknown(name, f"{command}: {world_answer.problem}", remedy, needed=True)
     error = last_error(world_answer.err)
     fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
@@ -236,9 +239,9 @@ _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot o
 
 
 def last_error(text: str) -> str:
-    """Return the last error that a rank printed, without what its launcher puts in front; empty if there is none.
+    """Return the last error that a rank printed, without the launcher's prefix; empty if there is none.
 
-    Launchers print information about themselves first, and afterwards that a rank has ended.
+    Launchers print lines about themselves before it, and lines about the ended rank after it.
     """
     errors = re.findall(r"(?:^|[\s:>\]])((?:\w+\.)*\w*(?:Error|Exception)\b: .+)$", text, re.MULTILINE)
     return " ".join(errors[-1].split())[:200] if errors else ""
@@ -262,10 +265,8 @@ def _aware(site: Site, printed: str) -> Check:
 def launcher_of(site: Site) -> str:
     """Return the program that starts ranks: the site's, or on this machine the one next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
-    if "/" in name:
-        return name
-    sibling = Path(sys.executable).with_name(name)
-    return str(sibling) if site.scheduler.kind == "local" and sibling.is_file() else name
+    sibling = find_sibling(name) if site.scheduler.kind == "local" else None
+    return sibling or name
 
 
 def in_job(site: Site, argv: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every family of codecs on values that are the same everywhere: the bytes are those committed, the error in bounds.
+"""Test of every family of codecs on fixed values: the bytes equal the committed digests, and errors are within bounds.
 
 ``python -m hpcbench.doctor.selftest`` writes the digests again, after an intended change of a format.
 """
@@ -18,7 +18,7 @@ CODECS = (
     *("none", "zfp:8", "zfp:16", "mpc", "xpk", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8:256", "int4:32"),
     *("sign:1024", "topk:0.01", "threshold:0.001", "rowsparse:64", "2:4"),
 )
-"""One or two of each family."""
+"""Codecs of the test: one or two of each family."""
 _FILE = Path(__file__).with_name("digests.json")
 _VALUES = 4099
 
@@ -44,7 +44,7 @@ def faults() -> tuple[list[str], str]:
 
 
 def _values() -> "npt.NDArray[np.float32]":
-    """Made by whole numbers and powers of two alone, so that no library or processor rounds them otherwise."""
+    """Return values computed from integers and powers of two, which all libraries and processors round identically."""
     import numpy as np
 
     state, values = 12345, []

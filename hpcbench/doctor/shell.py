@@ -1,4 +1,4 @@
-"""What this shell has that would steer a launcher, and whose plugin of submitit is in use."""
+"""Checks of this shell for variables of an outer job, and of submitit and its LSF plugin."""
 
 import os
 from importlib import import_module
@@ -9,16 +9,16 @@ from hpcbench.doctor.check import Check, report_missing, report_ok, report_unkno
 
 
 def check_shell() -> Check:
-    """Whether there are variables that an outer job or launcher left, which are kept from what is submitted."""
+    """Check for variables of an outer job or launcher, which submitted jobs do not get."""
     names = sorted(os.environ.keys() - clean_environment(keep=("FLUX_URI",)).keys())
     if not names:
         return report_ok("shell", "no variables of an outer job or launcher")
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return report_ok("shell", f"{shown} are set: what is submitted does not see them; are you inside a job?")
+    return report_ok("shell", f"{shown} are set: submitted jobs do not get them; are you inside a job?")
 
 
 def check_submitit() -> list[Check]:
-    """Its version, and which class answers to cluster="lsf": with several plugins, the last one wins silently."""
+    """Check submitit's version, and its class for cluster="lsf". Of several plugins the last one wins silently."""
     try:
         checks = [report_ok("submitit", version("submitit"), needed=True)]
     except PackageNotFoundError:
@@ -26,7 +26,7 @@ def check_submitit() -> list[Check]:
     try:
         owner = import_module("hpcbench.batch.schedulers.submitit_lsf").owner()
     except (ImportError, AttributeError) as error:
-        return [*checks, report_unknown("submitit lsf", f"who owns it cannot be asked: {error}")]
+        return [*checks, report_unknown("submitit lsf", f"its owner is unknown: {error}")]
     ours = str(owner).startswith("hpcbench.")
-    remedy = "" if ours else "another package registers lsf with submitit; hpcbench uses its own class all the same"
+    remedy = "" if ours else "another package registers lsf with submitit; hpcbench still uses its own class"
     return [*checks, report_ok("submitit lsf", f"{owner}{'' if ours else f': {remedy}'}")]

@@ -85,6 +85,6 @@ def _request(cluster: Cluster, partition: QueueFacts, kind: Nodes, select_type: 
         sources.append(f"OverSubscribe={partition.sharing}: nodes may be shared")
     if "MEMORY" in select_type.upper():
         directives["--mem"] = 0
-        sources.append(f"{select_type}: memory is dealt out, 0 is all of it")
+        sources.append(f"{select_type}: memory is allocated, 0 requests all of it")
     if directives:
         cluster.scheduler["directives"] = Said(directives, "; ".join(sources), sure=False)

@@ -1,4 +1,4 @@
-"""A job's allocation, as each scheduler describes it on the job's first node: name, hosts, and whether a job lives."""
+"""Allocation of a job, as each scheduler describes it on the first node: name, hosts, and whether a job is listed."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcbench.job.processes import is_running_here
 
 Lookup = Callable[[str, str], bool | None]
-"""Whether a scheduler lists a job as not over, by the job's id and its script's process; None if that is unknown."""
+"""Function of a job's id and its script's process: whether the scheduler lists the job as not over; None if unknown."""
 
 _TIMEOUT = 60.0
 _SLURM_OVER = {
@@ -23,7 +23,7 @@ _FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING"
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes and the name of a job, and how to ask for more."""
+    """The nodes and the name of a job, and queries for more."""
 
     hosts: Sequence[str]
     """Names of the job's nodes."""

@@ -1,7 +1,7 @@
-"""The claim on a job: a scheduler may take a job twice, and people may start it twice, but one script at a time has it.
+"""Claim on a job. A job may be submitted or started twice, but only one script at a time has the claim.
 
-The next claim is a hard link with the next number. On every file system, NFS too, only one process can make it. Claims
-are never removed, because two processes could do so at once.
+The next claim is a hard link with the next number. On every file system, also NFS, only one process can create it.
+Claims are never removed, because two processes could do so at the same time.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _UNIQUE_NAME = re.compile(r"[-_][0-9a-f]{6}[-_][aj][0-9]")
 
 
 class ClaimError(Exception):
-    """The job cannot be claimed. Nothing of it has been changed."""
+    """The job cannot be claimed. Its files are unchanged."""
 
     def __init__(self, message: str, status: int = REFUSED) -> None:
         super().__init__(message)
@@ -39,14 +39,14 @@ class HeldClaim:
     path: Path
     files: StatusFiles
     is_new: bool = True
-    """Whether this process made it; else this script had it before."""
+    """Whether this process made the claim; otherwise this script had it before."""
 
     def is_ours(self) -> bool:
         """Whether no other script has claimed the job, because its scheduler reported ours as over."""
         return not exists(self.path.with_name(str(int(self.path.name) + 1)))
 
     def release(self) -> None:
-        """Let the next script have the job."""
+        """Release the job for the next script."""
         self.files.write(self.path.with_name(f"{self.path.name}.end"), lambda: f"{format_now()}\n")
 
 
@@ -112,7 +112,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
             except OSError as error:
                 if not exists(path):
                     raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
-            if path.samefile(draft):  # a file server may make the link and report that it failed
+            if path.samefile(draft):  # a file server may create the link and still report a failure
                 return HeldClaim(path, files)
     finally:
         with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     ClaimError
         Its holder is not over, or may not be.
     """
-    if _UNIQUE_NAME.search(claimant.name):  # a second job of this name comes from one submission that arrived twice
+    if _UNIQUE_NAME.search(claimant.name):  # a second job of this name comes from one submission that was sent twice
         for path in last.parent.glob("[0-9]*"):
             fields = read_json(path) or {}
             if fields.get("name") == claimant.name and fields.get("holder") != claimant.holder:
@@ -143,7 +143,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     if holder in (claimant.holder, process):
         listed = is_running_here(process)
         if listed is None and holder == claimant.holder:
-            return None  # the job went back into its queue, and is on another node now
+            return None  # the job was requeued, and is on another node now
     else:
         listed = is_listed(holder, process)
     if listed is None:

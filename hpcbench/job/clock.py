@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 GAP = 10.0
-"""Seconds between two readings, which are a fraction of a second apart, from which the job was suspended meanwhile."""
+"""Seconds. If two readings that follow each other quickly are so far apart, the job was suspended in between."""
 
 
 class JobClock:
@@ -27,7 +27,7 @@ class JobClock:
         Parameters
         ----------
         watched
-            Whether the last reading was a fraction of a second ago, unless the job was suspended meanwhile.
+            Whether the last reading was a fraction of a second ago, except for suspensions.
         """
         now = time.monotonic()
         if not watched or now - self._last < GAP:

@@ -1,4 +1,4 @@
-"""Process of a run's launcher, whose group can be watched, asked to end and killed."""
+"""Process of a run's launcher. Its process group can be watched, terminated and killed."""
 
 import contextlib
 import os
@@ -52,14 +52,14 @@ class RunProcess:
                 self._failed = 126 if isinstance(error, PermissionError) else 127
 
     def poll(self) -> int | None:
-        """Return the exit status, as a shell gives it; None while the launcher runs or is suspended."""
+        """Return the exit status in the form of a shell; None while the launcher runs or is suspended."""
         if self._process is None:
             return self._failed
         status = self._process.poll()
         return 128 - status if status is not None and status < 0 else status
 
     def wait_for_group(self, seconds: float) -> bool:
-        """Wait until the launcher and its group are gone, at most this time; return whether they are."""
+        """Wait at most this time for the end of the launcher and its group; return whether they have ended."""
         deadline = time.monotonic() + seconds
         while self._has_group():
             if time.monotonic() > deadline:
@@ -68,7 +68,7 @@ class RunProcess:
         return True
 
     def end(self, *, kill: bool) -> None:
-        """End the group: ask with TERM, and after a while kill it if `kill`."""
+        """Terminate the group with TERM; with `kill`, kill it after a while."""
         self._signal_group(signal.SIGTERM)
         if not self.wait_for_group(TERM_TIME) and kill:
             self._signal_group(signal.SIGKILL)

@@ -25,7 +25,7 @@ _KILLED = 137
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the driver; write the exit status of the job script, and whether the job goes back into its queue."""
+    """Run the driver; write the exit status of the job script, and whether the job is requeued."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     for descriptor in (options.signals, options.result):
         os.set_inheritable(descriptor, False)
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
-    """Return the exit status of the job script, and whether the job goes back into its queue."""
+    """Return the exit status of the job script, and whether the job is requeued."""
     root, start = Path.cwd(), format_now()
-    directory = Path("jobs", options.job)  # relative, as messages show it
+    directory = Path("jobs", options.job)  # relative, as in messages
     files = StatusFiles(root, directory)
     environment = read_environment()
     allocation = read_allocation(options.scheduler, options.id, environment, easy=options.easy)
@@ -101,7 +101,7 @@ def _run_job(
         path, ranks = options.host_file
         files.write(Path(path), lambda: "".join(f"{host}\n" * ranks for host in allocation.hosts))
     if not recorder.record_job("running") or files.failure:
-        return NO_SPACE, False  # what is measured now would be lost
+        return NO_SPACE, False  # otherwise measurements would be lost
     place = directory / "provenance"
     record_provenance(
         place, environment, requests, describe_job=allocation.describe, describe_python=make_doctor_command(options)

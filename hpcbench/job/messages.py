@@ -7,15 +7,15 @@ _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
 def print_line(line: str) -> None:
-    """Print a line, whatever its characters are."""
+    """Print a line; its characters may be any."""
     _write(_STANDARD_OUTPUT, line)
 
 
 def print_error(line: str) -> None:
-    """Print a line as an error, whatever its characters are."""
+    """Print a line as an error; its characters may be any."""
     _write(_STANDARD_ERROR, line)
 
 
 def _write(descriptor: int, line: str) -> None:
-    with contextlib.suppress(OSError):  # the log may be on the disk that is full
+    with contextlib.suppress(OSError):  # the log may be on the full disk
         os.write(descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))

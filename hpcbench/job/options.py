@@ -33,13 +33,13 @@ class JobOptions:
     ended: int | None = None
     """Exit status of a script that ended without the driver. Then no run is started; the end is recorded."""
     walltime: int = 0
-    """Seconds; 0 for no limit."""
+    """Walltime in seconds; 0 for no limit."""
     stop_ahead: int = 0
-    """Seconds before the walltime at which runs are asked to stop."""
+    """Time between the stop request to the runs and the walltime, in seconds."""
     run_limit: int = 0
-    """Seconds per run; 0 for an equal part of the remaining walltime."""
+    """Limit of a run in seconds; 0 for an equal part of the remaining walltime."""
     requeue: int = 0
-    """Number of times that the job may go back into its queue."""
+    """Number of times that the job may be requeued."""
     easy: bool = False
     """Whether LSF allocates whole nodes, and counts a launch host with one slot among them."""
     host_file: tuple[str, int] | None = None

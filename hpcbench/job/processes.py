@@ -1,4 +1,4 @@
-"""Processes of a job's node: which one has a claim, and which ones a run left behind."""
+"""Processes of a job's node: the holder of a claim, and processes that a run left behind."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ def identify_process(pid: int) -> str:
 
 
 def is_running_here(process: str) -> bool | None:
-    """Whether the process with this identity runs; None if it ran on another node."""
+    """Return whether the process with this identity runs; None if it ran on another node."""
     pid, host = process.partition(" ")[0], process.rpartition(" ")[2]
     if host != os.uname().nodename:
         return None
@@ -27,7 +27,7 @@ def is_running_here(process: str) -> bool | None:
 def kill_run(run: Path) -> None:
     """Kill the processes of a run on this node, whatever group, session or parent they have by now.
 
-    Launchers start daemons in sessions of their own. All have the run's directory in their environment.
+    Launchers start daemons in separate sessions. All have the run's directory in their environment.
     """
     variable = b"HPCBENCH_RUN=" + os.fsencode(run)
     for _ in range(3):  # processes that fork meanwhile are found by the next search

@@ -1,4 +1,4 @@
-"""Provenance of a job: its environment, modules, limits and devices, as commands on its first node print them."""
+"""Provenance of a job: its environment, modules, limits and devices, from commands on its first node."""
 
 import contextlib
 import os
@@ -17,9 +17,9 @@ from hpcbench.job.stop_requests import StopRequests
 LIMIT = 20.0
 """Seconds for all commands together. A command that hangs does not keep the runs waiting."""
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
-"""A variable whose name, or whose value, such as a list of options or an address, contains a secret."""
+"""Pattern of variables with a secret in their name or value, such as a list of options or an address."""
 _SHELL = ("bash", "-p", "-c")
-"""A shell that reads no file that BASH_ENV names."""
+"""A shell that ignores BASH_ENV."""
 
 
 def record_provenance(
@@ -62,7 +62,7 @@ def record_provenance(
     processes = []
     for name, command in commands.items():
         if command and shutil.which(command[0], path=environment.get("PATH")) is not None:
-            with contextlib.suppress(OSError):  # a full disk, for example: provenance stops no job
+            with contextlib.suppress(OSError):  # such as on a full disk; missing provenance does not stop a job
                 processes.append(_start(directory / f"{name}.txt", command, environment))
     deadline = time.monotonic() + LIMIT
     while any(process.poll() is None for process in processes) and requests.leaving is None:
@@ -100,7 +100,7 @@ def _print_variables(environment: Mapping[str, str]) -> list[str]:
     shell = r'for _var; do [[ $_var = "#"* ]] && echo "$_var" || printf "%s=%q\n" "$_var" "${!_var}"; done'
     arguments = []
     for name in sorted(environment):
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # others are functions that bash exports
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # other lines are functions that bash exports
             secret = _SECRET.search(f"{name.upper()}={environment[name]}")
             arguments.append(f"# {name} is left out" if secret else name)
     return [*_SHELL, shell, "bash", *arguments]

@@ -1,4 +1,4 @@
-"""Loop over the runs of a job: it starts one after another, keeps their time, and reacts to requests to stop."""
+"""Loop over the runs of a job: it starts them one after another, enforces limits, and reacts to stop requests."""
 
 import os
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from hpcbench.job.stop_requests import StopRequests
 STOPPED = 75
 """Exit status of a job with runs that can be continued."""
 NO_SPACE = 74
-"""Exit status where something could not be written."""
+"""Exit status if a file could not be written."""
 TIMED_OUT = 124
 """Exit status of a run that was ended at its limit."""
 _LOOK = 0.2
-"""Seconds between two looks at a run."""
+"""Seconds between two checks of a run."""
 _LATE = 0.5
-"""Seconds after a launcher's failure in which the signal that caused it may still arrive by way of the script."""
+"""Seconds after a launcher's failure in which the signal that caused it may still arrive from the script."""
 
 
 class EndOfJobError(Exception):
@@ -39,14 +39,14 @@ class _CurrentRun:
     start: str
     launched: float
     limit: int
-    """Seconds after which the run is asked to stop; 0 for no limit."""
+    """Seconds until the stop request to the run; 0 for no limit."""
     stop_time: int
-    """Seconds that it then has for its checkpoint."""
+    """Seconds for the checkpoint after the stop request."""
     launcher: RunProcess | None = None
     reached: bool = False
-    """Whether it reached its limit before the job was asked to stop."""
+    """Whether the run reached its limit before the stop request to the job."""
     killed: bool = False
-    """Whether it was ended at its limit."""
+    """Whether the run was ended at its limit."""
 
 
 def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int]:
@@ -132,7 +132,7 @@ class RunLoop:
         except EndOfJobError as error:
             self._end_run(error.status)
             return error.status
-        except OSError as error:  # such as of a file server
+        except OSError as error:  # such as an error of a file server
             self._files.note_failure(error)
             self._end_run(NO_SPACE)
             return NO_SPACE
@@ -142,10 +142,10 @@ class RunLoop:
         return int(self._failed)
 
     def _run(self, run: RunCommand) -> None:
-        self._check_claim()  # first: the script that has the job now may have completed the run
+        self._check_claim()  # checked first, because the script that has the job now may have completed the run
         if is_completed(self._root, run.id):
             return
-        self._clock.read(watched=False)  # what came before this run may have taken long
+        self._clock.read(watched=False)  # the steps before this run may have taken long
         self._keep_time()
         self._check_signals()
         if self._requests.stopping:
@@ -167,9 +167,9 @@ class RunLoop:
             status = self._launch(directory, run, current)
         reached = current.reached and status != 0
         if reached and (not current.killed or any(directory.glob("checkpoint/step-*"))):
-            self._unfinished = True  # it can be continued
+            self._unfinished = True  # the run can be continued
         self._failed |= not self._record_end(current, status, reached=reached) or status != 0
-        self._files.give_back(directory)  # its worker does so before the last event, but may have been killed
+        self._files.give_back(directory)  # its worker writes this before the last event, but may have been killed
         self._current = None
 
     def _launch(self, directory: Path, run: RunCommand, current: _CurrentRun) -> int:
@@ -184,22 +184,22 @@ class RunLoop:
             self._check_signals()
             self._requests.wait(_LOOK)
         if status != 0 and self._requests.leaving is None:
-            self._requests.wait(_LATE)  # LSF sends a signal to all processes of a job: it ends the launcher too
+            self._requests.wait(_LATE)  # LSF sends a signal to all processes of a job, which also ends the launcher
         self._check_signals()
         launcher.kill_rest()
         return TIMED_OUT if current.killed else status
 
     def _keep_time(self) -> None:
-        """Ask the run to stop, ahead of the job's limit or at its own, and end it if it stays."""
+        """Request a stop of the run before the job's limit or at its own limit, and end it if it does not stop."""
         options, current = self._options, self._current
-        if os.getppid() != options.script:  # it was killed: the scheduler reports that
+        if os.getppid() != options.script:  # the job was killed, which the scheduler reports
             if current is not None and current.launcher is not None:
                 current.launcher.end(kill=True)
                 current.launcher.kill_rest()
             os._exit(137)
         used = self._clock.read()
         if options.walltime and used >= options.walltime - options.stop_ahead:
-            self._requests.stopping = True  # Flux never asks the script alone, and other schedulers may be late
+            self._requests.stopping = True  # Flux never signals only the script, and other schedulers may be late
         if current is None or current.launcher is None:
             return
         if self._requests.stopping:
@@ -208,7 +208,7 @@ class RunLoop:
         if not current.limit or past <= 0:
             return
         if not self._requests.stopping:
-            current.reached = True  # else the job's limit came first
+            current.reached = True  # otherwise the job's limit came first
         self._ask_to_stop()
         if not current.killed and past > current.stop_time:
             current.reached = current.killed = True
@@ -234,7 +234,7 @@ class RunLoop:
             raise EndOfJobError(REFUSED)
 
     def _end_run(self, status: int) -> None:
-        """End the current run and all that it started; first it may end by itself, if the signal gives it time."""
+        """End the current run and its processes. If the signal leaves time, the run may first end by itself."""
         current = self._current
         if current is None:
             return

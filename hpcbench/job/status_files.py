@@ -1,4 +1,4 @@
-"""Status files of a job and its runs, and the space that is set aside for them on the disk."""
+"""Status files of a job and its runs, and the disk space that is reserved for them."""
 
 import contextlib
 import os
@@ -12,11 +12,11 @@ from hpcbench.contract.times import format_now
 from hpcbench.job.messages import print_error
 
 _SPACE = 1 << 16
-"""Bytes that are set aside for the end of a job or a run, also for the last events of its log."""
+"""Bytes that are reserved for the end of a job or a run, and for the last events of its log."""
 
 
 class StatusFiles:
-    """Writer of the files of a job. It does not raise where the disk takes no more, and reports that in each status."""
+    """Writer of the files of a job. On a full disk it raises no error, but reports the failure in each status."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""
@@ -27,22 +27,22 @@ class StatusFiles:
     def write(self, path: Path, make_text: Callable[[], str]) -> bool:
         """Write a file completely or not at all; return whether it is written.
 
-        Where the disk takes no more, the space that was set aside for the job is given back, and the file is written
-        again: its text may now contain the failure.
+        On a full disk the reserved space of the job is released, and the file is written again. Its text may then
+        contain the failure.
         """
         return self._try(lambda: self._write(path, make_text())) or self._try(lambda: self._write(path, make_text()))
 
     def set_aside(self, directory: Path) -> bool:
-        """Set space on the disk aside for the end of what runs in this directory."""
+        """Reserve disk space for the end of the run or job in this directory."""
         return self._try(lambda: reserve.set_aside(directory, _SPACE))
 
     def give_back(self, directory: Path) -> None:
-        """Delete the file with the space that was set aside in this directory."""
+        """Delete the file that reserves space in this directory."""
         with contextlib.suppress(OSError):
             (directory / reserve.FILE).unlink(missing_ok=True)
 
     def note_failure(self, error: OSError) -> None:
-        """Keep the reason why something could not be written, and give the job's space back."""
+        """Keep the reason why a file could not be written, and release the job's space."""
         self.failure = reserve.describe_disk_error(self._root, error)
         self.give_back(self._directory)
 
@@ -170,13 +170,13 @@ class StatusRecorder:
 
 
 def is_completed(root: Path, run: str) -> bool:
-    """Whether this attempt or an earlier one completed a run."""
+    """Return whether this attempt or an earlier one completed a run."""
     status = mark.read_mark(root / "runs" / run)
     return status is not None and status.state == "ended" and status.exit == 0
 
 
 def keep_old_files(root: Path, run: str) -> None:
-    """Rename the files that an earlier attempt left of a run: they get the number of that attempt."""
+    """Rename the files of a run from an earlier attempt: they get the number of that attempt."""
     directory = root / "runs" / run
     status = mark.read_mark(directory)
     number = status.attempt if status is not None and status.readable else 0

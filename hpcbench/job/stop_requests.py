@@ -1,4 +1,4 @@
-"""Requests to stop: the signals that the script of a job gets."""
+"""Stop requests: the signals that the script of a job gets."""
 
 import os
 import select
@@ -8,7 +8,7 @@ from types import FrameType
 SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "URG")
 _EXITS = {"TERM": 143, "INT": 130, "HUP": 129, "USR2": 140}
 _PREEMPTION_GRACE = 20.0
-"""Seconds. Slurm kills a preempted job 30 s after TERM."""
+"""Seconds for a checkpoint after TERM. Slurm kills a preempted job after 30 s."""
 
 
 class StopRequests:
@@ -25,11 +25,11 @@ class StopRequests:
 
     def __init__(self, descriptor: int, *, may_be_preempted: bool) -> None:
         self.stopping = False
-        """Whether runs are to write a checkpoint and end."""
+        """Whether runs must write a checkpoint and end."""
         self.leaving: int | None = None
-        """Exit status with which the script is to end at once; None if no signal asks for that."""
+        """Exit status with which the script must end immediately; None without such a signal."""
         self.grace = 0.0
-        """Seconds in which the run may end by itself before it is ended."""
+        """Seconds in which the run may end by itself before it is killed."""
         self._descriptor = descriptor
         self._may_be_preempted = may_be_preempted
         os.set_blocking(descriptor, False)
@@ -37,7 +37,7 @@ class StopRequests:
             signal.signal(signal.Signals[f"SIG{name}"], self._handle)
 
     def wait(self, seconds: float) -> None:
-        """Wait until a signal comes, at most this time, and note it."""
+        """Wait at most this time for a signal, and note it."""
         ready, _, _ = select.select([self._descriptor], [], [], seconds)
         if ready:
             for name in os.read(self._descriptor, 4096).decode("ascii").split():

@@ -10,7 +10,7 @@ from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.account import Account
 from hpcbench.programs.exact import TORCHCOMMS
-from hpcbench.programs.kernel_operators import codec_of, has_kernels
+from hpcbench.programs.kernel_operators import codec_of, device_kernels, has_kernels
 from hpcbench.programs.second_group import SecondGroup
 from hpcbench.programs.stream_order import order_of
 from hpcbench.programs.streamed_group import ALGORITHMS, StreamedGroup
@@ -74,6 +74,8 @@ def find_refusal(call: CallKind, rule: Treatment) -> str:
 
 def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torch.device) -> StreamedGroup:
     """Make the encoded operations of a group over whole collectives, on a device."""
+    if device.type != "cpu":
+        device_kernels(device.index or 0)  # an error here comes before any message of this group
     if group.rank() == 0 and device.type != "cpu":
         log.warning(
             "hpcbench: encoded calls of group %r travel over NCCL. This is experimental: no GPU has run it yet, "

@@ -16,13 +16,13 @@ from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
-from hpcbench.programs import backends
 from hpcbench.programs.account import Account, CallCounts, Key
-from hpcbench.programs.call_carrier import Begin, CallCarrier
+from hpcbench.programs.call_carrier import Begin
 from hpcbench.programs.decision import Decision
 from hpcbench.programs.dimensions import dimension_of, dimension_of_message, is_undescribed
 from hpcbench.programs.encoded import EncodedGroup
 from hpcbench.programs.gradients import has_complex, is_gradient, is_of_replicas
+from hpcbench.programs.group_carriers import GroupCarriers
 from hpcbench.programs.tensors import DTYPES
 
 _OPERATIONS = {
@@ -74,8 +74,7 @@ class GroupCalls:
         undescribed = is_undescribed(description)
         self._may_be_replicas = self.dimension is None and undescribed and not settings.groups.layout
         self._by_layout = undescribed and bool(settings.groups.layout)
-        self._carriers: dict[str, CallCarrier] = {}
-        self._streamed: dict[str, bool] = {}
+        self.carriers = GroupCarriers(group, account, through_host=settings.groups.cuda)
         self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._small: dict[tuple[object, ...], CallCounts] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
@@ -83,25 +82,6 @@ class GroupCalls:
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
         # looking at the values of a call costs, and smaller ones are exact anyhow
         self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
-
-    def carrier(self, tensor: torch.Tensor) -> CallCarrier:
-        """Return the encoded operations of the group on a tensor's device, made at the first use."""
-        streamed = self._is_streamed(tensor.device)
-        name = str(tensor.device) if streamed else "gloo"
-        if name not in self._carriers:
-            self._carriers[name] = (
-                backends.make_streamed_group(self._group, self._account, tensor.device)
-                if streamed
-                else EncodedGroup(self._group, self._account)
-            )
-        return self._carriers[name]
-
-    def _is_streamed(self, device: torch.device) -> bool:
-        kind = device.type
-        if kind not in self._streamed:
-            through_host = self._settings.groups.cuda
-            self._streamed[kind] = backends.is_streamed(self._group, device, through_host=through_host)
-        return self._streamed[kind]
 
     def next_seed(self) -> int:
         """Return the seed of this rank's next message to one rank."""
@@ -230,13 +210,11 @@ class GroupCalls:
 
     def stepped(self) -> None:
         """Start a new step: the program's optimizer has taken one."""
-        for carrier in self._carriers.values():
-            carrier.stepped()
+        self.carriers.stepped()
 
     def stop(self, patience_s: float) -> None:
         """End the threads of the encoded operations."""
-        for carrier in self._carriers.values():
-            carrier.stop(patience_s)
+        self.carriers.stop(patience_s)
 
     def _learn_dimension(self) -> None:
         """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
@@ -294,7 +272,7 @@ class GroupCalls:
             return Chosen(row, channel, None, self._least(rule))
         plain_row = self._row(call.value, dimension, name, "", "plan")
         operation, kind, sizes = _OPERATIONS[call], DTYPES[dtype], [t.numel() for t in tensors]
-        carrier = self.carrier(tensors[0])
+        carrier = self.carriers.of(tensors[0])
         decision = Decision(row, plain_row, sum(sizes), nbytes, carrier)
         if channel.algorithm is Algorithm.AUTO and tensors[0].is_cpu and isinstance(carrier, EncodedGroup):
             decision.ask = partial(carrier.plans.decide, operation, sizes, kind, channel)
@@ -320,15 +298,7 @@ class GroupCalls:
             return "layout"
         if any(t.dtype not in DTYPES for t in tensors) or len({t.dtype for t in tensors}) > 1:
             return "type"
-        device = tensors[0].device
-        if self._is_streamed(device):
-            why = backends.find_refusal(call, rule) if rule else ""
-        elif device.type != "cpu" and not (
-            device.type == "cuda" and self._settings.groups.cuda and call in _OPERATIONS
-        ):
-            why = backends.explain_device(self._group, device)
-        else:
-            why = ""
+        why = self.carriers.find_hindrance(tensors[0].device, call, rule, planned=call in _OPERATIONS)
         return why or ("small" if not ragged and nbytes < self._least(rule) else "")
 
     def _least(self, rule: Treatment | None) -> int:

@@ -161,9 +161,22 @@ def has_kernels(codec: Codec) -> bool:
 
 
 @functools.cache
-def _on_device(number: int) -> DeviceKernels:
+def device_kernels(number: int) -> DeviceKernels:
+    """Return the operators of a GPU.
+
+    Raises
+    ------
+    RuntimeError
+        CuPy is missing, or it cannot compile for this GPU. All ranks must have it.
+    """
     with torch.cuda.device(number):
-        device = cuda()
+        try:
+            device = cuda()
+        except (ImportError, RuntimeError) as error:
+            raise RuntimeError(
+                f"hpcbench: encoded calls on a GPU are not possible on this rank: {error}, in the environment of the "
+                "program"
+            ) from error
     return DeviceKernels(device, lambda tensor: int(torch.cuda.current_stream(tensor.device).cuda_stream))
 
 
@@ -172,7 +185,7 @@ def _launch(name: str) -> Callable[..., None]:
 
     def operator(first: torch.Tensor, *rest: Any) -> None:
         with torch.cuda.device(first.device):
-            getattr(_on_device(first.device.index or 0), name)(first, *rest)
+            getattr(device_kernels(first.device.index or 0), name)(first, *rest)
 
     return operator
 

@@ -173,7 +173,7 @@ class Operators:
         if channel is None:
             return None
         counts = _elements(src, sent, calls.size), _elements(out, got, calls.size)
-        return calls.carrier(src).all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
+        return calls.carriers.of(src).all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
         row, channel, _decision, least = calls.choose(CallKind.ALL_TO_ALL, srcs, ragged=True)
@@ -182,7 +182,7 @@ class Operators:
         joined = torch.cat([part.reshape(-1) for part in srcs])
         there = joined.new_empty(sum(part.numel() for part in outs))
         counts = [part.numel() for part in srcs], [part.numel() for part in outs]
-        work = calls.carrier(joined).all_to_all(there, joined, counts, channel, row, min_bytes=least)
+        work = calls.carriers.of(joined).all_to_all(there, joined, counts, channel, row, min_bytes=least)
         return outs, _then(work, lambda: _split(there, outs), outs).boxed()
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int, *_rest: Any) -> Any:

@@ -162,7 +162,7 @@ def _check_baseline(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> Non
 
 
 def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> None:
-    """Refuse a threshold that applies to no run, because it would seem to be kept."""
+    """Refuse a threshold that applies to no run. A report would show it as kept."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):

@@ -27,7 +27,7 @@ class _Use(NamedTuple):
 
     where: str
     idle: Misfit | None
-    """Why it changes nothing in all cells so far; None if it changes something in one of them."""
+    """Why the value changes nothing in the cells so far; None if it changes something in one of them."""
 
 
 class IdleSettings:
@@ -73,7 +73,7 @@ class IdleSettings:
         Raises
         ------
         UserError
-            There is such a setting. The message has its place, the reason and the remedy.
+            A setting changes nothing. The message has its place, the reason and the remedy.
         """
         for (path, _), use in self._uses.items():
             if use.idle is not None:

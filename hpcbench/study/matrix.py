@@ -1,4 +1,4 @@
-"""The cells of a matrix: product in file order, lockstep by `zip`, holes by `exclude`."""
+"""The cells of a matrix: the product of its lists in file order, with `zip` and `exclude`."""
 
 import itertools
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
     Raises
     ------
     UserError
-        A key is unknown or used twice, or `--set` sets it, too. A list is empty or contains a value twice, the lists
+        A key is unknown or used twice, or `--set` sets it as well. A list is empty or contains a value twice, the lists
         of a `zip` differ in length, an `exclude` matches nothing, or no cell remains.
     """
     axes = _axes(study, document)
@@ -69,12 +69,12 @@ def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
 
 
 def matches(hole: Mapping[str, Scalar], cell: Cell) -> bool:
-    """Whether the cell has every value that `hole` names."""
+    """Return whether the cell has every value that `hole` contains."""
     return bool(hole) and all(key in cell and same(cell[key].value, value) for key, value in hole.items())
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Whether two values are equal, and not a truth value and a number."""
+    """Return whether two values are equal. A truth value never equals a number."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 

@@ -1,4 +1,4 @@
-"""Lists of the scheme presets and of other people's compression systems."""
+"""Lists of the scheme presets, and of the compression systems of other projects."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from hpcbench.study.systems import SystemPreset, read_systems
 
 
 def show_schemes() -> None:
-    """Print one line per preset: first the schemes of hpcbench, then the systems of others."""
+    """Print one line per preset: first the schemes of hpcbench, then the systems of other projects."""
     names = presets.schemes()
     width = max(map(len, [*names, *read_systems()]))
     typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")

@@ -20,7 +20,7 @@ class Capacity:
     slots: int
     """Number of ranks that fit a node without sharing cores or GPUs."""
     device: str = "cpu"
-    """What ranks compute on: ``cpu`` or ``cuda``."""
+    """Device of the ranks: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
     """Maximum nodes of a job, and a sentence with the source; None if unknown."""
 
@@ -116,7 +116,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
             )
         return Size(nodes, ranks // nodes, resolved)
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
-        usual = ranks  # a small run leaves part of its one node idle
+        usual = ranks  # a small run leaves a part of its only node idle
     if nodes * usual != ranks:
         path: FieldPath = ("nodes",) if study.nodes else ("layout",)
         remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"

@@ -1,4 +1,4 @@
-"""Presets of other people's compression systems, which a scheme of a program study names as its `system`."""
+"""Presets of the compression systems of other projects. A scheme of a program study names one as its `system`."""
 
 from functools import cache
 from typing import Any
@@ -11,16 +11,16 @@ from hpcbench.study.presets import read_table
 
 
 class SystemPreset(Section):
-    """Another system: what it does, what it needs, and how a run turns it on."""
+    """A compression system of another project: its method, its requirements, and the settings that enable it."""
 
     title: Line
     source: Line
     versions: Line
     needs: Line
-    """Software and settings that must be there."""
+    """Required software and settings."""
     limits: Line
     checked: Line
-    """Date and machine of a run here, or ``never``."""
+    """Date and machine of a run with this preset, or ``never``."""
     asks: list[Line]
     """Fields that a study must add, such as ``preload``."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
@@ -38,7 +38,7 @@ def add_system(fields: dict[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        There is no such system, or a field that it asks for is missing.
+        There is no such system, or a required field is missing.
     """
     name = fields.get("system")
     if not isinstance(name, str):

@@ -171,7 +171,7 @@ def _core_schema() -> Any:
     from ruamel.yaml.tag import Tag
 
     class CoreResolver(VersionedResolver):
-        processing_version = (1, 2)  # whatever a %YAML line says
+        processing_version = (1, 2)  # regardless of a %YAML line
 
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
             if kind is ScalarNode and implicit[0]:

@@ -125,7 +125,7 @@ def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
         assert run.state is State.COMPLETED
         return
     assert run.state is State.CANCELLED
-    forerunner = f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
+    forerunner = f"{first.root / 'jobs' / 'j0001-r1'} had to complete before it, but did not"
     assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
         start(fake, after="fake")

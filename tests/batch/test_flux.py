@@ -149,7 +149,7 @@ def test_a_refused_bank_is_answered_with_those_of_the_user(tmp_path: Path, monke
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("WANTED", f"account view-user {getpass.getuser()} --list-banks")
-    with pytest.raises(UserError, match=r"Flux did not take it: set account: in the study .* prints: chem phys$"):
+    with pytest.raises(UserError, match=r"Flux refused the job: set account: in the study .* prints: chem phys$"):
         Flux(tmp_path, SITE).submit(batch_job(tmp_path, "charged", "true"))
 
 

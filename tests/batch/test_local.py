@@ -211,7 +211,7 @@ def test_a_lock_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"hpcbench-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="is not yours"):
+    with pytest.raises(UserError, match="belongs to another user"):
         lock_path()
 
 

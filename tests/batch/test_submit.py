@@ -194,7 +194,7 @@ def test_a_directory_that_takes_no_files_is_refused(
 def test_the_scheduler_is_checked_before_anything_is_written(fake: Fake) -> None:
     lock = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     lock.symlink_to(fake.directory)
-    with pytest.raises(UserError, match="is not yours"):
+    with pytest.raises(UserError, match="belongs to another user"):
         submit(fake.study, Options(site=str(fake.site)))
     assert not (fake.directory / "results").exists()
 

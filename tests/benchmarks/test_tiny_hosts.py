@@ -89,9 +89,10 @@ def test_diagnosed_gain(tiny: Tiny, need: Callable[[str | None], None], tmp_path
     file = tmp_path / "rows.json"
     printed = tiny("diagnosed_gain.py", "--json", str(file))
     (row,) = json.loads(file.read_text())["rows"]
-    rate, exposed, transfer, bound, gain, *_ = printed.row("ddp")
+    rate, exposed, transfer, bound, int8, identity, gain, *_ = printed.row("ddp")
     assert (rate, exposed, transfer) == ("100mbit", f"{row['exposed']:.1%}", f"{row['transfer']:.1%}")
-    assert (bound, gain) == (f"{row['bound']:.2f}", f"{row['gains'][0]:.2f}")
+    assert (bound, int8, identity) == tuple(f"{value:.2f}" for value in (row["bound"], *row["int8"], *row["identity"]))
+    assert gain == f"{row['int8'][0] / row['identity'][0]:.2f}"
     assert 0.1 < row["transfer"] <= row["exposed"] < 1 and 1 < row["bound"] < 1 / (1 - row["transfer"]) + 1e-9
 
 
@@ -111,4 +112,4 @@ def test_whether_a_bound_holds(
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     diagnosed_gain = import_module("diagnosed_gain")
-    assert diagnosed_gain.Row("ddp", "100mbit", transfer, transfer, bound, gains).verdict == verdict
+    assert diagnosed_gain.Row("ddp", "100mbit", transfer, transfer, bound, gains, [1.0] * len(gains)).verdict == verdict

@@ -26,7 +26,7 @@ def test_the_answer_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
     assert lines[0] == exposed
     assert lines[1] == (
-        "int8 on DP can make a step at most 1.17x faster (4 bits: 1.20x, free communication: 1.20x); it pays below"
+        "int8 on DP can make a step at most 1.17x faster (4 bits: 1.25x, free communication: 1.25x); it pays below"
         " 492 Gbit/s per GPU."
     )
     document = json.loads(output.read_text())

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from traced_program import LAYERS, MICRO_BATCHES, ROWS, STEPS, WIDTH
+from traced_sizes import LAYERS, MICRO_BATCHES, ROWS, STEPS, WIDTH
 
 from hpcbench.diagnose.command import read_groups
 from hpcbench.diagnose.diagnosis import Diagnosis, diagnose

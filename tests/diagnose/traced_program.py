@@ -13,8 +13,7 @@ from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
-
-WIDTH, LAYERS, STEPS, ROWS, MICRO_BATCHES = 256, 4, 3, 64, 2
+from traced_sizes import LAYERS, MICRO_BATCHES, ROWS, STEPS, WIDTH
 
 Pass = Callable[[], None]
 

@@ -210,7 +210,7 @@ def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pyte
 def test_the_site_of_a_machine_is_detected() -> None:
     lassen = Cluster("lsf", "LSF", "lassen", [QueueFacts("pbatch", "", [Nodes(9, gpus=4)]), QueueFacts("pdebug", "")])
     (check,) = check_match(lassen, None)
-    assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 marks fit")
+    assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 properties match")
     other = Cluster("lsf", "LSF", "elsewhere", lassen.queues)
     (check,) = check_match(other, None)
     assert check.health is Health.MISSING and "--draft-site" in check.remedy
@@ -274,7 +274,7 @@ def test_a_launcher_of_another_library_makes_worlds_of_one(tmp_path: Path) -> No
     wrong.write_text('#!/bin/bash\nwhile [ "${1#-}" != "$1" ]; do shift 2; done\n"$@" && "$@"\n')
     wrong.chmod(0o755)
     check, _ = ranks.check_world(local(launcher={"kind": "mpich", "program": str(wrong)}), run=False)
-    assert check.failed and "a world of its own" in check.fact and check.remedy
+    assert check.failed and "a separate world" in check.fact and check.remedy
 
 
 def test_nothing_is_started_on_a_cluster_unless_asked(tmp_path: Path) -> None:

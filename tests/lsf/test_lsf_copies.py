@@ -48,7 +48,7 @@ def test_if_lsf_does_not_answer_the_message_mentions_that_the_job_may_exist(
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     silent = "batch system daemon not responding ... still trying"
     here.fake.order("noise", program="bjobs", lines=[silent])
-    message = r"bsub: .* still trying: it may or may not have taken the job"
+    message = r"bsub: .* still trying: it may have accepted the job"
     silent = r"and the queue cannot be searched \(bjobs: .*trying\)"
     with pytest.raises(UserError, match=rf"{message}, {silent}: handed/0001\.json records that"):
         here.submit()

@@ -219,7 +219,7 @@ def test_a_job_that_was_cancelled_while_it_waited_is_not_retried(
 
 def test_the_script_replaces_options_that_lsf_refuses(place: Make, mpich: dict[str, object]) -> None:
     here = place("lsf-cluster", site=mpich, flavour="lsf-like")
-    with pytest.raises(UserError, match=r"illegal option -- .*: name it in scheduler\.refuses of the site file"):
+    with pytest.raises(UserError, match=r"illegal option -- .*: .*add it to scheduler\.refuses of the site file"):
         here.submit()
     site = json.loads(here.site.read_text(encoding="utf-8"))
     site["scheduler"]["refuses"] = LIKE["scheduler__refuses"]
@@ -252,7 +252,7 @@ def test_a_variant_of_lsf_that_prints_only_tables(place: Make, capsys: Capture, 
 @pytest.mark.parametrize(
     ("name", "fake", "says"),
     [
-        ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF does not take it: name it in"),
+        ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF refuses the option: add it to"),
         ("lassen", {"root_refused": True}, "User permission denied. Job not submitted.: the user may not submit here"),
         ("lassen", {"queues": {"batch": {}}}, "pbatch: No such queue. Job not submitted.: set queue: in the study"),
         (

@@ -45,10 +45,10 @@ class Communicator:
 
     def check(self) -> None:
         """Raise an error if a rank lacks a collective."""
-        for calls_of_ranks in self.collectives:
-            if len(calls_of_ranks) < self.ranks:
-                lacking = sorted(set(range(self.ranks)) - set(calls_of_ranks))
-                places = ", ".join(call.place for call in calls_of_ranks.values())
+        for everyone in self.collectives:
+            if len(everyone) < self.ranks:
+                lacking = sorted(set(range(self.ranks)) - set(everyone))
+                places = ", ".join(collective.place for collective in everyone.values())
                 raise StreamError(f"ranks {lacking} never make the collective of {places}")
 
 
@@ -77,21 +77,21 @@ class RankGroup:
             self._stream = model.new_stream("nccl")
         self._stream.wait_stream(model.current)
         with _disable_current_modes():
-            call = Made(name, received, sent, model._shadow(out), model._shadow(src), place)
+            collective = Made(name, received, sent, model._shadow(out), model._shadow(src), place)
         if self._count == len(self._communicator.collectives):
             self._communicator.collectives.append({})
         everyone = self._communicator.collectives[self._count]
         for peer, other in everyone.items():
             if (other.name, other.sent[self._rank], other.received[self._rank]) != (name, received[peer], sent[peer]):
                 raise StreamError(f"collective {self._count} differs between ranks: {place}, and {other.place}")
-        everyone[self._rank] = call
+        everyone[self._rank] = collective
         self._count += 1
 
         def run() -> bool:
-            call.reached = True
+            collective.reached = True
             if len(everyone) < ranks or not all(other.reached for other in everyone.values()):
                 return False
-            if not call.done:  # for all ranks at once: later work of a rank may change what it has sent
+            if not collective.done:  # for all ranks at once: later work of a rank may change what it has sent
                 for rank in everyone:
                     receive(rank, everyone)
             return True
@@ -104,13 +104,13 @@ class RankGroup:
 
 def receive(rank: int, everyone: dict[int, Made]) -> None:
     """Copy what all ranks have sent to the memory of one."""
-    call, at = everyone[rank], 0
+    collective, at = everyone[rank], 0
     for peer in range(len(everyone)):
         other = everyone[peer]
-        start = sum(other.sent[:rank]) if call.name == "all-to-all" else 0
-        call.out[at : at + call.received[peer]] = other.src[start : start + call.received[peer]]
-        at += call.received[peer]
-    call.done = True
+        start = sum(other.sent[:rank]) if collective.name == "all-to-all" else 0
+        collective.out[at : at + collective.received[peer]] = other.src[start : start + collective.received[peer]]
+        at += collective.received[peer]
+    collective.done = True
 
 
 class ModelOrder(CudaOrder):

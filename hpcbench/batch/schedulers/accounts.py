@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from hpcbench.batch.schedulers.attempt import ask_scheduler
 
 PATIENCE = 30.0
-"""Seconds for each question: nothing depends on the answer but a clearer message."""
+"""Deadline of each call in seconds. Only the clarity of a message depends on the answer."""
 _REMEDY = "set account: in the study to one that may run there"
 _MOST = 20
-"""Accounts that a message lists."""
+"""Maximum number of accounts in a message."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,7 @@ class Association:
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
-    """Return the user's associations in Slurm's accounting, and why the call failed.
-
-    Parameters
-    ----------
-    seconds
-        Deadline in seconds; that of `ask_scheduler` by default.
-    """
+    """Return the user's associations in Slurm's accounting, and why the call failed. `seconds` is its deadline."""
     fields = ("Account", "Partition", "QOS", "MaxSubmit")
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
     answer = ask_scheduler([*argv, f"format={','.join(fields)}"], seconds=seconds)
@@ -47,7 +41,7 @@ def list_associations(*, seconds: float | None = None) -> tuple[list[Association
 
 
 def slurm_remedy() -> str:
-    """Return what to do about an account that Slurm refuses."""
+    """Return the remedy for an account that Slurm refuses."""
     rows, problem = list_associations(seconds=PATIENCE)
     if problem:
         return _REMEDY
@@ -58,7 +52,7 @@ def slurm_remedy() -> str:
 
 
 def lsf_remedy() -> str:
-    """Return what to do about a project or user group that LSF refuses. LSF lists user groups, and no projects."""
+    """Return the remedy for a project or user group that LSF refuses. LSF lists user groups, but no projects."""
     answer = ask_scheduler(["bugroup", "-w"], seconds=PATIENCE)
     user, lines = getpass.getuser(), answer.out.splitlines()[1:] if answer.ok else []
     rows = [line.replace("(", " ").replace(")", " ").split() for line in lines]
@@ -67,7 +61,7 @@ def lsf_remedy() -> str:
 
 
 def flux_remedy() -> str:
-    """Return what to do about a bank that Flux refuses, with what flux-accounting prints of the user's banks."""
+    """Return the remedy for a bank that Flux refuses, with flux-accounting's list of the user's banks."""
     argv = ["flux", "account", "view-user", getpass.getuser(), "--list-banks"]
     answer = ask_scheduler(argv, seconds=PATIENCE)
     banks = " ".join(answer.out.split())[:400] if answer.ok else ""

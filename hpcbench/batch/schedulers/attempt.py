@@ -80,13 +80,5 @@ def attempt(
 
 
 def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> CommandOutcome:
-    """Run a scheduler's program without the variables of an outer job; ``FLUX_URI``, which names the instance, stays.
-
-    Parameters
-    ----------
-    argv
-        Program and its arguments.
-    seconds
-        Deadline in seconds; `PATIENCE` by default.
-    """
+    """Run a scheduler's program as `attempt` does, without the variables of an outer job except ``FLUX_URI``."""
     return attempt(argv, seconds=seconds, env=plain_environment(keep=("FLUX_URI",)))

@@ -1,4 +1,4 @@
-"""Ending jobs, with more force if the first signal has no effect."""
+"""Cancellation of jobs, with more force if the first signal has no effect."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,9 @@ def cancel(
         still = _alive(left, statuses)
         outcomes.update((job, "ended") for job in left if job not in still and job not in refused)
         left = still
-    outcomes.update((job, f"told to end, and still there: {_describe(statuses[job])}") for job in left)
+    outcomes.update(
+        (job, f"signaled, but not over: {statuses[job].reason or statuses[job].state.value}") for job in left
+    )
     outcomes.update(refused)
     return {job: outcomes[job] for job in wanted}
 
@@ -75,7 +77,3 @@ def _alive(jobs: Sequence[str], statuses: Mapping[str, JobStatus]) -> list[str]:
         for job in jobs
         if job in statuses and (statuses[job].state.alive or statuses[job].state in (State.UNKNOWN, State.LOST))
     ]
-
-
-def _describe(word: JobStatus) -> str:
-    return word.reason or word.state.value

@@ -16,7 +16,7 @@ PREFIXES = (
 """Prefixes of variables that a scheduler or launcher sets in its jobs or takes for options."""
 
 _SETTINGS = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
-"""Prefixes of what users set to tune Open MPI and its relative Spectrum MPI."""
+"""Prefixes of the users' settings for Open MPI and its variant Spectrum MPI."""
 
 NAMES = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID")
 
@@ -24,7 +24,7 @@ CONFIGURATION = frozenset(
     {
         *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"),
         *("LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR"),
-        "LS_COLORS",  # not LSF's
+        "LS_COLORS",  # not a variable of LSF
     }
 )
 """Variables that locate the scheduler and identify the user. Without them its programs fail."""

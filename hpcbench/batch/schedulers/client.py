@@ -1,4 +1,4 @@
-"""Calls of external programs: each has a deadline, and returns an answer whatever the exit status."""
+"""Calls of external programs with a deadline. A call returns a result for every exit status."""
 
 import contextlib
 import os

@@ -1,5 +1,6 @@
 """Typed answers of schedulers about a machine: whether they run, their queues, and their nodes."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -113,3 +114,9 @@ def merge(nodes: Sequence[Nodes]) -> list[Nodes]:
         larger = max(before, each, key=lambda kind: kind.count)
         merged[each.shape] = replace(larger, count=before.count + each.count, memory_gb=memory)
     return list(merged.values())
+
+
+def parse_bytes(text: str) -> float:
+    """Return the bytes of a size such as ``606.6G``, in binary units; 0 for another text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ") if match else 0.0

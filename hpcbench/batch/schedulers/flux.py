@@ -9,14 +9,14 @@ from hpcbench.batch.schedulers.accounts import flux_remedy
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError, register_scheduler, the_one
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError, register_scheduler
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
 """Messages of a lost connection: the job may have been submitted."""
 _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
-"""What a refusal by flux-accounting mentions."""
+"""Words in a refusal by flux-accounting."""
 
 
 @register_scheduler("flux")
@@ -39,7 +39,7 @@ class Flux(JobScheduler):
         if len(job.jobs) != 1:
             raise UserError(f"{job.name}: Flux has no job arrays: submit its {len(job.jobs)} jobs one by one")
         scheme = "afterany" if job.after_any else "afterok"
-        # On the command line a name goes before that of the script, which several submissions may share.
+        # The name on the command line overrides that of the script, which several submissions may share.
         argv = ["batch", f"--job-name={job.name}", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
         try:
             done = ask(["flux", *argv], {**clean_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"})
@@ -52,12 +52,11 @@ class Flux(JobScheduler):
         if not refused or _UNCLEAR.search(done.err):
             raise UnclearError(f"flux batch {script}: exit status {done.status} and no id: {done.first_line}")
         remedy = f": {flux_remedy()}" if _ACCOUNT.search(done.err) else ""
-        raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it{remedy}")
+        raise UserError(f"flux batch {script}: {done.first_line}: Flux refused the job{remedy}")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up the job that was submitted under a name."""
-        job = the_one(_named(name), lambda id: id)
-        return None if job is None else Receipt(job, [job])
+        return self.choose(_named(name), 1)
 
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids of the live jobs that have one of these names, asked for one by one: Flux takes one name."""
@@ -79,7 +78,7 @@ class Flux(JobScheduler):
         statuses = self.poll(ids)
         alive = [id for id, word in statuses.items() if word.state.alive]
         answers = {id: "already over" if id in statuses else "unknown to Flux" for id in ids}
-        # One id that has just ended would make a call for all of them fail, and leave open which were meant.
+        # A single call for all ids would fail if one has just ended, and would not name that id.
         for id in alive:
             done = _flux("cancel", id)
             over = done.status and "inactive" in done.err

@@ -9,7 +9,7 @@ from hpcbench.contract.state import State
 
 FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")
 FORMAT = "|".join(f"{{{name}}}" for name in FIELDS)
-"""For ``flux jobs``; the note stands last, for it may hold anything."""
+"""Output format for ``flux jobs``. The note comes last because it may contain the separator."""
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ID = re.compile(rf"[ƒf]([{_DIGITS}]{{2,12}})")
 _STATES = {
@@ -33,7 +33,7 @@ _CAUSES = {
     "cancel": State.CANCELLED,
     "dependency": State.CANCELLED,
 }
-"""What a failure with an exception of this type really was."""
+"""State of a failed job by the type of its exception."""
 
 
 def decimal(text: str) -> str | None:

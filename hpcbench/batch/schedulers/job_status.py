@@ -1,6 +1,7 @@
 """Status of a job in its scheduler."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpcbench.contract.state import State
@@ -16,11 +17,21 @@ class JobStatus:
     exit: int | None = None
     """Exit status of the script if the scheduler reports it; above 128 for a signal."""
     start: str | None = None
-    """``2026-11-21T06:30:00Z``"""
+    """Start time, such as ``2026-11-21T06:30:00Z``."""
     end: str | None = None
     hosts: str = ""
     """Hosts in the scheduler's notation: ``n[1-2]``."""
     restarts: int | None = None
-    """Number of times the scheduler restarted it; None if it does not report that."""
+    """Number of restarts by the scheduler; None if it does not report that."""
     accounting: Mapping[str, str] = field(default_factory=dict)
     """Wait, run time, energy and the like, by the scheduler's own names."""
+
+
+def job_of(id: str) -> str:
+    """Return the job of an element: ``123`` for ``123_4``, ``123+0`` and ``123[4]``."""
+    return re.split(r"[_+\[]", id)[0]
+
+
+def list_jobs(ids: Iterable[str]) -> list[str]:
+    """Return the jobs of these elements, each once."""
+    return list(dict.fromkeys(map(job_of, ids)))

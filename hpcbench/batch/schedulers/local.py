@@ -1,8 +1,8 @@
 """The local scheduler: a detached process that runs a submission's job scripts one after another.
 
-A lock a user keeps two submissions from running at once, for each would slow the other and both would measure that. The
-lock is handed on to the job, so that it holds even where the queue was killed and its job lives on. A job's id is the
-absolute path of its directory.
+With one lock per user, two submissions never run at the same time and disturb each other's measurements. The job
+inherits the lock, so that it is held even if the queue is killed and its job continues. A job's id is the absolute path
+of its directory.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 GRACE = 15.0
-"""Seconds that a job has to end itself; its script gives the launcher five of them."""
+"""Seconds in which a job must end after a signal. Its script gives the launcher five of them."""
 _LOOK = 0.2
-"""Seconds between two looks at a job that this one waits for."""
+"""Seconds between two checks of a job that this one waits for."""
 
 
 @register_scheduler("local")
 class Local(JobScheduler):
-    """Runs jobs on this machine, in the background."""
+    """Scheduler that runs jobs on this machine, in the background."""
 
     interval = 0.5
     keeps_accounts = False
@@ -90,7 +90,7 @@ class Local(JobScheduler):
             )
         write_json(directory / f"{number}.json", {"process": _identity(queue), "time": now(), "jobs": jobs})
         assert queue.stdin is not None
-        queue.stdin.close()  # it waits for this: what it is to do is on disk now
+        queue.stdin.close()  # start signal for the queue, whose file is complete now
         self._waiting = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
@@ -103,11 +103,11 @@ class Local(JobScheduler):
         return [job for job in last if job.name not in begun]
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up a job by the files of its queues."""
-        return None  # what no queue was started for is nowhere
+        """Return None: a job without a started queue does not exist."""
+        return None
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """State of these ids by the files of their queues and jobs."""
+        """Return the statuses of these ids, from the files of their queues and jobs."""
         queue_of = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
         return {id: _word(self.root, Path(id), *queue_of.get(Path(id).name, (None, None))) for id in ids}
 
@@ -157,7 +157,7 @@ def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | No
     if alive(queue["process"]) and (process is None or (left is not None and left.state == "requeued")):
         return JobStatus(State.PENDING, "waits for its turn on this machine")
     if process is not None:
-        return JobStatus(State.LOST, "its script was killed before it could leave its exit mark")
+        return JobStatus(State.LOST, "its script was killed before it could record its exit status")
     lines = [line for line in read_tail(path.with_suffix(".log")) if line.strip()]
     why = f" ({show(lines[-1], 120)[1:-1]})" if lines else ""
     return JobStatus(State.LOST, f"the local queue ended before this job{why}")
@@ -181,12 +181,12 @@ def lock_path() -> Path:
     Raises
     ------
     UserError
-        Somebody else made the directory that it lies in.
+        Its directory belongs to another user.
     """
     directory = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.is_symlink() or directory.stat().st_uid != os.getuid():
-        raise UserError(f"{directory}: is not yours: remove it, or set TMPDIR to a directory of your own")
+        raise UserError(f"{directory}: belongs to another user: remove it, or set TMPDIR to one of your directories")
     return directory / "local.lock"
 
 
@@ -213,7 +213,7 @@ def serve(root: Path, number: str) -> None:
 
 
 def _await(ids: Sequence[str], *, any_end: bool) -> str:
-    """Wait until these jobs, perhaps of other submissions, have ended; returns why the next one cannot begin."""
+    """Wait until these jobs, also of other submissions, have ended; return why the next job cannot start."""
     for id in ids:
         root = Path(id).parent.parent
         local = Local(root, None)  # type: ignore[arg-type]  # a site is not asked for
@@ -225,14 +225,14 @@ def _await(ids: Sequence[str], *, any_end: bool) -> str:
             if not word.state.alive:
                 if any_end:
                     break
-                return f"{id}, which was to complete before it, did not"
+                return f"{id} had to complete before it, but did not"
             time.sleep(_LOOK)
     return ""
 
 
 def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[str]) -> None:
-    """Run a job once: ask it to stop ahead of its limit, and end it there."""
-    with contextlib.suppress(OSError):  # its script says so, and what kept it
+    """Run a job once: request a stop before its time limit, and end it at the limit."""
+    with contextlib.suppress(OSError):  # the script reports a full disk itself
         set_aside(directory)
     with (directory / "out.log").open("ab") as log:
         process = subprocess.Popen(
@@ -246,7 +246,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
         )
     process_identity = _identity(process)
     written(directory, lambda: write_json(directory / "process.json", process_identity))
-    if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
+    if (directory / "dropped.json").exists():  # by a command that did not see the process yet
         end_tree(process_identity, grace=GRACE)
     if limit is None:
         process.wait()
@@ -276,8 +276,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Entry of ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
-    # Under nohup, or behind a `&` of make, they are ignored. A shell cannot trap signals ignored at its start.
+    """Run ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
+    # nohup, and make for background jobs, ignore these signals. A shell cannot trap signals ignored at its start.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _stop)

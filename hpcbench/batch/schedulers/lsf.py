@@ -11,7 +11,7 @@ from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler, the_one
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
 from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
@@ -29,6 +29,7 @@ class Lsf(JobScheduler):
 
     programs = ("bsub", "bjobs", "bkill")
     most_after = 100
+    element = "{}[{}]"
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
@@ -48,25 +49,20 @@ class Lsf(JobScheduler):
         options = _options(job, ends_orphans="-ti" not in self.site.scheduler.refuses)
         argv = build_bsub_command(path, options, by)
         id, answer = submit_script(argv, clean_environment(), DIALECT, cwd=self.root)
-        elements = [f"{id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [id]
+        elements = self.list_elements(id, len(job.jobs)) if job.array else [id]
         return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up the job that was submitted under a name."""
-        statuses = self._query.named(_plain(name))
-        job = the_one(statuses, _job)
-        if job is None:
-            return None
-        array = jobs > 1 or any("[" in id for id in statuses if _job(id) == job)
-        return Receipt(job, [f"{job}[{k + 1}]" for k in range(jobs)] if array else [job])
+        return self.choose(self._query.named(_plain(name)), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of the live jobs of these names, asked for one by one: bjobs takes one name."""
+        """Return the ids of the live jobs of these names, with one call per name because bjobs accepts only one."""
         items = [item for name in names for item in self._query.named(_plain(name)).items()]
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 
     def queue_name(self, submission: str, job: str, before: int = 0) -> str:
-        """Return the name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
+        """Return the name without hyphens, because filters of some sites read any ``-n`` as an option."""
         return _plain(super().queue_name(submission, job, before))
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
@@ -81,10 +77,6 @@ class Lsf(JobScheduler):
 
 def _plain(name: str) -> str:
     return name.replace("-", "_")
-
-
-def _job(id: str) -> str:
-    return id.partition("[")[0]
 
 
 def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:

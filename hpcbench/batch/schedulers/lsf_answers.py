@@ -22,7 +22,7 @@ STATES: Mapping[str, State] = {
     "DONE": State.COMPLETED,
     "EXIT": State.FAILED,
 }
-"""LSF's job states; of EXIT the reason says more."""
+"""LSF's job states. EXIT is refined by the reason."""
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
@@ -51,15 +51,15 @@ TERMINATIONS: Mapping[str, State] = {
     "TERM_REQUEUE_ADMIN": State.PREEMPTED,
     "TERM_RC_RECLAIM": State.PREEMPTED,
 }
-"""Why LSF ended a job; it goes before the exit status, which may be empty or the program's own."""
+"""State by LSF's reason for the end of a job. The exit status counts less: it may be empty, or the program's."""
 
 AT_RUN_LIMIT = 140
-"""Exit status of what SIGUSR2 ended, which LSF sends at the run limit."""
+"""Exit status after SIGUSR2, which LSF sends at the run limit."""
 AT_LIMIT = f"exit {AT_RUN_LIMIT}: LSF's run limit"
 _LIMIT_SLACK = 5.0
-"""Seconds that a job may have ended before its run limit and was ended by it all the same."""
+"""Tolerance in seconds: a job that ends so shortly before its run limit was ended by the limit."""
 BY_BKILL = 130
-"""Exit status of what SIGINT ended, the first signal of bkill."""
+"""Exit status after SIGINT, the first signal of bkill."""
 
 FIELDS = (
     *("jobid", "jobindex", "stat", "exit_code", "submit_time", "start_time", "finish_time", "run_time", "max_mem"),
@@ -68,12 +68,12 @@ FIELDS = (
 """Fields of `bjobs -o`. Fields that may be free text come last."""
 
 _SHOWN = 7
-"""Digits of an id that bjobs prints where no width is given; it cuts the others off in front."""
+"""Number of digits of an id that bjobs prints by default. It cuts off the first digits of longer ids."""
 
 
 @dataclass(frozen=True)
 class LsfTimeReader:
-    """Reads LSF's times, which lack the year; it was asked in UTC."""
+    """Reader of LSF's times, which lack the year and are in UTC."""
 
     now: datetime.datetime
 
@@ -96,7 +96,7 @@ class LsfTimeReader:
 
 
 def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
-    """Ours for one of LSF's, in whatever case."""
+    """Return the status for a state of LSF, in upper or lower case."""
     theirs = stat.strip().upper()
     state = STATES.get(theirs, State.UNKNOWN)
     if theirs == "PEND":
@@ -116,7 +116,7 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
 
 
 def waiting(reason: str) -> JobStatus:
-    """Ours for a job that waits, with the remedy where it would wait for ever."""
+    """Return the status of a waiting job, with the remedy if it would wait for ever."""
     return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
@@ -175,7 +175,7 @@ def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
 
 
 def read_pending(text: str) -> dict[str, str]:
-    """Why jobs wait, from the answer to ``bjobs -p``: the lines below each one's row."""
+    """Return why jobs wait, from the output of ``bjobs -p``: the lines below the row of each job."""
     reasons: dict[str, str] = {}
     last = ""
     for line in text.splitlines():
@@ -199,7 +199,7 @@ def element(job: str, index: str) -> str:
 
 
 def _index(text: str) -> str:
-    """Index of an element, from the end of its name, whose beginning bjobs may cut: ``*ame[4]``."""
+    """Return the index of an element from the end of its name. bjobs may cut off the beginning: ``*ame[4]``."""
     match = re.search(r"\S\[(\d+)\](?=\s|$)", text)
     return match[1] if match else ""
 
@@ -271,7 +271,7 @@ def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
 
 
 def _at_limit(section: str, start: str | None, end: str | None) -> bool:
-    """Whether a job ran until the run limit that the section names."""
+    """Return whether a job ran until the run limit in its section."""
     limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
     ran = measure_seconds(start, end)
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK

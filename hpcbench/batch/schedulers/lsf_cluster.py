@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hpcbench.batch.schedulers.attempt import ask_scheduler
-from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, report_failure
+from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, parse_bytes, report_failure
 from hpcbench.batch.scripts.duration import Duration
 
-_UNITS = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
 _ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
 """Options that every bsub has: a text without them does not list the options."""
 
@@ -95,7 +94,7 @@ def list_hosts() -> tuple[list[Nodes], list[str], str]:
         if len(cells) < 8 or cells[0] == "HOST_NAME" or cells[7] != "Yes" or not cells[4].isdigit():
             continue  # no server, or one that is down
         models, places = gpus.get(cells[0], ((), ()))
-        counts[int(cells[4]), _gigabytes(cells[5]), models, places] += 1
+        counts[int(cells[4]), int(parse_bytes(cells[5])) >> 30 or None, models, places] += 1
     hosts = [
         Nodes(
             count,
@@ -140,11 +139,6 @@ def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[st
         for host, gpus in rows.items()
     }
     return places, list(in_slices)
-
-
-def _gigabytes(text: str) -> int | None:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT])", text)
-    return int(float(match[1]) * _UNITS[match[2]]) or None if match else None
 
 
 def _bounded(line: QueueFacts) -> QueueFacts:

@@ -1,4 +1,4 @@
-"""Command lines and answers of LSF's bsub, and what to do about a refusal."""
+"""Command lines and answers of LSF's bsub, and the remedies for refusals."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 OVER = re.compile("already finished|No matching job|is being terminated|is not found")
-"""What bkill answers where there is nothing left to end."""
+"""Answer of bkill for a job that is already over."""
 
 DIALECT = SubmitDialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
@@ -18,7 +18,7 @@ DIALECT = SubmitDialect(
     remedies=(
         (
             re.compile("illegal option|no longer supported"),
-            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there "
+            "this LSF refuses the option: add it to scheduler.refuses of the site file, or check scheduler: there "
             "(submitit's plugin: lsf_refuses)",
         ),
         (
@@ -34,7 +34,7 @@ DIALECT = SubmitDialect(
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
         (re.compile("permission denied"), "the user may not submit here: ask the site"),
-        (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
+        (re.compile("[Dd]ependency"), "the scheduler has forgotten the job to wait for: submit without `after`"),
     ),
     refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
     hangs=HANGS,

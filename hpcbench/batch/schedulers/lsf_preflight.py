@@ -1,6 +1,6 @@
 """Checks before submission to LSF: whether each queue exists, accepts jobs, and starts them.
 
-`bsub` has no form that only tries. So limits, accounts and dependencies are first checked when a job is submitted.
+`bsub` cannot check a job without submitting it. So limits, accounts and dependencies are checked at submission.
 """
 
 import re
@@ -15,12 +15,12 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Seconds for the question: nothing depends on the answer but an earlier word."""
+"""Deadline in seconds. The answer only gives an earlier message."""
 _QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
 
 
 def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
-    """Ask `bqueues` about the queues of a submission that lies on disk; yields lines for the user.
+    """Ask `bqueues` about the queues of a submission on disk; yield lines for the user.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
     Raises
     ------
     UserError
-        A queue is not there, or is closed.
+        A queue does not exist, or is closed.
     """
     if shutil.which("bqueues") is None:
         return

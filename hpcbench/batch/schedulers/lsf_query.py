@@ -1,7 +1,7 @@
 """Queries of jobs in LSF: bjobs, and bhist for jobs that bjobs no longer lists.
 
-Variants of LSF have fewer options and fields. A refused query is repeated in a simpler form: first
-without the refused field, then with the wide table instead of fields, and then with the plain table.
+Variants of LSF have fewer options and fields. A refused field is dropped. If LSF still refuses, the wide table replaces
+the fields, and then the plain table.
 """
 
 import datetime
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
-from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.schedulers.job_status import JobStatus, list_jobs
 from hpcbench.batch.schedulers.lsf_answers import (
     FIELDS,
     LsfTimeReader,
@@ -31,11 +31,11 @@ _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No ma
 
 
 _FEW = ("jobid", "jobindex", "stat", "job_name")
-"""Fields that are asked for where LSF refuses others, and does not say which."""
+"""Fields of the query if LSF refuses others without naming them."""
 
 
 class LsfQuery:
-    """Queries of one LSF, with a memory of what it cannot answer."""
+    """Queries of one LSF, which remember the options that it refuses."""
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -72,7 +72,7 @@ class LsfQuery:
             LSF does not answer.
         """
         statuses: dict[str, JobStatus] = {}
-        for some in portions(_jobs(ids)):
+        for some in portions(list_jobs(ids)):
             statuses.update(self._with_reasons(self._bjobs(some)))
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
@@ -93,7 +93,7 @@ class LsfQuery:
             fields = form == "fields"
             statuses = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
-                return statuses  # whatever the status: LSF fails where one of many is unknown
+                return statuses  # for every exit status, because LSF fails if one of many jobs is unknown
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
             unknown = [field for field in spared if re.search(rf"\b{field}\b", answer.output, re.IGNORECASE)]
             few = tuple(field for field in self._fields if field in _FEW)
@@ -111,7 +111,7 @@ class LsfQuery:
         waits = [job for job, status in statuses.items() if status.state is State.PENDING and not status.reason]
         if not waits or not self._asks_reasons or (self._forms[0] == "fields" and "pend_reason" in self._fields):
             return statuses
-        answer = ask(["bjobs", "-p", *_jobs(waits)], plain_environment(), hangs=HANGS)
+        answer = ask(["bjobs", "-p", *list_jobs(waits)], plain_environment(), hangs=HANGS)
         self._asks_reasons = not re.search("illegal option|[Uu]sage", answer.output)
         why = read_pending(answer.out)
         return {**statuses, **{job: waiting(why[job]) for job in waits if job in why}}
@@ -124,7 +124,7 @@ class LsfQuery:
     def _past(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Return the statuses from LSF's event logs. Reading them may take long, and a site may forbid it."""
         statuses: dict[str, JobStatus] = {}
-        for some in portions(_jobs(ids)) if self._history else ():
+        for some in portions(list_jobs(ids)) if self._history else ():
             try:
                 answer = ask(["bhist", "-l", "-n", "0", *some], plain_environment(), hangs=HANGS)
             except SilenceError:
@@ -137,21 +137,16 @@ class LsfQuery:
 
 
 def _answered(answer: ProgramResult) -> bool:
-    """Whether it spoke of jobs, if only to say that there are none."""
+    """Return whether the answer is about jobs, or states that there are none."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 
 
 def _reached(answer: ProgramResult) -> bool:
-    """Whether it was LSF that refused, and not LSF that is away."""
+    """Return whether LSF itself refused, and is not unreachable."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 
 
 def _clock() -> LsfTimeReader:
     return LsfTimeReader(datetime.datetime.now(datetime.timezone.utc))
-
-
-def _jobs(ids: Sequence[str]) -> list[str]:
-    """Return the jobs of these elements, each once."""
-    return list(dict.fromkeys(job.partition("[")[0] for job in ids))

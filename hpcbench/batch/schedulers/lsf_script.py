@@ -9,12 +9,12 @@ from pathlib import Path
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 _RANKS = ("JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
-"""Where launchers say a process's rank; the first that is set."""
+"""Variables in which launchers pass the rank of a process; the first that is set counts."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What may be asked of LSF: submitit's own parameters, and those with the prefix ``lsf_``."""
+    """Parameters of a job: those of submitit, and LSF's with the prefix ``lsf_``."""
 
     job_name: str = "submitit"
     time: int = 5

@@ -1,6 +1,7 @@
 """Interface of the schedulers, and their registry."""
 
 import importlib
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.schedulers.job_status import JobStatus, job_of
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -28,7 +29,7 @@ class Receipt:
 
 
 class UnclearError(UserError):
-    """The scheduler's answer does not say whether it took the job: look it up by name before another try."""
+    """The answer does not show whether the scheduler accepted the job. Look it up by name before another attempt."""
 
 
 class JobScheduler(ABC):
@@ -50,10 +51,12 @@ class JobScheduler(ABC):
     """Programs of the scheduler; each must be on PATH."""
     keeps_accounts: bool = True
     """Whether it reports the waiting time and the resources of ended jobs."""
+    element: str = "{}_{}"
+    """Form of the id of an array's element: the job, and the index from 1."""
     most_after: int = 500
-    """Ids in one list of what a job waits for; more of them are waited for by way of relays."""
+    """Maximum number of ids that a job can wait for. For more ids, relay jobs wait for parts of the list."""
     slowest: float = 30.0
-    """Seconds after which `find` shows what was taken: a busy controller answers late, and lists later still."""
+    """Seconds after which `find` lists an accepted job. A busy controller lists jobs late."""
 
     def __init__(self, root: Path, site: Site) -> None:
         self.root = root
@@ -61,12 +64,12 @@ class JobScheduler(ABC):
 
     @classmethod
     def check(cls, site: Site) -> None:
-        """Find out what would keep jobs from being taken, before anything is written.
+        """Check that the scheduler can accept jobs, before anything is written.
 
         Raises
         ------
         UserError
-            Something would: the scheduler's programs are missing, say.
+            It cannot, for instance because its programs are missing.
         """
         missing = [program for program in cls.programs if shutil.which(program) is None]
         if missing:
@@ -98,14 +101,42 @@ class JobScheduler(ABC):
         Raises
         ------
         UnclearError
-            It may or may not have been taken: a time-out, no id in the answer.
+            The scheduler may have accepted the job, such as after a time-out or without an id in the answer.
         UserError
-            The scheduler refused it; its own words and the remedy.
+            The scheduler refused the job. The message has its words and the remedy.
         """
 
     def begin(self) -> str:
         """Start the submitted jobs, once after all submissions; return one line for the user, or nothing."""
         return ""
+
+    def list_elements(self, job: str, number: int) -> list[str]:
+        """Return the ids of an array's elements, which count from 1."""
+        return [self.element.format(job, k + 1) for k in range(number)]
+
+    def choose(self, statuses: Mapping[str, JobStatus], jobs: int) -> Receipt | None:
+        """Return the receipt of one of several jobs that have the same name; None if there is none.
+
+        A call without an answer may have been sent more than once. Of the jobs that were accepted, the running one
+        counts, else the first that waits, else the first that is over.
+
+        Parameters
+        ----------
+        statuses
+            Status of each job by id, elements of arrays included.
+        jobs
+            Number of elements; 1 for a job that is not an array.
+        """
+
+        def rank(id: str) -> tuple[int, int]:
+            state = statuses[id].state
+            return (0 if state in (State.RUNNING, State.SUSPENDED) else 1 if state.alive else 2), int(job_of(id))
+
+        if not statuses:
+            return None
+        job = job_of(min(statuses, key=rank))
+        array = jobs > 1 or any(re.search(r"[_\[]", id) for id in statuses if job_of(id) == job)
+        return Receipt(job, self.list_elements(job, jobs) if array else [job])
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
@@ -125,8 +156,8 @@ class JobScheduler(ABC):
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids, as `cancel` takes them, of all live jobs that have one of these names.
 
-        Several have one name where a call was sent more than once, by LSF's own program or by a site's wrapper of it:
-        one of them runs the job, the others leave at once.
+        Several jobs have one name if LSF's program or a site's wrapper sent a call more than once. One of them runs
+        the job; the others end at once.
 
         Raises
         ------
@@ -164,27 +195,6 @@ class JobScheduler(ABC):
     @abstractmethod
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         """End running jobs and drop waiting ones; return for each ``ended``, ``already over``, or why not."""
-
-
-def the_one(statuses: Mapping[str, JobStatus], job_of: Callable[[str], str]) -> str | None:
-    """Which of several jobs of one name counts; None where there is none.
-
-    A call without an answer may have been sent more than once. Of the jobs that were taken, the one that runs
-    counts, else the first that waits; what is over counts where nothing else is left.
-
-    Parameters
-    ----------
-    statuses
-        Status of each job by id, elements of arrays included.
-    job_of
-        The job to which an id belongs.
-    """
-
-    def rank(id: str) -> tuple[int, int]:
-        state = statuses[id].state
-        return (0 if state in (State.RUNNING, State.SUSPENDED) else 1 if state.alive else 2), int(job_of(id))
-
-    return job_of(min(statuses, key=rank)) if statuses else None
 
 
 _MODULES = {

@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler, the_one
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
 from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
@@ -45,17 +45,12 @@ class Slurm(JobScheduler):
 
         argv = ["sbatch", *_options(job), str(self.root / job.script)]
         id, answer = submit_script(argv, clean_environment(), DIALECT, cwd=self.root)
-        elements = [f"{id}_{k + 1}" for k in range(len(job.jobs))] if job.array else [id]
+        elements = self.list_elements(id, len(job.jobs)) if job.array else [id]
         return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up the job that was submitted under a name."""
-        statuses = self._query.named(name)
-        job = the_one(statuses, _job)
-        if job is None:
-            return None
-        array = jobs > 1 or any("_" in id for id in statuses if _job(id) == job)
-        return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
+        return self.choose(self._query.named(name), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids of the live jobs that have one of these names."""
@@ -73,10 +68,6 @@ class Slurm(JobScheduler):
         return cancel(ids, self._query.listed, forces)
 
 
-def _job(id: str) -> str:
-    return re.split(r"[_+]", id)[0]
-
-
 def _options(job: BatchJob) -> list[str]:
     """Return the options of the command line, which override those of the script."""
     options = [f"--job-name={job.name}"]
@@ -85,7 +76,7 @@ def _options(job: BatchJob) -> list[str]:
     if job.after:
         kind = "afterany" if job.after_any else "afterok"
         options.append(f"--dependency={kind}:" + ":".join(job.after))
-        options.append("--kill-on-invalid-dep=yes")  # else it waits for ever for what has failed
+        options.append("--kill-on-invalid-dep=yes")  # without it the job waits for ever for a failed one
     return options
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hpcbench.batch.schedulers.cluster import parse_bytes
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
@@ -37,10 +38,10 @@ STATES: Mapping[str, State] = {
     "CANCELLED": State.CANCELLED,
     "REVOKED": State.UNKNOWN,
 }
-"""Slurm's job states. A revoked job runs on another cluster of a federation, which this one cannot speak for."""
+"""Slurm's job states. A revoked job runs on another cluster of a federation, so its state is unknown."""
 
 _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
-"""Where Slurm's word says no more than ours."""
+"""States of Slurm that add nothing to ours."""
 
 _WAITED = frozenset({"Resources", "Priority"})
 """Reasons of waiting jobs. Slurm still reports them for a job that was cancelled in the queue."""
@@ -60,10 +61,10 @@ _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     ),
     (re.compile("JobHeldUser|JobHeldAdmin"), "it is held: `scontrol release` lets it run, `hpcbench cancel` ends it"),
 )
-"""What to do about a job that would wait for ever, by Slurm's reason."""
+"""Remedies for jobs that would wait for ever, by Slurm's reason."""
 
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
-"""The last one is free text: it may hold the separator."""
+"""Fields of squeue. The last one is free text, which may contain the separator."""
 
 SACCT_FIELDS = (
     *("JobID", "State", "ExitCode", "Submit", "Start", "End", "ElapsedRaw", "NodeList", "ConsumedEnergyRaw"),
@@ -108,7 +109,7 @@ def read_squeue(text: str) -> dict[str, JobStatus]:
             ours,
             reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
-            start=_time(row["StartTime"]) if begun else None,  # else it is an estimate, or the end
+            start=_time(row["StartTime"]) if begun else None,  # otherwise it is an estimate, or the end
             end=None if ours.alive else _time(row["EndTime"]),
             hosts=_strip_placeholder(row["NodeList"]),
             restarts=int(row["RestartCnt"]) if row["RestartCnt"].isdigit() else None,
@@ -128,7 +129,7 @@ def read_squeue_short(text: str) -> dict[str, JobStatus]:
 
 
 def read_states(text: str) -> dict[str, JobStatus]:
-    """How elements stand, from an id and a state a line."""
+    """Return the statuses of elements, from one id and state per line."""
     statuses: dict[str, JobStatus] = {}
     for cell, theirs in _rows(text, 2):
         statuses.update((job_id, JobStatus(state(theirs))) for job_id in elements(cell))
@@ -151,7 +152,7 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, J
         if dot:
             steps.setdefault(job_id, []).append(row)
         else:
-            jobs[job_id] = _Job(row)  # the last one, should an id have been given twice
+            jobs[job_id] = _Job(row)  # the last row counts if an id was used twice
     statuses: dict[str, JobStatus] = {}
     for job_id, job in jobs.items():
         job.steps = steps.get(job_id, [])
@@ -168,7 +169,7 @@ def _accounted(job: _Job) -> JobStatus:
     figures = {name: _time(cell) or _strip_placeholder(cell) for name, cell in row.items() if name not in _NO_FIGURES}
     used = [value for step in (row, *job.steps) if (value := _strip_placeholder(step.get("MaxRSS", "")))]
     if used:
-        figures["MaxRSS"] = max(used, key=_bytes)
+        figures["MaxRSS"] = max(used, key=parse_bytes)
     energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
     figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: the node has no energy meter
     return JobStatus(
@@ -183,7 +184,7 @@ def _accounted(job: _Job) -> JobStatus:
 
 
 def _rows(text: str, fields: int) -> Iterator[list[str]]:
-    """Cells of the lines that begin with a job's id."""
+    """Yield the cells of the lines that begin with a job's id."""
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|", fields - 1)]
         if len(cells) == fields and re.match(r"\d+([_+.].*)?$", cells[0]):
@@ -195,11 +196,11 @@ def _file(statuses: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
         statuses[element] = word
         base, plus, component = element.partition("+")
         if plus and component == "0":
-            statuses[base] = word  # a heterogeneous job stands as its leader does
+            statuses[base] = word  # a heterogeneous job has the status of its leader
 
 
 def _reason(theirs: str, reason: str) -> str:
-    """Slurm's word where it says more than ours, its reason where it gives one, and the remedy of a stuck job."""
+    """Return Slurm's state if it adds to ours, its reason if there is one, and the remedy for a stuck job."""
     reason = _strip_placeholder(reason)
     state_name = "" if theirs in _PLAIN else theirs
     waits = state(theirs) is State.PENDING
@@ -212,7 +213,7 @@ def _strip_placeholder(cell: str) -> str:
 
 
 def _time(cell: str) -> str | None:
-    """Slurm was asked in UTC."""
+    """Return a time with its zone. Slurm was asked in UTC."""
     return f"{cell}Z" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", cell) else None
 
 
@@ -231,13 +232,8 @@ def _wait_status(cell: str) -> int | None:
 
 
 def _ended(ours: State, status: int | None) -> int | None:
-    """Slurm also says 0 of jobs whose script never ended, or never began."""
+    """Return the exit status, without the 0 that Slurm also reports for scripts that never started or ended."""
     return status if status or ours is State.COMPLETED else None
-
-
-def _bytes(cell: str) -> float:
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)", cell)
-    return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ") if match else 0.0
 
 
 def merged(listed: JobStatus, accounted: JobStatus) -> JobStatus:

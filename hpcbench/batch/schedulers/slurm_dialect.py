@@ -1,4 +1,4 @@
-"""Answers of Slurm's sbatch, and what to do about a refusal."""
+"""Answers of Slurm's sbatch, and the remedies for refusals."""
 
 import re
 
@@ -11,7 +11,7 @@ _WANTS_GPUS = re.compile(
     r"|\bgpus?\s+(?:[\w-]+\s+){0,3}(?:request|specify|specified|require|reserve|need)",
     re.IGNORECASE,
 )
-"""How a site's own plugin says that a job must ask for GPUs, in whatever words."""
+"""Messages of sites' plugins that a job must request GPUs."""
 
 DIALECT = SubmitDialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),
@@ -54,6 +54,6 @@ DIALECT = SubmitDialect(
             "check node: and scheduler: of the site file",
         ),
         (re.compile("Unable to contact"), "Slurm's controller does not answer: try again later"),
-        (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
+        (re.compile("[Dd]ependency"), "the scheduler has forgotten the job to wait for: submit without `after`"),
     ),
 )

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"[^,()]+(?:\([^)]*\))?")
-"""An entry such as ``gpu:a100:4(S:0-1)``; there are commas between parentheses, too."""
+"""An entry such as ``gpu:a100:4(S:0-1)``. The parentheses may also contain commas."""
 _SOCKETS = re.compile(r"\(S:([\d,-]+)\)")
-# NVIDIA's names of profiles have the number of compute slices first, 1 to 7: 1g.10gb, a100_3g.20gb.
+# NVIDIA's profile names begin with the number of compute slices, 1 to 7: 1g.10gb, a100_3g.20gb.
 _MIG = re.compile(r"(?<![0-9])[1-7]g[._-]?\d+(?:gb)?|(?<![a-z])mig(?![a-z])", re.IGNORECASE)
 
 
@@ -15,20 +15,20 @@ class GresEntry:
     """GPUs of one model in a node."""
 
     model: str
-    """Slurm's type; empty where it has none."""
+    """Slurm's type of the GPUs; empty if there is none."""
     number: int
     sockets: str
-    """Sockets that they are near to, such as ``0`` or ``0-1``; empty if Slurm does not report them."""
+    """Sockets that the GPUs are attached to, such as ``0`` or ``0-1``; empty if Slurm does not report them."""
 
     @property
     def is_slice(self) -> bool:
-        """Whether they are parts of GPUs, by the name of their type."""
+        """Whether the entry is parts of GPUs, judged by the name of its type."""
         return bool(_MIG.search(self.model))
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The whole GPUs of a node, and the slices of others."""
+    """The whole GPUs of a node, and slices of GPUs."""
 
     entries: tuple[GresEntry, ...]
     slices: tuple[GresEntry, ...] = ()
@@ -40,7 +40,7 @@ class Gpus:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Their models, each once."""
+        """Models of the whole GPUs, each once."""
         return tuple(dict.fromkeys(entry.model for entry in self.entries if entry.model))
 
     @property
@@ -49,7 +49,7 @@ class Gpus:
 
     @property
     def doubt(self) -> str:
-        """Why the number has to be checked, in words; empty where it is certain."""
+        """Why the number has to be checked, for people; empty if it is certain."""
         doubts = []
         if len(self._kinds) > 1:
             numbers = [f"{self._number_of(model)} {model or 'without a name'}" for model in self._kinds]
@@ -65,7 +65,7 @@ class Gpus:
 
     @property
     def request(self) -> str:
-        """How a job asks for the whole GPUs alone; empty where the node has no slices, or its GPUs have no names."""
+        """Request for the whole GPUs only; empty if the node has no slices, or its GPUs have no names."""
         if not self.slices or "" in self._kinds:
             return ""
         return ",".join(f"gpu:{model}:{self._number_of(model)}" for model in self.models)
@@ -75,12 +75,12 @@ class Gpus:
 
 
 def read_gres(text: str) -> Gpus:
-    """Return the GPUs in a node's list of generic resources; resources of other names, such as ``vgpu``, are none.
+    """Return the GPUs in a node's list of generic resources. Other names, such as ``vgpu``, do not count.
 
     Parameters
     ----------
     text
-        As ``sinfo --format=%G`` prints it: ``gpu:a100:4(S:0-1),nvme:1``.
+        Output of ``sinfo --format=%G``, such as ``gpu:a100:4(S:0-1),nvme:1``.
     """
     entries = [entry for part in _ENTRY.findall(text) if (entry := _entry(part.strip()))]
     return Gpus(
@@ -93,6 +93,6 @@ def _entry(text: str) -> GresEntry | None:
     if name != "gpu":
         return None
     fields = [field for field in fields if field != "no_consume"]
-    number = int(fields.pop()) if fields and fields[-1].isdigit() else 1  # Slurm counts one where no number is given
+    number = int(fields.pop()) if fields and fields[-1].isdigit() else 1  # without a number Slurm counts one
     sockets = _SOCKETS.search(text)
     return GresEntry(":".join(fields), number, sockets[1] if sockets else "") if number else None

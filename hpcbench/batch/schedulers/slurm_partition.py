@@ -63,7 +63,7 @@ def _limits(
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""
-    for name, label in ((job_qos, "yours is"), (partition_qos, "its")):  # the partition's wins where both have one
+    for name, label in ((job_qos, "yours is"), (partition_qos, "its")):  # the partition's limit overrides the job's
         limits = qos.get(name, {})
         if limits:
             text = ", ".join(f"{key} {value}" for key, value in limits.items())

@@ -14,15 +14,15 @@ from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Seconds for each question: nothing depends on the answer but an earlier word."""
+"""Deadline of each call in seconds. The answer only gives an earlier message."""
 MOST = 8
-"""Kinds of jobs that are asked about: those of a study differ in little."""
+"""Maximum number of kinds of jobs to check. The jobs of a study differ little."""
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")
 _OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
 
 
 def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: SubmitDialect) -> Iterator[str]:
-    """Ask Slurm about the jobs of a submission that lies on disk; yields a line for the user each.
+    """Ask Slurm about the jobs of a submission on disk; yield lines for the user.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
-            f"account {account}: is none of yours on this machine (sacctmgr show assoc): yours are "
+            f"account {account}: is not one of yours on this machine (sacctmgr show assoc): yours are "
             f"{', '.join(accounts)}: set account: in the study"
         )
     charged = [row for row in rows if account is None or row.account == account]

@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ProgramResult, ask, portions
-from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.schedulers.job_status import JobStatus, list_jobs
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
@@ -29,12 +29,12 @@ _BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
 
 
 class SlurmQuery:
-    """Queries of one Slurm, with a memory of what it cannot answer.
+    """Queries of one Slurm, which remember the options that it refuses.
 
     Parameters
     ----------
     since
-        Nothing asked for is older: ids are used again after a while.
+        Earliest time of the jobs asked for, because Slurm uses ids again.
     """
 
     def __init__(self, since: datetime.datetime | None = None) -> None:
@@ -73,7 +73,7 @@ class SlurmQuery:
             The controller does not answer.
         """
         statuses: dict[str, JobStatus] = {}
-        for some in portions(_jobs(ids)):
+        for some in portions(list_jobs(ids)):
             statuses.update(self._squeue(["--jobs", ",".join(some)]))
         return {job: statuses[job] for job in ids if job in statuses}
 
@@ -99,13 +99,13 @@ class SlurmQuery:
             answer = ask([*argv, form], _environment())
             if not re.search(r"Invalid job format|[Uu]nrecognized|[Ii]nvalid (option|field)", answer.err):
                 return {} if _checked(answer) is None else read_squeue(answer.out)
-            self._long = False  # an old one
+            self._long = False  # an old version
         answer = ask([*argv, "--format=%i|%T|%N|%r"], _environment())
         return {} if _checked(answer) is None else read_squeue_short(answer.out)
 
     def _accounted(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         statuses: dict[str, JobStatus] = {}
-        for some in portions(_jobs(ids)):
+        for some in portions(list_jobs(ids)):
             answer = self._sacct(["--jobs", ",".join(some)], self._fields)
             bad = _BAD_FIELD.search(answer.err) if answer else None
             if bad and bad[1] in self._fields[2:]:
@@ -142,11 +142,6 @@ def _checked(answer: ProgramResult) -> ProgramResult | None:
 def _environment() -> dict[str, str]:
     """Return an environment with times in one format, and complete lists of array elements."""
     return {**plain_environment(), "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
-
-
-def _jobs(ids: Sequence[str]) -> list[str]:
-    """Return the jobs of these elements, each once."""
-    return list(dict.fromkeys(re.split(r"[_+]", job)[0] for job in ids))
 
 
 def since(root: Path) -> datetime.datetime | None:

@@ -26,7 +26,7 @@ from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 
 def lsf_id(job_id: str) -> str:
-    """LSF's ``123[4]`` for submitit's ``123_4``."""
+    """Return LSF's ``123[4]`` for submitit's ``123_4``."""
     job, underscore, index = job_id.partition("_")
     return f"{job}[{index}]" if underscore else job
 
@@ -40,7 +40,7 @@ def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
 
 
 class LSFInfoWatcher(StatusWatcher):
-    """Asks bjobs for all jobs at once, and bhist for those that have left it."""
+    """Watcher that polls all jobs with one bjobs call, and with bhist those that bjobs no longer lists."""
 
     def __init__(
         self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
@@ -49,17 +49,17 @@ class LSFInfoWatcher(StatusWatcher):
 
 
 class LSFJob(core.Job[core.R]):
-    """A Python function in LSF's hands."""
+    """A Python function that LSF runs."""
 
     _cancel_command = "bkill"
     watcher = LSFInfoWatcher()
 
     def cancel(self, check: bool = True) -> None:
-        """End it; with `check`, fail where LSF refuses."""
+        """End the job; with `check`, raise an error if LSF refuses."""
         _bkill([self._cancel_command, lsf_id(self.job_id)], check)
 
     def _interrupt(self, timeout: bool = False) -> None:
-        """Send what LSF sends ahead of the run limit, or of preemption."""
+        """Send the signal that LSF sends before the run limit, or before preemption."""
         _bkill([self._cancel_command, "-s", LSFJobEnvironment.USR_SIG, lsf_id(self.job_id)], check=True)
 
 
@@ -71,14 +71,14 @@ def _bkill(argv: list[str], check: bool) -> None:
 
 
 class LSFExecutor(core.PicklingExecutor):
-    """Pickles functions and has LSF run them; arrays by one bsub.
+    """Executor that pickles functions, which LSF runs. An array is submitted by one bsub call.
 
     Parameters
     ----------
     folder
-        For scripts, pickles and logs; all nodes must see it.
+        Directory of scripts, pickles and logs, which all nodes must see.
     max_num_timeout
-        How often a function with a checkpoint goes back to the queue at its time limit.
+        Maximum number of times that a function with a checkpoint is requeued at its time limit.
     python
         Command that starts Python in the job, by default this interpreter.
     """
@@ -104,7 +104,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """2 where there is a bsub: a cluster."""
+        """Return 2 if bsub is on PATH, which submitit ranks as a cluster; otherwise -1."""
         return -1 if shutil.which("bsub") is None else 2
 
     @classmethod
@@ -164,7 +164,7 @@ class LSFExecutor(core.PicklingExecutor):
         return f"{self.python} -u -m submitit.core._submit {one_line(str(self.folder))}"
 
     def _submit_command(self, command: str, elements: int = 0) -> core.Job[Any]:
-        """As submitit's own, but bounded in time, in a clean environment, and with an id that has a line to itself."""
+        """Submit like submitit, but with a deadline, a clean environment, and an id that must be on a separate line."""
         path = self._make_folder() / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._make_submission_file_text(command, "", elements), encoding="utf-8")
         job_id, _ = submit_script(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
@@ -195,7 +195,7 @@ class LSFExecutor(core.PicklingExecutor):
 
 
 class LSFJobEnvironment(job_environment.JobEnvironment):
-    """What a function finds out about its job."""
+    """The environment of a function's job."""
 
     _env = {  # noqa: RUF012  submitit's own declares it
         "job_id": "LSB_JOBID",
@@ -208,18 +208,18 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """The array's id; LSF counts elements from 1; 0 is a job without elements."""
+        """Id of the array; None for a job without elements, whose index is 0."""
         return None if self.array_task_id is None else self.raw_job_id
 
     @property
     def array_task_id(self) -> str | None:
-        """The element's number."""
+        """Index of the element, from 1."""
         index = os.environ.get("LSB_JOBINDEX", "")
         return None if index in ("", "0") else index
 
     @property
     def hostnames(self) -> list[str]:
-        """Hosts of the ranks, each once; a launch host, which has one slot where the others have several, is none."""
+        """Hosts of the ranks, each once. A first host with one slot, while others have several, is a launch host."""
         listed = _hosts()
         slots = {host: listed.count(host) for host in listed}
         if len(slots) > 1 and slots[listed[0]] == 1 and max(slots.values()) > 1:
@@ -233,7 +233,7 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
 
 def _hosts() -> list[str]:
-    """One a slot. LSB_HOSTS is absent from large jobs."""
+    """Return one host per slot. Large jobs have no LSB_HOSTS."""
     try:
         return Path(os.environ["LSB_DJOB_HOSTFILE"]).read_text(encoding="utf-8").split()
     except (KeyError, OSError):

@@ -1,7 +1,7 @@
 """Adapter that maps submitit's job states to ours, polling all jobs with one call.
 
-submitit treats every state that it does not define, such as suspension, as an end. It also drops a whole answer if the
-command fails, as LSF's command does when one job of many is unknown. This adapter does neither.
+submitit treats every unknown state, such as a suspension, as the end of a job. It also drops the whole answer if the
+command fails, which LSF's command does if one of many jobs is unknown. This watcher does neither.
 """
 
 import time
@@ -23,7 +23,7 @@ _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
 
 
 class StatusWatcher(core.InfoWatcher):
-    """Keeps a scheduler's words of all registered jobs, asked for in one call.
+    """Watcher that polls all registered jobs with one call, and keeps their statuses.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class StatusWatcher(core.InfoWatcher):
         self._said: dict[str, JobStatus] = {}
 
     def update(self) -> None:
-        """Ask about all jobs that are not over; an answer that does not come changes nothing."""
+        """Poll all jobs that are not over. A missing answer changes nothing."""
         waited_for = sorted(self._registered - self._finished)
         if not waited_for:
             return
@@ -47,7 +47,7 @@ class StatusWatcher(core.InfoWatcher):
         try:
             statuses = self._words(waited_for)
         except UserError as error:
-            logger.get_logger().warning(f"{error}: what is known of the jobs may be out of date")
+            logger.get_logger().warning(f"{error}: the known states of the jobs may be out of date")
             statuses = {}
         for job, status in statuses.items():
             before = self._said.get(job)
@@ -66,16 +66,16 @@ class StatusWatcher(core.InfoWatcher):
         self._finished.update(job for job in waited_for if self.is_done(job, mode="cache"))
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED`` ...; ``UNKNOWN`` if no status is known."""
+        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED`` ..., or ``UNKNOWN`` without a status."""
         return str(self.get_info(job_id, mode=mode).get("State", State.UNKNOWN.name))
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Whether it is over, well or not."""
+        """Return whether the job is over, successful or not."""
         self.get_info(job_id, mode=mode)
         status = self._said.get(job_id)
         return status is not None and status.state in _OVER
 
     def clear(self) -> None:
-        """Forget all that was said."""
+        """Forget all statuses."""
         super().clear()
         self._said = {}

@@ -1,1 +1,1 @@
-"""Job scripts: the shape of the ranks, launch lines, heads, and what the templates get."""
+"""Job scripts: the shape of the ranks, launch commands, directives, and the variables of the templates."""

@@ -1,4 +1,4 @@
-"""Durations, read from and written for each scheduler."""
+"""Durations, and their notations in each scheduler."""
 
 import re
 from dataclasses import dataclass

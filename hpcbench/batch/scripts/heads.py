@@ -59,7 +59,7 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
 
 
 def _joined(options: Options, site: Site) -> Options:
-    """Join hpcbench's options and the site's. Relatives of LSF accept one -R, with the selection first."""
+    """Join hpcbench's options and the site's. Variants of LSF accept one -R, with the selection first."""
     more = dict(site.scheduler.directives)
     options = [
         (name, f"{more.pop(name)} {value}" if name == "-R" and more.get(name) else value) for name, value in options
@@ -83,7 +83,7 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
 
 
 def smuggles(script: str, directives: Sequence[str]) -> bool:
-    """Whether a scheduler would find directives in a script that are not in this list."""
+    """Return whether a scheduler would find directives in a script that are not in this list."""
     # Counting is fast, and the pattern is only searched if the count differs.
     count = sum(script.count(mark) for mark in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))
     return count != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)

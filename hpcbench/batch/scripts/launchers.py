@@ -109,7 +109,7 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
     return [word for name in names for word in (option, name)] if option else []
 
 
-@register_launcher("auto", "mpiexec")  # before loading the site has detected the dialect
+@register_launcher("auto", "mpiexec")  # the dialect is detected while the site is loaded
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MPICH's Hydra.
@@ -133,7 +133,7 @@ def _hosts(site: Site) -> list[str]:
 
 @register_launcher("mvapich", "mpiexec")
 def mvapich(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of MVAPICH's mpiexec, which is Hydra, too.
+    """Return the arguments of MVAPICH's mpiexec, which is also Hydra.
 
     By default the library binds each rank to one core, which its threads would share. Here Hydra binds the ranks
     instead. MV2_ is the prefix of the library's variables up to version 2, MVP_ from version 3 on.

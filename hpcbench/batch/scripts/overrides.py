@@ -1,4 +1,4 @@
-"""Check a site's own templates for lines that Jinja would drop without a word."""
+"""Check of a site's own templates for lines that Jinja would drop silently."""
 
 import difflib
 from collections.abc import Iterator

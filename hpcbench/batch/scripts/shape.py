@@ -13,7 +13,7 @@ class Shape:
     nodes: int
     ranks_per_node: int
     gpus_per_rank: Fraction
-    """0 without GPUs; 1/2 if two ranks share one."""
+    """GPUs per rank: 0 without GPUs, 1/2 if two ranks share one."""
     cores_per_rank: int
     threads: int
     """Number of threads per rank."""
@@ -155,13 +155,13 @@ def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None
 
 
 def _shared_by_request(site: Site) -> bool:
-    """Whether the directives switch off the mode in which a GPU accepts one process."""
+    """Return whether the directives switch off the mode in which a GPU accepts one process."""
     flags = str(site.scheduler.directives.get("-alloc_flags") or "").lower().split()
     return "gpumps" in flags or "gpudefault" in flags
 
 
 def _keeps_to_sockets(per_node: int, site: Site) -> bool:
-    """Whether ranks stay on one socket. A single CPU rank may use two, and so may ranks that see all GPUs."""
+    """Return whether ranks stay on one socket. A single CPU rank may use two, and so may ranks that see all GPUs."""
     return site.visibility != "all" and not (site.device == "cpu" and per_node == 1)
 
 

@@ -1,1 +1,1 @@
-"""The machines: their files, what is wrong with one, and what one allows."""
+"""Sites: their files, the checks of these files, and the limits of a machine."""

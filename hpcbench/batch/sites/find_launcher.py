@@ -1,12 +1,12 @@
 """Detection of the MPI library of this machine's launcher."""
 
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-BANNERS = (
+from hpcbench.batch.schedulers.attempt import attempt
+
+_BANNERS = (
     (r"IBM Spectrum MPI\)?\s*([\d.]+)?", "openmpi", "IBM Spectrum MPI"),
     (r"(?:Open MPI|OpenRTE|PRRTE)\)?\s*(?:v|version\s*)?([\d.]+)?", "openmpi", "Open MPI"),
     (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
@@ -15,7 +15,18 @@ BANNERS = (
 """Pattern of the output of ``mpiexec --version``, launcher dialect, and name of the library."""
 _USUAL = "mpich"
 """Dialect if no launcher is found, or its library is not recognized."""
-_PATIENCE = 10.0
+
+
+def match_banner(text: str) -> tuple[str, str, str] | None:
+    """Return dialect, library and version from the output of ``mpiexec --version``; None if the library is unknown."""
+    matches = ((kind, name, re.search(pattern, text)) for pattern, kind, name in _BANNERS)
+    return next(((kind, name, match[1] or "") for kind, name, match in matches if match), None)
+
+
+def find_sibling(name: str) -> str | None:
+    """Return the path of a program next to this interpreter; None if there is none, or `name` is itself a path."""
+    sibling = None if "/" in name else Path(sys.executable).with_name(name)
+    return str(sibling) if sibling and sibling.is_file() else None
 
 
 def find_kind(program: str | None) -> str:
@@ -27,16 +38,7 @@ def find_kind(program: str | None) -> str:
         Path of the launcher; by default the one next to this interpreter, else the one on PATH.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:
-        sibling = None if "/" in name else Path(sys.executable).with_name(name)
-        path = str(sibling) if sibling and sibling.is_file() else shutil.which(name)
-        if path is None:
-            continue
-        try:
-            done = subprocess.run([path, "--version"], capture_output=True, timeout=_PATIENCE, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        text = (done.stdout + done.stderr).decode("utf-8", "replace")
-        for pattern, kind, shown in BANNERS:
-            if re.search(pattern, text, re.DOTALL if "HYDRA" in shown.upper() else 0):
-                return kind
+        outcome = attempt([find_sibling(name) or name, "--version"])
+        if outcome.status is not None and (banner := match_banner(outcome.out + outcome.err)):
+            return banner[0]
     return _USUAL

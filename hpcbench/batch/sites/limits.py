@@ -17,7 +17,7 @@ class Limits:
     """Queue and time limits of a job."""
 
     walltime: Duration | None
-    """None for no limit, which only this machine allows."""
+    """Walltime; None for no limit, which only the local site allows."""
     queue: str | None
     run_limit: Duration | None
     """Limit of a run, if the study sets one."""

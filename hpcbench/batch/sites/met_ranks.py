@@ -22,7 +22,7 @@ def remember_met(site: Site) -> None:
 
 
 def have_met(site: Site, results: Path) -> bool:
-    """Whether two ranks met, started as the site defines: in `doctor --run`, or in a completed run.
+    """Return whether two ranks that were started as the site defines have met, in `doctor --run` or in a completed run.
 
     Parameters
     ----------

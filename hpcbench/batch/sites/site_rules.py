@@ -75,7 +75,7 @@ def _overlap(path: FieldPath, need: FieldPath) -> bool:
 
 
 def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
-    """Whether both are items of one list: without one of them, the index of the other has changed."""
+    """Return whether both are items of one list. If one of them is removed, the index of the other changes."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
     )

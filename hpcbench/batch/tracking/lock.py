@@ -54,11 +54,11 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
 
 
 def _acquire(path: Path, deadline: float) -> str:
-    """Create the file if there is none, or its holder is dead; return the token that makes it ours."""
+    """Create the file if there is none, or its holder is dead; return the token that identifies this holder."""
     while (token := _make(path)) is None:
         holder = read_json(path)
         if holder is not None and _dead(holder, path):
-            # One process at a time checks again and removes the file. Else a second one would remove a new lock.
+            # One process at a time checks again and removes the file. Otherwise a second one could remove a new lock.
             turn = path.with_name(f"{path.name}.over")
             turn_token = _acquire(turn, deadline)
             try:
@@ -90,7 +90,7 @@ def _make(path: Path) -> str | None:
 
 
 def _release(path: Path, token: str) -> None:
-    """Remove the file, unless another process considered ours dead and made its own."""
+    """Remove the file, unless another process considered this holder dead and created a new file."""
     if (read_json(path) or {}).get("token") == token:
         path.unlink(missing_ok=True)
 

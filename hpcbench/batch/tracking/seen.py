@@ -17,7 +17,7 @@ class Seen:
     """The scheduler's last status of a job."""
 
     parcel: str
-    """Name in the queue of the submission that the status is of."""
+    """Name in the queue of the submission to which the status belongs."""
     word: JobStatus
     since: float
     """Time of the first answer with this state, in seconds since 1970."""
@@ -40,7 +40,7 @@ _STALE = 60.0
 
 
 def _began_again(seen: Seen, word: JobStatus) -> bool:
-    """Whether a job that had ended runs again: it was requeued, perhaps between two answers."""
+    """Return whether an ended job runs again because it was requeued, perhaps between two answers."""
     later = word.start is not None and seen.word.end is not None and word.start >= seen.word.end
     return later or (word.restarts or 0) > (seen.word.restarts or 0) or seen.word.restarts is None is not word.restarts
 

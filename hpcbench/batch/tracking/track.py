@@ -18,7 +18,7 @@ from hpcbench.contract.submission import PlannedRun, SchedulerKind, SubmissionFi
 from hpcbench.errors import UserError
 
 _LAG = 60.0
-"""Seconds after which accounting, if there is any, has recorded the end of a job."""
+"""Seconds after which accounting has recorded the end of a job, if the site has accounting."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _queue_name(job: str, ledger: Ledger) -> str:
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """Return what to ask the scheduler about a job: ``its end``, only what it ``cost``, or nothing."""
+    """Return the question to the scheduler about a job: ``its end``, only what it ``cost``, or empty."""
     submitted = ledger.of(job)
     if submitted is None:
         return ""
@@ -125,7 +125,7 @@ def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock:
     over = last is not None and not last.word.state.alive
     age = clock - last.since if last else 0.0
     if mark is None or mark.attempt <= submitted.begun[job] or mark.state != "ended":
-        # Some ends are taken back, but not for ever.
+        # Some ends are revoked, but only for a while.
         return "" if over and age > 2 * GRACE else "its end"
     heard = over and last is not None and last.ended == mark.attempt
     if mark.exit != 0 and not (heard and last and (last.word.state is not State.PREEMPTED or age > 2 * GRACE)):

@@ -61,7 +61,7 @@ def scheme(name: str) -> dict[str, Any]:
 
 
 def is_scheme(name: str) -> bool:
-    """Whether a preset has this name."""
+    """Return whether a preset has this name."""
     return _match(name) is not None
 
 

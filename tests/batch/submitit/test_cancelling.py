@@ -33,7 +33,7 @@ class Queue:
 def test_force_grows_only_for_those_left() -> None:
     queue = Queue({"a": 0, "b": 1, "c": 9})
     outcomes = cancel(["a", "b", "c", "z", "a"], queue.poll, [queue.force(0), queue.force(1)], queue.slept.append)
-    assert outcomes == {"a": "ended", "b": "ended", "c": "told to end, and still there: busy", "z": "already over"}
+    assert outcomes == {"a": "ended", "b": "ended", "c": "signaled, but not over: busy", "z": "already over"}
     assert queue.told == [(0, ["a", "b", "c"]), (1, ["b", "c"])]
     assert 20 <= sum(queue.slept) / 2 < 32
 

@@ -123,6 +123,8 @@ def test_accounts_that_are_not_listed(root: Path, programs: Programs, status: in
 def test_an_account_of_another_user_is_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "mine|||\nours|||\n")
-    with pytest.raises(UserError, match=r"account theirs: is none of yours on this machine .*: yours are mine, ours"):
+    with pytest.raises(
+        UserError, match=r"account theirs: is not one of yours on this machine .*: yours are mine, ours"
+    ):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2

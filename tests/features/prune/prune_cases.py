@@ -1,4 +1,4 @@
-"""Runs with sparse weights, and what each is compared with."""
+"""Runs with sparse weights, and the run that each is compared with."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -38,11 +38,11 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "full"),
     "train.offload": (False, True),
 }
-"""Axes that fit everything."""
+"""Axes whose values fit every case."""
 PAIRS = [(name, "train.prune") for name in (*AXES, *FREE) if name != "train.prune"]
 FILLS = 48
 MOST = 4
-"""Ranks of a case: all pairs of sizes fit."""
+"""Largest number of ranks of a case. All pairs of group sizes fit."""
 
 MORE: list[Case] = [
     {
@@ -57,11 +57,11 @@ MORE: list[Case] = [
     {"train.prune": "pairs", "model": "neox", "layout.dp": 1, "layout.tp": 4, "train.zero": 1},
     {"train.prune": "neurons", "model": "neox", "layout.dp": 2, "train.zero": 1, "scheme": "identity"},
 ]
-"""What no axis has: chunks, a tensor group of four, our own collectives."""
+"""Cases that no axis covers: chunks, a tensor-parallel group of four, our own collectives."""
 
 
 def fits(case: Case) -> bool:
-    """Whether there are ranks to send to, and the engine would take it."""
+    """Whether ranks send messages, and the engine accepts the settings."""
     ranks = cases.run_of({**COMMON, **case}).ranks
     return 1 < ranks <= MOST and cases.is_valid({**COMMON, **case})
 
@@ -73,7 +73,7 @@ def possible() -> list[Case]:
 
 @cache
 def places() -> list[Case]:
-    """Cases in which each pattern occurs with every value of the other settings that it can, and some more.
+    """Return cases that combine each pattern with every possible value of the other settings, and `MORE`.
 
     Pairs of other settings are in the grid of test_parity.py.
     """
@@ -81,20 +81,20 @@ def places() -> list[Case]:
 
 
 def one_process(settings: Case) -> Case:
-    """The same model and the same samples in one process."""
+    """Return the settings of the same model and samples in one process."""
     wanted = (*COMMON, "train.prune")
     return {name: value for name, value in settings.items() if name.startswith("model") or name in wanted}
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run with sparse weights; by default against one process."""
+    """Compare a run with sparse weights with another run, by default in one process."""
     settings = {**COMMON, **settings}
     return Comparison(settings, one_process(settings) if against is None else {**COMMON, **against}, fault)
 
 
 @cache
 def sparse() -> list[Comparison]:
-    """Every place against one process, in fp64."""
+    """Compare every case with one process, in fp64."""
     return [make_comparison(case) for case in places()]
 
 
@@ -102,14 +102,14 @@ WHOLE: Case = {"layout.dp": 2, "layout.tp": 2, "model": "gpt2", "train.precision
 
 
 def lossless_sparse() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Compare a lossless codec with the same algorithm without a codec."""
     for kind, zero in (("growing", 3),):
         common = {**WHOLE, "train.prune": kind, "train.zero": zero}
         yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_sparse() -> Iterator[Comparison]:
-    """Lossy schemes, one with residuals: replicas stay equal."""
+    """Compare lossy schemes, one of them with residuals, with the identity."""
     for kind, zero, scheme in (
         ("growing", 1, "naive-int8"),
         ("pairs", 0, "sign-feedback"),
@@ -128,11 +128,11 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "masks_of_masters_only": ({**TWO, "train.prune": "pairs", "layout.dp": 1, "layout.tp": 2}, "gradients"),
     "zeros_travel": ({**TWO, "train.prune": "pairs"}, "sent"),
 }
-"""For each planted fault, the settings that show it and the value that shows it."""
+"""Settings in which each planted fault shows, and the quantity that shows it."""
 
 
 def faulty_sparse() -> Iterator[Comparison]:
-    """Each run without a fault, and with its own."""
+    """Compare each setting without a fault, and with its planted fault."""
     names = {
         comparison.name: comparison for settings, _ in FAULTY.values() for comparison in [make_comparison(settings)]
     }
@@ -147,4 +147,4 @@ SUITES = {
     "": (lambda: select_once(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
     "rest": (lambda: select_rest(sparse()),),
 }
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+"""Suites by the argument of the worker: those of `make test`, and those that `make test-long` adds."""

@@ -1,4 +1,4 @@
-"""Deliberate errors of sparse weights, one each."""
+"""Planted faults of sparse weights: each function plants one."""
 
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +26,7 @@ def chosen_by_each_rank_alone() -> Patch:
 
 
 def smallest_neurons_kept() -> Patch:
-    """The neurons of largest magnitude go, not those of smallest."""
+    """The neurons of largest magnitude become zero, not those of smallest."""
     sort = np.lexsort
 
     def faulty(keys: Any) -> Any:
@@ -36,20 +36,20 @@ def smallest_neurons_kept() -> Patch:
 
 
 def places_of_another_group() -> Patch:
-    """A message says of each four what holds for the four before."""
-    to = formats.pack_places
+    """A message gives each group of four the places of the group before."""
+    pack = formats.pack_places
 
     def faulty(mask: Bits, free: Bits) -> Bytes:
         groups = mask.reshape(-1, 4).copy()
         sparse = np.flatnonzero(free.reshape(-1, 4).any(axis=1))
         groups[sparse] = groups[np.roll(sparse, 1)]
-        return to(groups.reshape(-1), free)
+        return pack(groups.reshape(-1), free)
 
     return patch.object(formats, "pack_places", faulty)
 
 
 def values_in_wrong_places() -> Patch:
-    """A packed message is read from its second value on."""
+    """A packed message is unpacked with each value in the place before its own."""
     unpack = Packing.unpack_own
 
     def faulty(self: Packing, packed: Tensor) -> Tensor:
@@ -60,11 +60,11 @@ def values_in_wrong_places() -> Patch:
 
 def masks_of_masters_only() -> Patch:
     """A rank that has no replica keeps the gradients of its masked weights."""
-    return patch.object(gradients, "clear", lambda tensors, kept: None)
+    return patch.object(gradients, "clear", lambda tensors, mask: None)
 
 
 def zeros_travel() -> Patch:
-    """Messages are longer than the values that they carry, and every value is right."""
+    """Messages are longer than needed, and every value is right."""
 
     def faulty(nonzeros: list[int]) -> int:
         return -(-max(nonzeros) // 16) * 16 + 64
@@ -85,10 +85,10 @@ FAULTS = list_faults(
 
 def one_replica_has_another_mask() -> Patch:
     """The last replica keeps a weight that the others do not."""
-    selected = Masks._select
+    select_weights = Masks._select
 
     def faulty(self: Masks, parts: list[TargetSlice], updates: int) -> list[Bits]:
-        selection = selected(self, parts, updates)
+        selection = select_weights(self, parts, updates)
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
             selection[0][np.argmin(selection[0])] = True
         return selection
@@ -98,10 +98,10 @@ def one_replica_has_another_mask() -> Patch:
 
 def place_out_of_order() -> Patch:
     """A message gives the same place of a group of four twice."""
-    to = formats.pack_places
+    pack = formats.pack_places
 
     def faulty(mask: Bits, free: Bits) -> Bytes:
-        sent = to(mask, free)
+        sent = pack(mask, free)
         sent[np.argmax(sent > 0)] = 0b0101
         return sent
 
@@ -109,4 +109,4 @@ def place_out_of_order() -> Patch:
 
 
 FAULTS_IN_TRANSIT = list_faults(one_replica_has_another_mask, place_out_of_order)
-"""Faults that end a run with a word about them."""
+"""Faults that end a run with an error."""

@@ -1,4 +1,4 @@
-"""Worker that compares training with sparse weights to that of one process. Prints a JSON line per case."""
+"""Worker that compares training with sparse weights with one process. Prints a JSON line per case."""
 
 import json
 import sys
@@ -29,32 +29,31 @@ from hpcbench.train.trainer import Trainer
 
 STEPS = parity_worker.STEPS
 Layouts = list[list[tuple[int, list[tuple[str, tuple[slice, ...], slice]]]]]
-KNOWN: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
-"""How each rank's buckets lie, and the masks after each step, by the run; on the first rank."""
+MASKS: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
+"""Layout of each rank's buckets, and the masks after each step, by the JSON of the run; only on rank 0."""
 plain_train, plain_errors = parity_worker.train, parity_worker.errors
 
 
-def masks(trainer: Trainer) -> list[Part]:
-    """The masks of this rank's whole buckets, 1 where a weight is kept."""
-
-    zeros = []
+def list_masks(trainer: Trainer) -> list[Part]:
+    """List the masks of this rank's parameters, 1 where a weight is kept."""
+    masks = []
     for piece in trainer.data_parallel.pieces:
         mask = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
         for slot in piece.bucket.slots:
-            zeros.append(Part(slot.shard, mask[slot.span].reshape(slot.shard.local_shape)))
-    return zeros
+            masks.append(Part(slot.shard, mask[slot.span].reshape(slot.shard.local_shape)))
+    return masks
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """As the worker of all parity tests does, and with the masks after each step."""
+    """Train as parity_worker.py does, and add the masks after each step to the history."""
     parts_of_steps: list[list[Part]] = []
-    lying: Layouts = [[]]
+    bucket_layout: Layouts = [[]]
     update = Trainer.update
 
-    def noted(self: Trainer, step: int) -> tuple[float, float]:
+    def update_and_record(self: Trainer, step: int) -> tuple[float, float]:
         result = update(self, step)
-        parts_of_steps.append(masks(self))
-        lying[0] = [
+        parts_of_steps.append(list_masks(self))
+        bucket_layout[0] = [
             (
                 piece.bucket.values.numel(),
                 [(slot.shard.name, slot.shard.held, slot.span) for slot in piece.bucket.slots],
@@ -63,19 +62,19 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
         ]
         return result
 
-    with patch.object(Trainer, "update", noted):
+    with patch.object(Trainer, "update", update_and_record):
         history = plain_train(run, comm, steps)
     wholes = [parity.assemble(comm, parts) for parts in parts_of_steps]
-    everyones = comm.gather(lying[0])
-    if history and everyones:
+    layouts = comm.gather(bucket_layout[0])
+    if history and layouts:
         for step, step_masks in zip(history, wholes, strict=False):
             step["masks"] = step_masks
-        KNOWN[run.model_dump_json()] = (everyones, [step_masks.values for step_masks in wholes if step_masks])
+        MASKS[run.model_dump_json()] = (layouts, [step_masks.values for step_masks in wholes if step_masks])
     return history
 
 
-def errors(history: History, reference: History) -> dict[str, Any]:
-    """Those of all parity tests, elements in which masks differ, and weights that are not zero where they must be."""
+def compute_errors(history: History, reference: History) -> dict[str, Any]:
+    """Compute the errors of parity_worker.py, the elements with different masks, and the masked weights not zero."""
     differ = stray = zeros = 0.0
     for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
         mine, other = ours["masks"], theirs["masks"]
@@ -89,37 +88,37 @@ def errors(history: History, reference: History) -> dict[str, Any]:
     return {**plain_errors(history, reference), "masks": differ, "stray": stray, "zeros": zeros}
 
 
-def counted(run: Run, rank: int, step: int) -> list[list[int]]:
-    """Zeros of each bucket of a rank after `step` steps, by the replicas' pieces."""
-    layouts, known_masks = KNOWN[run.model_dump_json()]
+def count_zeros(run: Run, rank: int, step: int) -> list[list[int]]:
+    """Count the zeros in each bucket of a rank after `step` steps, for each replica's piece."""
+    layouts, masks = MASKS[run.model_dump_json()]
     zeros = []
     for length, slots in layouts[rank]:
         mask = np.ones(length, bool)
         for name, held, span in slots if step else ():
-            if name in known_masks[step - 1]:
-                mask[span] = known_masks[step - 1][name][held].reshape(-1) != 0
+            if name in masks[step - 1]:
+                mask[span] = masks[step - 1][name][held].reshape(-1) != 0
         zeros.append([int((~mask[cut]).sum()) for cut in cut_evenly(length, run.layout.replicas)])
     return zeros
 
 
-def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank: from the settings if these determine them, else from the counts of zeros."""
+def predict_bytes(run: Run, steps: int) -> list[dict[str, int]]:
+    """Predict the bytes of each rank: from the settings if these determine them, else from the counts of zeros."""
     prune, layout = run.train.prune, run.layout
     assert prune is not None
-    settings_tell = prune.pattern == "2:4" or (run.train.zero == 0 and layout.tp == 1)
-    everyones = []
+    needs_no_counts = prune.pattern == "2:4" or (run.train.zero == 0 and layout.tp == 1)
+    bytes_of_ranks = []
     for rank in range(run.ranks):
         total: Counter[str] = Counter()
         for k in range(steps):
-            zeros = None if settings_tell else Zeros(counted(run, rank, k), counted(run, rank, k + 1))
+            zeros = None if needs_no_counts else Zeros(count_zeros(run, rank, k), count_zeros(run, rank, k + 1))
             sent = volume.count_step_bytes(run.model, run.train, layout, rank, updates=k, zeros=zeros)
             total.update({" ".join(key): nbytes for key, nbytes in sent.items()})
-        everyones.append(dict(total))
-    return everyones
+        bytes_of_ranks.append(dict(total))
+    return bytes_of_ranks
 
 
-def in_transit() -> None:
-    """What a run says of masks that differ, or that arrive damaged."""
+def run_transit_faults() -> None:
+    """Print the errors of runs whose masks differ between replicas, or arrive damaged."""
     for pattern, zero in (("growing", 0), ("pairs", 1)):
         for fault in (None, *FAULTS_IN_TRANSIT):
             if (fault == "place_out_of_order") != (pattern == "pairs") and fault:
@@ -141,7 +140,7 @@ def in_transit() -> None:
                     message = str(error)
             messages = comm.gather(message)
             if messages:
-                print(json.dumps({"transit": fault or f"none {pattern}", "words": messages}), flush=True)
+                print(json.dumps({"transit": fault or f"none {pattern}", "messages": messages}), flush=True)
 
 
 JOURNEY = [
@@ -149,10 +148,10 @@ JOURNEY = [
     ({"layout.dp": 2, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
     ({"layout.dp": 4, "layout.tp": 1, "layout.pp": 1, "train.zero": 0}, 4),
 ]
-"""Layouts that a run goes through, and the step that it stops at in each."""
+"""Layouts in which a run trains one after the other, and the step that it stops at in each."""
 
 
-def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
+def run_journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
     """Compare the masks of runs that continue in other layouts with those of one process; results on rank 0."""
     place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
     results = []
@@ -165,9 +164,9 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
             )
             for k in range(4):
                 trainer.step(k)
-                assembled = parity.assemble(MPI.COMM_SELF, masks(trainer))
+                assembled = parity.assemble(MPI.COMM_SELF, list_masks(trainer))
                 alone.append(assembled.values if assembled else {})
-        taken = 0
+        steps_taken = 0
         for settings, until in JOURNEY:
             meet(team)
             run = prune_cases.make_comparison({**common, **settings}).run
@@ -175,48 +174,48 @@ def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
             checkpoints = Checkpoints(place / pattern, team, run)
             if checkpoint := checkpoints.find().newest:
                 trainer.load(checkpoints.load(checkpoint, trainer.state()))
-            before = parity.assemble(team, masks(trainer))
-            for k in range(taken, until):
+            before = parity.assemble(team, list_masks(trainer))
+            for k in range(steps_taken, until):
                 trainer.step(k)
-            after = parity.assemble(team, masks(trainer))
+            after = parity.assemble(team, list_masks(trainer))
             checkpoints.write(until, trainer.state(), corpus=parity_worker.CORPUS)
             if before and after:
-                answer = {
+                result = {
                     "journey": pattern,
-                    "kept": differing(before.values, alone[taken]),
-                    "went_on": differing(after.values, alone[until]),
+                    "before": count_differing(before.values, alone[steps_taken]),
+                    "after": count_differing(after.values, alone[until]),
                     "replicas": before.replicas_differ + after.replicas_differ,
                     "zeros": sum(float((mask == 0).sum()) for mask in after.values.values()),
                 }
-                results.append(answer)
-            taken = until
+                results.append(result)
+            steps_taken = until
     return results
 
 
-def differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
-    """Elements that one set of masks keeps and the other does not; a mask that is not there keeps all."""
+def count_differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
+    """Count the elements that only one of two sets of masks keeps. A missing mask keeps all."""
     return sum(int((ours.get(name, np.ones(1)) != theirs.get(name, np.ones(1))).sum()) for name in {*ours, *theirs})
 
 
 def main(part: str = "") -> None:
-    """Run all cases in one start of the ranks, because each start takes a second; or the rest of the cover."""
+    """Run the suites of a part in one start of the ranks, because each start takes a second."""
     comparisons = []
-    if WORLD.rank == 0:  # finding them takes a second
+    if WORLD.rank == 0:  # listing them takes a second
         every = [comparison for suite in prune_cases.SUITES[part] for comparison in suite()]
         comparisons = list({comparison.name: comparison for comparison in every}.values())
     meet(WORLD)
     comparisons = WORLD.bcast(comparisons)
     with ExitStack() as patches:
-        ours = (("PLANTS", FAULTS), ("train", train), ("predicted", predicted), ("errors", errors))
-        for name, value in ours:
+        replacements = (("PLANTS", FAULTS), ("train", train), ("predicted", predict_bytes), ("errors", compute_errors))
+        for name, value in replacements:
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)
     if part:
         return
-    in_transit()
+    run_transit_faults()
     meet(WORLD)
     team = WORLD.Split(WORLD.rank // 4, WORLD.rank)
-    results = journeys(team, prune_cases.TRAVELLERS[WORLD.rank // 4 :: 2])
+    results = run_journeys(team, prune_cases.TRAVELLERS[WORLD.rank // 4 :: 2])
     meet(WORLD)
     for result in (result_of_rank for rank in WORLD.gather(results) or [] for result_of_rank in rank):
         print(json.dumps(result), flush=True)

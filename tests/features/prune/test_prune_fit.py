@@ -1,4 +1,4 @@
-"""What does not go with sparse weights is refused in a line that names the field and what would fit."""
+"""Settings that do not fit sparse weights are refused with an error of one line: the field and a remedy."""
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ def test_a_pattern_alone_begins_after_the_warm_up():
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(dp=8, tp=2, pp=2), Layout(dp=2, cp=2), Layout(tp=4)])
 @pytest.mark.parametrize("pattern", ["2:4", "unstructured", "rows", "heads"])
-def test_what_divides_fits(layout, pattern):
+def test_a_divisible_model_fits(layout, pattern):
     assert find_model_misfit(MODEL, TRAIN.changed(prune=pattern, seq_len=64), layout) is None
 
 
@@ -57,14 +57,14 @@ def test_what_divides_fits(layout, pattern):
         ),
     ],
 )
-def test_what_does_not_is_told_what_would(model, train, layout, field, message):
+def test_a_misfit_names_the_field_and_a_remedy(model, train, layout, field, message):
     train = TRAIN.changed(**{"global_batch": 24, "eval_samples": 24, **train})
     misfit = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
     assert misfit is not None and ".".join(misfit.field) == field
     assert message in misfit.problem and "\n" not in misfit.problem
 
 
-def test_one_bit_adam_has_moments_of_all_weights():
+def test_one_bit_adam_does_not_fit():
     misfit = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
     assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
 
@@ -81,6 +81,6 @@ def test_one_bit_adam_has_moments_of_all_weights():
         ("columns", "Input should be"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(prune, message):
+def test_an_impossible_schedule_is_refused(prune, message):
     with pytest.raises(ValidationError, match=message):
         Train(steps=20, warmup_steps=3, global_batch=24, prune=prune)

@@ -1,4 +1,4 @@
-"""Models with sparse weights against one process, as test_parity.py does for dense ones; and what each rank sends."""
+"""Models with sparse weights compared with one process, as in test_parity.py, and the bytes that each rank sends."""
 
 from pathlib import Path
 
@@ -26,20 +26,20 @@ WORKER = Path(__file__).with_name("prune_worker.py")
 COVER = Tiers(sparse())
 
 
-def results_with(mpi_results, key, *part):
+def list_results(mpi_results, key, *part):
     return [result for result in mpi_results(MOST_RANKS, WORKER, *part) if key in result]
 
 
 def find_result(mpi_results, name):
     (result_of_name,) = (
-        result for result in results_with(mpi_results, "name", *COVER.part(name)) if result["name"] == name
+        result for result in list_results(mpi_results, "name", *COVER.part(name)) if result["name"] == name
     )
     return result_of_name
 
 
 def assert_sparse(result):
     assert_same(result)
-    assert result["masks"] == 0, "weights that one process sets to zero and the ranks do not, or the other way"
+    assert result["masks"] == 0, "weights that one process sets to zero and the ranks do not, or vice versa"
     assert result["stray"] == 0, "weights that are not zero where the mask is"
     assert result["zeros"] > 0
 
@@ -70,18 +70,18 @@ def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_detected(mpi_results, name):
-    settings, seen_in = FAULTY[name]
+    settings, quantity = FAULTY[name]
     sound, faulty = (find_result(mpi_results, make_comparison(settings, fault=which).name) for which in (None, name))
     assert_sparse(sound)
     assert_bytes(sound)
-    assert faulty[seen_in] != sound[seen_in]
+    assert faulty[quantity] != sound[quantity]
     with pytest.raises(AssertionError):
         assert_sparse(faulty)
         assert_bytes(faulty)
 
 
-def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
-    messages = {result["transit"]: result["words"] for result in results_with(mpi_results, "transit")}
+def test_a_run_ends_if_masks_differ_or_arrive_damaged(mpi_results):
+    messages = {result["transit"]: result["messages"] for result in list_results(mpi_results, "transit")}
     assert messages["none growing"] == messages["none pairs"] == ["", ""]
     assert all("replicas have different masks" in message for message in messages["one_replica_has_another_mask"])
     assert all(
@@ -90,11 +90,11 @@ def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
     )
 
 
-def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):
-    legs = results_with(mpi_results, "journey")
+def test_masks_survive_checkpoints_and_other_layouts(mpi_results):
+    legs = list_results(mpi_results, "journey")
     assert sorted(leg["journey"] for leg in legs) == sorted(3 * TRAVELLERS)
     for leg in legs:
-        assert leg["kept"] == leg["went_on"] == leg["replicas"] == 0
+        assert leg["before"] == leg["after"] == leg["replicas"] == 0
         assert leg["zeros"] > 0
 
 

@@ -1,4 +1,4 @@
-"""Sparse weights in reports: zeros by layer, bytes and loss, from what a run's log says."""
+"""Sparse weights in reports: zeros by layer, bytes and loss, from the log of a run."""
 
 import json
 from pathlib import Path
@@ -23,21 +23,21 @@ PARTS: list[dict[str, Any]] = [
 ]
 
 
-def lines(run: Planted, parts: Any) -> str:
-    """The log of a run with sparse weights."""
+def make_log(run: Planted, parts: Any) -> str:
+    """Make the log of a run with sparse weights."""
     lines = list(log_lines(run))
-    place = next(i for i, line in enumerate(lines) if '"traffic"' in line)
-    lines.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
+    traffic = next(i for i, line in enumerate(lines) if '"traffic"' in line)
+    lines.insert(traffic + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
     return "".join(f"{line}\n" for line in lines)
 
 
-def measured(path: Path, parts: Any) -> Measures:
-    path.write_text(lines(Planted("mzhybrid", 1, 0.4, 2.7), parts))
+def measure_run(path: Path, parts: Any) -> Measures:
+    path.write_text(make_log(Planted("mzhybrid", 1, 0.4, 2.7), parts))
     return measure(from_log(path))
 
 
-def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> None:
-    run = measured(tmp_path / "log.txt", PARTS)
+def test_zeros_and_bytes_of_a_run_are_quantities(tmp_path: Path) -> None:
+    run = measure_run(tmp_path / "log.txt", PARTS)
     zeros, messages, wires = (quantity.compute(run) for quantity in SPARSE_WEIGHTS)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
@@ -49,24 +49,24 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "parts", [None, [], [{**PARTS[0], "zeros": None}], [{**PARTS[0], "zeros": 1001}], [{**PARTS[0], "weights": 0}]]
 )
-def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
-    run = measured(tmp_path / "log.txt", parts)
+def test_an_invalid_event_has_no_quantities(tmp_path: Path, parts: Any) -> None:
+    run = measure_run(tmp_path / "log.txt", parts)
     assert run.extract(read_sparsity) is None and run.samples_per_s
     assert [quantity.compute(run) for quantity in SPARSE_WEIGHTS] == [None] * 3
 
 
-def test_the_event_is_read_back() -> None:
+def test_the_event_round_trips() -> None:
     parts = tuple(events.SparsePart(**row) for row in PARTS)
     event = events.Sparsity(pattern="rows", updates=12, parts=parts)
     assert parse_event(event.to_line(), 4) == event
 
 
-def test_a_table_says_what_is_zero(tmp_path: Path) -> None:
+def test_the_table_reports_the_zeros(tmp_path: Path) -> None:
     root = tmp_path / "001"
     runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]
     write(root, runs)
     for run in runs:
-        (root / "runs" / run.id / "log.txt").write_text(lines(run, PARTS))
+        (root / "runs" / run.id / "log.txt").write_text(make_log(run, PARTS))
     blocks = [block for chapter in build(read([root]).sections, ["sparsity"]).chapters for block in chapter.blocks]
     (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "sparsity")
     heads = [column.head for column in table.columns]
