@@ -1,4 +1,4 @@
-"""A run that keeps messages: its files hold, bit for bit, what each rank gave to each channel, and name its tensors."""
+"""Message samples of a run: the files contain, bit for bit, what each rank sent, and name the tensors in it."""
 
 import json
 import math
@@ -42,7 +42,7 @@ CHANNELS = {
 
 @pytest.fixture(scope="module", params=LAYOUTS)
 def run(request, tmp_path_factory, mpi_run):
-    """Name of the layout, the log, the kept files by step and rank, and what the witness saw by rank."""
+    """Return the name of the layout, the log, the sample files by (step, rank), and the recorded calls by rank."""
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
@@ -73,49 +73,49 @@ def run(request, tmp_path_factory, mpi_run):
     assert len(list((folder / message_samples.DIRECTORY).iterdir())) == len(files), (
         "no other file, and no unfinished one"
     )
-    seen = [pickle.loads((folder / f"seen-{rank}").read_bytes()) for rank in range(RANKS)]
-    return request.param, log, files, seen
+    calls = [pickle.loads((folder / f"seen-{rank}").read_bytes()) for rank in range(RANKS)]
+    return request.param, log, files, calls
 
 
-def wrong(files, seen):
-    """Kept messages that are not what the witness saw, by step, rank, channel and number."""
-    messages = []
+def list_wrong_messages(files, calls):
+    """List the sampled messages that differ from the recorded calls, as (step, rank, channel, place)."""
+    wrong_messages = []
     for (step, rank), file in files.items():
         for message in file.messages:
-            sent = [record for record in seen[rank] if record[:2] == (step, message.channel)]
+            sent = [call for call in calls[rank] if call[:2] == (step, message.channel)]
             _, _, operation, values = sent[message.place]
             dtype = ml_dtypes.bfloat16 if message.dtype == "bfloat16" else np.float32
             same = values.astype(dtype).tobytes() == message.values
             if not same or operation != message.operation or message.size != values.size:
-                messages.append((step, rank, message.channel, message.place))
-    return messages
+                wrong_messages.append((step, rank, message.channel, message.place))
+    return wrong_messages
 
 
-def test_files_hold_what_ranks_gave_to_their_channels(run):
-    name, _, files, seen = run
-    assert not wrong(files, seen)
+def test_files_contain_what_ranks_sent(run):
+    name, _, files, calls = run
+    assert not list_wrong_messages(files, calls)
     assert {message.channel for file in files.values() for message in file.messages} == CHANNELS[name]
     types = {m.channel.split()[0]: m.dtype for file in files.values() for m in file.messages}
     assert types.pop("DP") == types.pop("ZERO") == "float32"
-    assert set(types.values()) == {"bfloat16"}, "as they travel"
+    assert set(types.values()) == {"bfloat16"}, "the dtype on the wire"
 
 
 @pytest.mark.parametrize("fault", ["decoded", "step", "rank"])
-def test_what_is_not_what_was_sent_is_found(run, fault):
-    """Decoded values, those of another step, and those of another rank."""
-    _, _, files, seen = run
+def test_wrong_messages_are_detected(run, fault):
+    """Wrong messages have decoded values, or those of another step or another rank."""
+    _, _, files, calls = run
     if fault == "decoded":
-        files = {key: replace(file, messages=tuple(map(decoded, file.messages))) for key, file in files.items()}
+        files = {key: replace(file, messages=tuple(map(decode_message, file.messages))) for key, file in files.items()}
     elif fault == "step":
         files = {(step, rank): files[STEPS[0] + STEPS[1] - step, rank] for step, rank in files}
     else:
         files = {(step, rank): files[step, rank ^ 1] for step, rank in files}
-    faulty = {(step, channel) for step, _, channel, _ in wrong(files, seen)}
+    faulty = {(step, channel) for step, _, channel, _ in list_wrong_messages(files, calls)}
     assert {step for step, _ in faulty} == set(STEPS)
     assert {channel for _, channel in faulty} >= {"DP BACKWARD GRAD", "ZERO STEP PARAM"}
 
 
-def decoded(message):
+def decode_message(message):
     dtype = ml_dtypes.bfloat16 if message.dtype == "bfloat16" else np.float32
     x = np.frombuffer(message.values, dtype)
     codec = get_codec("zfp:8")
@@ -124,13 +124,13 @@ def decoded(message):
     return replace(message, values=out.tobytes())
 
 
-def test_a_step_after_another_keeps_messages_from_the_first_to_the_last(run):
-    """The number of messages is that of the step before."""
-    _, _, files, seen = run
+def test_samples_extend_from_the_first_message_of_a_step_to_the_last(run):
+    """The step before gives the number of messages. The first step samples its first messages."""
+    _, _, files, calls = run
     for (step, rank), file in files.items():
         for channel in {message.channel for message in file.messages}:
             places = [message.place for message in file.messages if message.channel == channel]
-            count = sum(record[:2] == (step, channel) for record in seen[rank])
+            count = sum(call[:2] == (step, channel) for call in calls[rank])
             assert len(places) == min(EACH, count)
             assert places[0] == 0 and (places[-1] == count - 1 if step > 1 else places == list(range(len(places))))
 
@@ -150,7 +150,7 @@ def test_messages_name_their_tensors(run):
                 assert len(message.parts[0].shape) == 3 and message.parts[0].shape[-1] == RUN.model.hidden
 
 
-def test_the_log_says_what_was_written(run):
+def test_the_log_counts_the_samples(run):
     _, log, files, _ = run
     events = [record for record in log if isinstance(record, Event) and record.name == MessagesKept.NAME]
     assert [event.step for event in events] == STEPS
@@ -167,7 +167,7 @@ def test_a_bucket_names_the_rows_in_each_piece(pieces):
     for k, (name, shape) in enumerate(shapes.items()):
         values = torch.arange(math.prod(shape), dtype=torch.float32).view(shape) + 1000 * k
         held.append(Held(nn.Parameter(values), Shard(name, shape)))
-    parameters = {shard.shard.name: shard.parameter.detach().clone() for shard in held}
+    parameters = {item.shard.name: item.parameter.detach().clone() for item in held}
     bucket = Bucket(held, pieces)
     rows = dict.fromkeys(shapes, 0)
     for owned in cut_evenly(bucket.values.numel(), pieces):
@@ -176,7 +176,7 @@ def test_a_bucket_names_the_rows_in_each_piece(pieces):
             sampled = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)
             parameter = parameters[part.name]
             starts = [k for k in range(len(parameter)) if torch.equal(parameter[k : k + len(sampled)], sampled)]
-            assert len(starts) == 1, "rows of the parameter, neighbours of each other"
+            assert len(starts) == 1, "consecutive rows of the parameter"
             rows[part.name] += len(sampled)
     missing = {name: len(parameters[name]) - n for name, n in rows.items()}
     assert all(0 <= n <= pieces - 1 for n in missing.values()), "only the row that a border cuts is left out"
