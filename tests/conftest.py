@@ -12,9 +12,14 @@ from typing import Any
 
 import crowds
 import pytest
+from hypothesis import settings
 from start_ranks import RankServer, run_ranks
 
 pytest_plugins = ["needs", "unsteady"]
+
+# The default limit of 200 ms per example fails on a machine that is busy with other work.
+settings.register_profile("patient", parent=settings(), deadline=None)
+settings.load_profile("patient")
 
 # Without it this process, and programs that tests start, would compile all modules each time.
 sys.dont_write_bytecode = False

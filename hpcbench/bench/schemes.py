@@ -111,7 +111,7 @@ def make_plan(operation: str, nbytes: int, scheme: MeasuredScheme, topology: Top
     kind = Operation(operation)
     reason = refusal(kind, scheme.algorithm, topology)
     if reason:
-        return f"{scheme.algorithm.value} does no {operation} over {topology}: {reason}"
+        return f"{scheme.algorithm.value} does not support {operation} over {topology}: {reason}"
     codec = scheme.channel().codec
     request = Request(kind, nbytes // 4, _FLOAT, topology, codec, algorithm=scheme.algorithm, slices=scheme.slices)
     return plan(request, links)

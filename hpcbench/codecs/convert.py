@@ -75,7 +75,10 @@ def convert(
     """
     rounds = target.dtype.itemsize < source.dtype.itemsize
     if (rounds and accumulate) or (residual is not None and not rounds):
-        raise TypeError(f"{source.dtype} to {target.dtype}: residuals are kept when rounding, sums are made when not")
+        raise TypeError(
+            f"{source.dtype} to {target.dtype}: pass a residual only if values are rounded, and accumulate only if "
+            "they are not"
+        )
     values, sent = (source, target) if rounds else (target, source)
     build = build_of(values.dtype, sent.dtype)
     if rounds:

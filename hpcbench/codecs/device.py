@@ -80,7 +80,7 @@ class CallMemory(ABC):
 
     @abstractmethod
     def begin(self, stream: int, zeros: int) -> None:
-        """Wait for the call before, then set `zeros` words to zero."""
+        """Wait for the previous call, then set `zeros` words to zero."""
 
     @abstractmethod
     def end(self, stream: int) -> None:
@@ -161,7 +161,7 @@ class CupyCallMemory(CallMemory):
         self.pointer = int(self._memory.ptr)
 
     def begin(self, stream: int, zeros: int) -> None:
-        """Wait for the call before, then set `zeros` words to zero."""
+        """Wait for the previous call, then set `zeros` words to zero."""
         runtime = self._cupy.cuda.runtime
         runtime.streamWaitEvent(stream, self._event.ptr)  # not recorded yet: no wait
         runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)

@@ -43,7 +43,7 @@ SHORT = (Type.F32, Type.F16, Type.BF16)
 
 
 def type_of(dtype: np.dtype[Any]) -> Type:
-    """Return the kernels' number of a type: that of a supported floating-point type, else of bytes."""
+    """Return the type as the kernels number it. Unsupported types are treated as bytes."""
     return _TYPES.get(dtype, Type.BYTES)
 
 

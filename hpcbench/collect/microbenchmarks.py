@@ -141,7 +141,7 @@ class _Reader:
         self._name = ""
 
     def _within(self, text: str, number: int) -> None:
-        """Take a line below a heading."""
+        """Parse a line below a heading."""
         assert self._heading is not None
         table = self.tables[-1]
         if table.tool == "nccl-tests":

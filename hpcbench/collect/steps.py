@@ -14,7 +14,7 @@ COLUMNS = tuple(quantity.name for quantity in QUANTITIES)
 
 
 class Steps(Mapping[int, Step]):
-    """Records by step number, in the order of the file. They are made when they are asked for."""
+    """Records by step number, in the order of the file. They are created on access."""
 
     def __init__(self) -> None:
         self.clear()

@@ -1,6 +1,6 @@
-"""The collectives of a group, carried out by the MPI library, by a plan, or by steps made for the one call.
+"""The collectives of a group, carried out by the MPI library, by a plan, or by steps made for a single call.
 
-Each function is called on all ranks of a group of two or more, with arrays that are at their place.
+All ranks of a group of two or more call each function, with arrays in the memory of the group's place.
 """
 
 from collections.abc import Sequence

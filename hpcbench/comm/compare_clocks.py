@@ -13,7 +13,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.trace import ClockComparison
 
 ROUNDS = 16
-"""Questions of a rank: the first ones wake the other side up."""
+"""Number of round trips of a rank. The first ones are slower, because they wake the other side up."""
 
 
 def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockComparison:

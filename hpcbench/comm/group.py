@@ -120,7 +120,7 @@ class Group:
             The operation cannot be encoded, or is summed in half precision.
         """
         if op is not MPI.SUM and channel.algorithm is not Algorithm.NATIVE:
-            raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
+            raise ValueError("an encoded all-reduce supports only sums: use an exact channel for other operations")
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._own.places.of(buf)

@@ -96,7 +96,7 @@ DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 
 def shape(topology: Topology) -> tuple[int, ...]:
-    """Return the ranks of each node, the fullest node first. Times are comparable if this is equal."""
+    """Return the ranks of each node, the fullest node first. Measured times are comparable if the shapes are equal."""
     return tuple(sorted((len(ranks) for ranks in topology.members), reverse=True))
 
 

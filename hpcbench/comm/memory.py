@@ -95,7 +95,7 @@ class Memory(Protocol):
         """Decode an encoded message into `out`."""
 
     def unpack(self, inbox: Any, out: Any, *, accumulate: bool = False) -> None:
-        """Write a plain message to `out`."""
+        """Write an unencoded message to `out`."""
 
     def round_in_place(self, values: Any) -> None:
         """Round values as a plain message of them would."""

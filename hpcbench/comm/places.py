@@ -29,7 +29,7 @@ class Place(Protocol):
         """Make the memory for one slice."""
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy values, after the work that the caller has launched before."""
+        """Copy values after the work that the caller has launched so far."""
 
     def snapshot(self, values: Any) -> Any:
         """Copy values as they are now. The caller may change them after `settle`."""

@@ -75,7 +75,7 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
     if algorithm not in (Algorithm.AUTO, Algorithm.ENCODED):
         reason = refusal(operation, algorithm, topology, feedback=request.feedback)
         if reason:
-            raise ValueError(f"{algorithm.value} does no {operation.value} over {topology}: {reason}")
+            raise ValueError(f"{algorithm.value} does not support {operation.value} over {topology}: {reason}")
         return _best([request.laid_out(algorithm, count) for count in counts], links, "asked for")
     candidates = [
         request.laid_out(candidate, count)

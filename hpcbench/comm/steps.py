@@ -276,9 +276,9 @@ def message(*, to: PeerSpan | None = None, of: PeerSpan | None = None, coded: Co
 
 
 def _delivered(name: str, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan], coded: Coded) -> list[PlanStep]:
-    """Return the steps of the encoded parts first, then of the plain ones.
+    """Return the steps of the encoded parts first, then of the others.
 
-    Encoded parts wait for no other rank. The receives of plain parts are posted only when their step begins.
+    Encoded parts do not wait for other ranks. Receives of unencoded parts are posted only when their step begins.
     """
     return [
         step

@@ -127,7 +127,9 @@ class Product:
         summands = self.at[over]
         move = self._beyond(result)
         if move and move.axis not in summands:
-            raise ValueError(f"{move} of a result: its blocks are not summands over {move.axis}")
+            raise ValueError(
+                f"a result has {move}, but its blocks are not summed over {move.axis}: correct the product"
+            )
         streaming = self._beyond(self.w) if self.streamed else None
         pieces = self.sizes[streaming.axis] if streaming else 1
         unsummed = tuple(axis for axis in summands if not (move and axis == move.axis))

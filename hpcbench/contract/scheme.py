@@ -78,7 +78,7 @@ class Rule(Section):
             if self.axis:
                 near = {traffic: traffic for traffic in list_possible_traffic() if self.axis in traffic[3:]}
             raise ValueError(
-                f"there is no such traffic in any run: {self.dimension + ' has' if self.dimension else 'there is'} "
+                f"no run has such traffic: {self.dimension + ' has' if self.dimension else 'there is'} "
                 f"{', '.join(map(' '.join, near))}"
             )
         return self

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ALIGNMENT = 16
-"""Number of elements that pieces are multiples of: pieces begin on a codec's block and on a cache line."""
+"""Pieces are multiples of this number of elements, so that they begin on a codec's block and on a cache line."""
 
 
 class Item(NamedTuple):

@@ -134,7 +134,7 @@ class OnDemand:
         entry.source, entry.fresh = source, False
 
     def settle(self) -> None:
-        """Do nothing: weights are sent when they are needed."""
+        """Do nothing, because weights are sent when they are needed."""
 
     def release(self, piece: Piece) -> None:
         """Note that the backward pass is done with the bucket's weights."""

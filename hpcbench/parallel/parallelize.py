@@ -131,7 +131,7 @@ def _record_shards(
         layer_name, _, attribute = name.rpartition(".")
         word = _word(layer_name, table)
         if word is None:
-            raise ValueError(f"{name}: no word for {layer_name} in the model's table of tensor parallelism")
+            raise ValueError(f"{name}: the model's table of tensor parallelism does not contain {layer_name}: add it")
         cuts = grid.cuts(word, attribute)
         alike = grid.list_sharing_axes(cuts)
         records[name] = Shard(

@@ -101,15 +101,15 @@ class _Cross(torch.autograd.Function):
 
 
 def enter(x: Tensor, border: Border) -> Tensor:
-    """Make the region's input, [b, s, h], from the stream, [b, s, h] or [b, s/t, h].
+    """Convert the residual stream, [b, s, h] or [b, s/t, h], to the input of a region, [b, s, h].
 
-    In the backward pass gradients are summed.
+    The backward pass sums the gradients.
     """
     return _cross(x, border, border.stream.expand, border.stream.contract)
 
 
 def leave(x: Tensor, border: Border) -> Tensor:
-    """Make the stream from the sum of the ranks' results, [b, s, h]. It is the mirror image of `enter`."""
+    """Sum the ranks' results, [b, s, h], and convert the sum to the residual stream: the inverse of `enter`."""
     return _cross(x, border, border.stream.contract, border.stream.expand)
 
 

@@ -1,7 +1,7 @@
 """The messages between workers and the shards of the parameter server. Each rank is a worker and has a shard.
 
-A shard answers while its rank computes: for each worker one generator, driven with all other operations of the rank,
-receives its requests one after another. A request is a header of numbers, and behind a push its gradients.
+A shard answers while its rank computes. One generator per worker receives its requests one after another; it advances
+together with all other operations of the rank. A request is a header of numbers; a push also has gradients.
 """
 
 import threading
@@ -97,7 +97,7 @@ class Server:
         self._progress.keep_moving()
 
     def finish(self) -> None:
-        """Return when all workers have said that they end."""
+        """Block until all workers have announced their end."""
         if self._operation:
             self._progress.finish(self._operation)
         self.hand_over()

@@ -19,7 +19,7 @@ class Weights(Protocol):
     """The handling of updated pieces on a stage."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Take an updated piece. `source` has its master weights on the model's device until the next update."""
+        """Set the source of an updated piece: its master weights on the model's device, until the next update."""
 
     def settle(self) -> None:
         """Finish the transfers after all pieces were given."""

@@ -1,1 +1,1 @@
-"""Before a run: FLOPs, memory, volume."""
+"""Predictions before a run: FLOPs, memory, traffic and time."""

@@ -38,7 +38,7 @@ class BreakEven:
 
 
 def leave_undecided(links: str) -> BreakEven:
-    """Return the comparison of two schemes whose messages use links of an assumed bandwidth: it names no winner.
+    """Return an undecided comparison, for two schemes whose messages use links of an assumed bandwidth.
 
     Parameters
     ----------

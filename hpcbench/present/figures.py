@@ -61,7 +61,7 @@ def write(document: Document, directory: Path) -> list[Path]:
 
 
 def drawn(figure: Figure) -> Any:
-    """Return the matplotlib figure. Call this, and write the figure, within `styled`."""
+    """Return the matplotlib figure. Both this call and writing the figure must happen within `styled`."""
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")

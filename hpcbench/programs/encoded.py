@@ -64,7 +64,7 @@ class EncodedGroup(CallCarrier):
         self._calls = 0
 
     def stepped(self) -> None:
-        """Start a new step: the program's optimizer has taken one."""
+        """Start a new step, after a step of the program's optimizer."""
         self._residuals.stepped()
 
     def stop(self, patience_s: float) -> None:

@@ -61,7 +61,7 @@ def measure_links(
 
 
 def add_gloo_times(links: Links, ranks: int) -> Links:
-    """Return the links with the expected times of gloo's own calls. By these, gloo keeps small calls."""
+    """Return the links with the expected times of gloo's own calls. They leave small calls to gloo."""
     speed = min(links.within.bytes_per_s, links.between.bytes_per_s)
     times = [
         (operation.value, size, share * (ranks - 1) * (GLOO_MESSAGE_S + size / ranks / speed))

@@ -1,8 +1,9 @@
 """Handlers of c10d's operators.
 
 A handler takes the group's calls, the plain operator, and the operator's arguments. The plain operator takes the first
-argument and, if it is not the program's, the group. The handler returns what the operator would: a handle of the work,
-with the tensors where the schema has them. None leaves the call to PyTorch, which is what happens to most calls.
+argument and, if it is not the program's, the group. The handler returns the same values as the
+operator: a `Work` handle, and the tensors if the operator's schema has them. None leaves the call to PyTorch, as for
+most calls.
 """
 
 from collections.abc import Callable, Sequence

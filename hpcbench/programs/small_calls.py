@@ -36,7 +36,7 @@ class SmallCalls:
         self._backends: dict[GroupCalls, Any] = {}
 
     def watch(self) -> None:
-        """Replace the methods."""
+        """Replace PyTorch's methods."""
         self._replace("allreduce", lambda real: self._in_place(real, CallKind.ALL_REDUCE, "allreduce"))
         self._replace("broadcast", lambda real: self._in_place(real, "broadcast", "broadcast"))
         self._replace("all_gather_single", lambda real: self._apart(real, CallKind.ALL_GATHER, "_allgather_base", 0))
@@ -45,7 +45,7 @@ class SmallCalls:
         )
 
     def unwatch(self) -> None:
-        """Put PyTorch's methods back."""
+        """Restore PyTorch's methods."""
         for name, real in self._real.items():
             setattr(ProcessGroup, name, real)
         self._backends.clear()

@@ -1,9 +1,9 @@
 """The order of encoded operations among the work of a device: private streams and events on a GPU, none on the host.
 
-An operation on a GPU works on a private stream. The stream begins with a wait for the caller's current stream, and the
-handle of the operation makes the stream of its waiter wait for the end. So only streams wait, and no thread of the host
-does. Memory comes from PyTorch's caching allocator. Temporary buffers belong to the private stream, which alone reuses
-them. The caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
+An operation on a GPU works on a private stream, which first waits for the caller's current stream. `wait` of the
+operation's handle makes the current stream wait for the private stream. So streams wait, but no host thread does.
+Memory comes from PyTorch's caching allocator. Temporary buffers belong to the private stream, which alone reuses them.
+The caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
 """
 
 import time
@@ -145,7 +145,7 @@ class CudaOrder(StreamOrder):
         return CudaMark(self._cuda)
 
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return a handle whose `wait` makes the current stream of its waiter wait for the private stream.
+        """Return a handle whose `wait` makes the caller's current stream wait for the private stream.
 
         PyTorch's future records an event on the current stream of each device when it receives its result
         (ATen/core/ivalue_inl.h, `markCompleted`), and its `wait` makes streams wait for these events.

@@ -52,8 +52,9 @@ class SchemeRow:
     loss_in_time: LossFinding | None
     """Training loss minus the baseline's, when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Part of the bytes that went through a codec, of those that the scheme has a codec for, all runs together; None
-    without such bytes.
+    """Fraction of bytes that were encoded, of the bytes for which the scheme has a codec, over all runs.
+
+    None if there are no such bytes.
     """
     outcome: Outcome | None
     """Finding about speed and loss together; None for the baseline."""

@@ -1,6 +1,6 @@
 """Sync modes compared with a synchronous one: time to a loss, bubble, staleness, over paired seeds.
 
-The sync mode is the schedule of a pipeline, or how replicas keep in step. The compared cells differ only in their mode.
+The sync mode is the schedule of a pipeline, or how replicas synchronize. The compared cells differ only in their mode.
 A mode in which all ranks wait is the reference. Runs of one scheme and one pairing, with the same seed, are compared.
 """
 
@@ -48,7 +48,7 @@ Reached = Literal["reached", "reached in part", "not reached", "unknown", "refer
 
 @dataclass(frozen=True)
 class SyncMode:
-    """The way in which a run keeps its ranks in step."""
+    """The synchronization mode of a run: the schedule of its pipeline, or the mode of its parameter server."""
 
     name: str
     waits: bool
@@ -244,7 +244,7 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
     several = len({arm.group for arm in modes}) > 1
     fields: list[Field[Arm]] = [
         (
-            Column("way", "in step by", text=True, help="The schedule of a pipeline, or how replicas keep in step."),
+            Column("way", "in step by", text=True, help="The schedule of a pipeline, or how replicas synchronize."),
             lambda arm: name(arm.way.name),
         ),
         (SCHEME, lambda arm: name(arm.scheme)),

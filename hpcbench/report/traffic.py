@@ -67,7 +67,7 @@ class TrafficSum:
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Part of the bytes that went through the codec, of those of channels with a codec; None without such bytes."""
+        """Fraction of bytes that were encoded, of the bytes of channels with a codec; None if there are none."""
         return divide_bytes(self.coded_bytes, self.to_code)
 
 
@@ -220,7 +220,7 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Part of the bytes that went through codecs, of those of channels with a codec; None without such bytes."""
+    """Compute the fraction of encoded bytes, of the bytes of channels with a codec; None if there are none."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 

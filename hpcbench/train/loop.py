@@ -20,7 +20,7 @@ from hpcbench.train.trainer import Trainer
 
 
 def trainer_of(run: Run, *arguments: Any) -> Trainer:
-    """Return the trainer for the run's way of keeping its ranks in step."""
+    """Return the trainer for the run's synchronization mode."""
     if run.train.sync != "all-reduce":
         return ServedTrainer(run, *arguments)
     return (StreamTrainer if run.train.schedule in UNFLUSHED else Trainer)(run, *arguments)

@@ -209,7 +209,7 @@ class ServedTrainer(Trainer):
         return super().state() | {"clocks": list(self.server.shard.clocks)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a `state` of this rank. Only BSP then has the same bits: SSP and ASP depend on timing."""
+        """Continue from a `state` of this rank. Only BSP gives bit-identical results: SSP and ASP depend on timing."""
         super().load(state)
         shard, clocks = self.server.shard, list(state["clocks"])
         shard.clocks, shard.updates = list(clocks), self.data_parallel.updates

@@ -109,7 +109,9 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
     x, sent, residual = np.zeros(4, F32), np.zeros(4, F16), np.zeros(4, F32)
     for target, source, residual_, accumulate in ((x, sent, residual, False), (sent, x, None, True)):
-        with pytest.raises(TypeError, match="residuals are kept when rounding, sums are made when not"):
+        with pytest.raises(
+            TypeError, match="pass a residual only if values are rounded, and accumulate only if they are not"
+        ):
             lack = None if residual_ is None else views(residual_)[0]
             convert(device, *views(target, source), 0, residual=lack, accumulate=accumulate)
     for target, lack in ((sent[:3], residual), (sent, residual[:3])):

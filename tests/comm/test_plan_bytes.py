@@ -112,7 +112,7 @@ def test_slices_tile_the_vector_and_begin_on_chunks(operation, algorithm):
 @pytest.mark.parametrize("algorithm", [Algorithm.DOUBLING, Algorithm.HOMOMORPHIC], ids=lambda a: a.value)
 @pytest.mark.parametrize("operation", [Operation.REDUCE_SCATTER, Operation.ALL_GATHER], ids=lambda o: o.value)
 def test_algorithms_for_all_reduce_only_are_refused_elsewhere(operation, algorithm):
-    message = f"{algorithm.value} does no {operation.value} over 1 nodes x 4 ranks: it does all-reduce only"
+    message = f"{algorithm.value} does not support {operation.value} over 1 nodes x 4 ranks: it does all-reduce only"
     with pytest.raises(ValueError, match=message):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
 

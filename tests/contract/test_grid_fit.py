@@ -73,7 +73,7 @@ def test_a_rule_may_name_an_axis_and_then_matches_nothing_else():
     rule_of_all_axes = Rule(dimension="TP", codec="int8")
     assert all(rule_of_all_axes.matches(traffic) for traffic in list_live_traffic(setting))
     assert not rule.matches(("TP", "FORWARD", "ACT"))
-    with pytest.raises(ValueError, match=r"there is no such traffic in any run: .*TP FORWARD PARAM i"):
+    with pytest.raises(ValueError, match=r"no run has such traffic: .*TP FORWARD PARAM i"):
         Rule(kind="ACT", axis="i", codec="int8")
 
 

@@ -65,7 +65,7 @@ def rule(**fields: Any) -> dict[str, Any]:
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
-            "no such traffic in any run: DP has DP BACKWARD GRAD, DP STEP",
+            "no run has such traffic: DP has DP BACKWARD GRAD, DP STEP",
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
@@ -101,7 +101,8 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
     line, message = refusal(tmp_path, "zeropp", zero=zero)
     assert line == f'"zero": {zero}'
     assert (
-        f"train.zero: stage {zero} gathers no weights when rule 1 (ZERO FORWARD int8:256) of scheme zeropp" in message
+        f"train.zero: stage {zero} does not gather the weights that rule 1 (ZERO FORWARD int8:256) of scheme zeropp"
+        in message
     )
     assert "set it to 3" in message
 
@@ -122,7 +123,7 @@ def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp
         {"dimension": "ZERO", "phase": "FORWARD", "codec": "none"},
     ]
     _, message = refusal(tmp_path, {"rules": rules}, zero=3)
-    assert "stage 3 gathers no weights when rule 1 (ZERO STEP int8:256) of scheme mine wants them encoded" in message
+    assert "stage 3 does not gather the weights that rule 1 (ZERO STEP int8:256) of scheme mine encodes" in message
     assert "set it to 1 or 2" in message
     assert runs_of(tmp_path, {"rules": rules}, zero=1)
 

@@ -10,7 +10,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.files import read_json
 
 _STARTS_RANKS = ("launcher", "modules", "setup", "environment", "python", "container")
-"""Fields of a site that decide whether ranks meet."""
+"""Fields of a site that affect whether ranks find each other."""
 
 
 def remember_met(site: Site) -> None:

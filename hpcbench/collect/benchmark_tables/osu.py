@@ -44,7 +44,8 @@ _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     """Return the columns of a heading, and the row that was glued to it (empty if none).
 
-    None if the text is not a heading. Behind ``Size``, a heading has a known column; without ``Size``, only known ones.
+    None if the text is not a heading. A heading with ``Size`` has at least one known column; without ``Size``, all
+    columns are known.
     """
     sized = _SIZED.match(text)
     remaining = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()

@@ -154,7 +154,7 @@ def find_problem(samples: Sequence[Sample], begin: float, end: float) -> str | N
 
 
 def _find_bracket(times: Sequence[float], time: float) -> int:
-    """Return the index of the last sample before a time that has another one after it."""
+    """Return the index of the last sample before a time, at most that of the second to last sample."""
     return min(max(bisect_right(times, time) - 1, 0), len(times) - 2)
 
 

@@ -18,7 +18,7 @@ def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     """Set the rows of a table to the sums of all ranks' rows.
 
     Each sum is made in rank order, as in the direct exchange of an all-reduce. A rank without a row counts as zeros.
-    They change only the sign of a zero: -0.0 alone stays -0.0, and with +0.0 it becomes +0.0.
+    These change only the sign of zeros: -0.0 + 0.0 is +0.0.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _NAMES = 120.0
 
 
 def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a line for each way and scheme that has a reference; None if no time is known."""
+    """Plot a line for each sync mode and scheme with a reference; None if no time is known."""
     compared = [arm for arm in list_arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
     if not compared:
         return None
@@ -77,7 +77,7 @@ def _write_name(arm: Arm) -> str:
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a panel for each way whose weights may be stale, with bars for each scheme; None if there is none."""
+    """Plot a panel for each sync mode with stale weights, with bars for each scheme; None if there is none."""
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in list_arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:

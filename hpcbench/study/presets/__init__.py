@@ -22,7 +22,10 @@ def models() -> list[str]:
 
 
 def schemes() -> list[str]:
-    """Return the names of the scheme presets. ``{share}`` is between 0 and 1, another word in braces a whole number."""
+    """Return the names of the scheme presets.
+
+    ``{share}`` stands for a number between 0 and 1, other names in braces for a whole number.
+    """
     return list(read_table("schemes"))
 
 

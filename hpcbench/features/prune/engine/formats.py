@@ -73,7 +73,9 @@ def unpack_places(sent: Bytes, free: Bits) -> Bits:
     first, second = codes & 3, codes >> 2
     wrong = np.where(sparse, first >= second, codes != 0)
     if wrong.any():
-        raise MaskError(f"the places of group {int(np.argmax(wrong))} of four are {codes[np.argmax(wrong)]:04b}")
+        raise MaskError(
+            f"invalid places {codes[np.argmax(wrong)]:04b} of the kept values in group {int(np.argmax(wrong))} of four"
+        )
     rows = np.flatnonzero(sparse)
     groups[rows] = False
     groups[rows, first[rows]] = True
