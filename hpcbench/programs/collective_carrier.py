@@ -32,7 +32,7 @@ from hpcbench.comm.steps import PeerSpan, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import ElementRange
 from hpcbench.programs.kernel_operators import add_encode, count_wire_bytes, decode, encode
-from hpcbench.programs.stream_order import Mark, StreamOrder
+from hpcbench.programs.stream_order import StreamOrder, StreamPoint
 from hpcbench.programs.tensors import TORCH_TYPES
 
 
@@ -69,11 +69,11 @@ def count_padding(plan: Plan, rank: int) -> int:
 
 
 @dataclass
-class Timed:
-    """The marks around the codec's work in one operation."""
+class CodecPoints:
+    """The points around the codec's work in one operation."""
 
-    encode: list[tuple[Mark, Mark]] = field(default_factory=list)
-    decode: list[tuple[Mark, Mark]] = field(default_factory=list)
+    encode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
+    decode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
 
     def add_to(self, tally: Tally) -> None:
         """Add the seconds between the marks, which must have been reached."""
@@ -125,7 +125,7 @@ class CollectiveCall:
     ) -> None:
         self._carrier, self._codec, self._sent, self._seed, self._feedback = carrier, codec, sent, seed, feedback
         self._ranks = carrier.topology.ranks
-        self.tally, self.times = Tally(), Timed()
+        self.tally, self.times = Tally(), CodecPoints()
 
     def reduce(self, plan: Plan, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of this rank's piece, in fp32."""

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import Work
 from hpcbench.programs.worker import make_handle as make_future_handle
 
 
-class Mark(Protocol):
+class StreamPoint(Protocol):
     """A point in the order of a stream's work."""
 
     def done(self) -> bool:
@@ -33,14 +33,14 @@ class StreamOrder(ABC):
     """The order of the operations of one group on one device."""
 
     def __init__(self) -> None:
-        self._under_way: deque[tuple[Mark, object, Callable[[], None]]] = deque()
+        self._under_way: deque[tuple[StreamPoint, object, Callable[[], None]]] = deque()
 
     @abstractmethod
     def follow_caller(self) -> Any:
         """Return a context in which work is ordered behind what the caller has submitted, apart from its later work."""
 
     @abstractmethod
-    def mark(self) -> Mark:
+    def mark(self) -> StreamPoint:
         """Mark the present end of the private stream's work."""
 
     @abstractmethod
