@@ -143,7 +143,8 @@ def kernels(instruction_set: str | None = None) -> Kernels:
     Parameters
     ----------
     instruction_set
-        One of `INSTRUCTION_SETS`. None takes the one in ``HPCBENCH_ISA``, else the fastest that runs here.
+        One of `INSTRUCTION_SETS`. If None, use ``HPCBENCH_ISA`` if it is set, otherwise the fastest set that this
+        processor supports.
 
     Raises
     ------

@@ -26,7 +26,7 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockCo
     progress
         Waits as this process does.
     rounds
-        Questions of each rank.
+        Number of clock requests of each rank.
     """
     if comm.rank == 0:
         for peer in range(1, comm.size):

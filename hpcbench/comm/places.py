@@ -54,7 +54,7 @@ class Place(Protocol):
         """Let the caller change values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
-        """Return the seconds of a finished operation, given its seconds by the host's clock."""
+        """Return the duration of a finished operation in seconds. `seconds` is its duration on the host's clock."""
 
 
 class HostPlace:

@@ -182,7 +182,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks with this rank's place on their nodes, and the pieces that each of them owns."""
+    """Return the ranks that have the same local rank as this rank (one per node), and the piece that each owns."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 

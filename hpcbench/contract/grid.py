@@ -41,11 +41,11 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Layer names in a model's table."""
+"""Kinds of layers that tensor parallelism treats differently; used as keys of the tables of cuts."""
 OF_EXPERTS = "expert "
-"""Prefix of the names of layers within an expert."""
+"""Prefix of the kinds of layers within an expert."""
 TABLES = ("head", "vocabulary", "positions")
-"""Names of the layers without a bias."""
+"""Kinds of layers without a bias."""
 
 
 class ActivationCuts(NamedTuple):

@@ -49,7 +49,7 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
-        """Sums of the backward passes; empty while there are none."""
+        """Gradients summed over backward passes; empty while there are no gradients."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
             home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
@@ -106,7 +106,7 @@ class Bucket:
 
     @property
     def has_values(self) -> bool:
-        """Whether the parameters have memory."""
+        """Whether memory is allocated for the parameters."""
         return self.values.untyped_storage().nbytes() > 0
 
     def free_values(self) -> None:

@@ -63,7 +63,7 @@ class Gradients:
     Attributes
     ----------
     by_rows : ByRows or None
-        The reduction of that table; None if there is none.
+        Reduction by rows of the table whose gradient may be sent by rows; None if there is no such table.
     """
 
     def __init__(

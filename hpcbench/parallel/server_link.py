@@ -137,7 +137,7 @@ class Server:
         )
 
     def grant(self, worker: int) -> bool:
-        """Whether a worker may begin another gradient: the first rank's answer."""
+        """Return whether a worker may begin another gradient, and take its ticket if so. Only rank 0 calls this."""
         with self.lock:
             return self.tickets.take(worker)
 

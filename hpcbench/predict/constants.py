@@ -1,4 +1,6 @@
-"""Constants of the model that no table gives, each with its source. No other number in this package was chosen.
+"""Constants of the model that are not in the measured tables, each with its source.
+
+No other number in this package was chosen.
 
 "Chosen" means that the value was set by hand on the fitting half of the published runs, while errors of the other half
 and of the targets were visible. These numbers are no blind test; `benchmarks/predict_published.py` names the halves and

@@ -63,7 +63,11 @@ class CallCarrier(ABC):
         *,
         average: bool,
     ) -> Begin:
-        """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
+        """Prepare to sum each source over the ranks.
+
+        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        piece.
+        """
 
     @abstractmethod
     def all_to_all(

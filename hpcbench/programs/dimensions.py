@@ -131,7 +131,10 @@ def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> 
 
 
 def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
-    """Return the dimension of a group that spans axes: the user's, or DP for gradients over DP and CP."""
+    """Return the dimension of a group that spans these axes; None if unknown.
+
+    It is that of the user's matching pattern, the axes' common dimension, or DP for DP and CP together (gradients).
+    """
     spanned = sorted(axis.dimension for axis in axes)
     for pattern in groups.groups:
         if pattern.axes is not None and sorted(pattern.axes) == spanned:

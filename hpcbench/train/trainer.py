@@ -131,7 +131,7 @@ class Trainer:
 
     @property
     def smallest_loss_scale(self) -> float:
-        """The smallest loss scale. A step that overflows even with it has gradients that no scale makes finite."""
+        """The smallest loss scale. If a step overflows even with this scale, no scale makes its gradients finite."""
         return self._scale.smallest
 
     def forget_times(self) -> None:

@@ -37,7 +37,7 @@ class Pair(NamedTuple):
     queries, keys
         The rank's queries, and the other rank's keys that they see.
     causal
-        Whether a query sees only keys up to its own number.
+        Whether each query attends only to keys up to its own index (causal mask).
     """
 
     queries: slice

@@ -87,7 +87,10 @@ class Meter:
                 metered.begin(now)
 
     def tick(self) -> None:
-        """Read the counters after a counted step that the next one follows, if the last reading is old."""
+        """Read the counters if the last reading is at least `EACH` seconds old.
+
+        Called after a counted step if the next step follows immediately.
+        """
         if self._running is not None and self._clock() - self._running >= EACH:
             self._running = self._count(self._running)
 
