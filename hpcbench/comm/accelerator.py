@@ -61,7 +61,7 @@ class StreamEvent(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether the stream has reached the point."""
+        """Return whether the stream has reached the point."""
 
     @abstractmethod
     def wait(self) -> None:
@@ -159,7 +159,7 @@ class CupyEvent(StreamEvent):
         cupy.cuda.runtime.eventRecord(self.event.ptr, stream)
 
     def done(self) -> bool:
-        """Whether the stream has reached the point."""
+        """Return whether the stream has reached the point."""
         return bool(self.event.done)
 
     def wait(self) -> None:

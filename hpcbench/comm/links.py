@@ -77,7 +77,7 @@ class Links:
         return dict(self.codecs).get(codec, self.typical)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
-        """Whether the library's blocking call was faster at the nearest measured size."""
+        """Return whether the library's blocking call was faster at the nearest measured size."""
         sizes = [size for op, size, _ in self.native if op == operation]
         if not sizes or self.foreign(topology):
             return False

@@ -24,7 +24,7 @@ class Pending(Protocol):
     """Work of a device that a slice waits for."""
 
     def done(self) -> bool:
-        """Whether the work is done. It is polled until it returns True."""
+        """Return whether the work is done. It is polled until it returns True."""
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]

@@ -216,5 +216,5 @@ class OnDemand:
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
+    """Return whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
     return bool(torch._C._current_graph_task_id() != -1)

@@ -98,7 +98,7 @@ class ServerShard:
         self.clocks = self.clocks or [0] * self.workers
 
     def may_read(self, clock: int) -> bool:
-        """Whether a worker with this clock may have the weights for its next gradient."""
+        """Return whether a worker with this clock may have the weights for its next gradient."""
         return self.bound is None or min(self.clocks) >= clock - self.bound
 
     def pull(self, worker: int, clock: int) -> int:
@@ -181,7 +181,7 @@ class Tickets:
         self.given = self.given or [0] * self.workers
 
     def take(self, worker: int) -> bool:
-        """Whether a worker may begin another gradient, which then counts as given."""
+        """Return whether a worker may begin another gradient, which then counts as given."""
         some_left = sum(self.given) < self.workers * self.until if self.shared else self.given[worker] < self.until
         self.given[worker] += some_left
         return some_left

@@ -272,7 +272,7 @@ class Worker:
         self._sendings = []
 
     def _granted(self) -> bool:
-        """Whether the first shard gives a ticket."""
+        """Return whether the first shard gives a ticket."""
         if self._group.rank == 0:
             granted, self.last_step = self._server.grant(0), self._server.tickets.until
             return granted

@@ -92,7 +92,7 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Whether ranks hold the same part along these axes, and along no others."""
+        """Return whether ranks hold the same part along these axes, and along no others."""
         return self.replicated == axes
 
     @property

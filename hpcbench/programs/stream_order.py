@@ -23,7 +23,7 @@ class StreamPoint(Protocol):
     """A point in the order of a stream's work."""
 
     def done(self) -> bool:
-        """Whether the stream has reached the point. Nothing waits."""
+        """Return whether the stream has reached the point. Nothing waits."""
 
     def since(self, earlier: Any) -> float:
         """Return the seconds between two points that the stream has reached."""

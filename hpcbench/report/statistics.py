@@ -19,7 +19,7 @@ def exponentiate(interval: Interval) -> Interval:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a value of a log is a number whose sums and squares are finite, too."""
+    """Return whether a value of a log is a number whose sums and squares are finite, too."""
     return abs(value) < 1e100
 
 

@@ -123,7 +123,7 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
 
 def has_times(log: RunLog) -> bool:
-    """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
+    """Return whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 

@@ -17,12 +17,12 @@ def identity(pid: int) -> dict[str, Any] | None:
 
 
 def here(process: dict[str, Any]) -> bool:
-    """Whether the process was started on this machine, so that it can be looked up."""
+    """Return whether the process was started on this machine, so that it can be looked up."""
     return bool(process.get("host") == socket.gethostname())
 
 
 def alive(process: dict[str, Any] | None) -> bool:
-    """Whether this very process still runs; a zombie does not."""
+    """Return whether this very process still runs; a zombie does not."""
     if process is None or type(process.get("pid")) is not int or process != identity(process["pid"]):
         return False
     fields = _stat(process["pid"])

@@ -62,11 +62,11 @@ class Heading:
         return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
 
     def fits(self, cells: Sequence[str]) -> bool:
-        """Whether a row has as many words as it should."""
+        """Return whether a row has as many words as it should."""
         return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
     def begins(self, cells: Sequence[str]) -> bool:
-        """Whether words can be the beginning of a row, which has more."""
+        """Return whether words can be the beginning of a row, which has more."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
     def read(self, cells: Sequence[str], line: int) -> TableRow | None:

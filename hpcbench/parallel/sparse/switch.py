@@ -62,7 +62,7 @@ class Ways:
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 
     def shorter_by_rows(self, counts: Counts) -> bool:
-        """Whether rows are fewer bytes."""
+        """Return whether rows are fewer bytes."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
 

@@ -97,7 +97,7 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
 
 
 def has_modes(cells: list[Cell]) -> bool:
-    """Whether a cell has tensor parallelism on a grid. Then each series has one mode."""
+    """Return whether a cell has tensor parallelism on a grid. Then each series has one mode."""
     return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
 
 
