@@ -55,7 +55,7 @@ class Build:
     """Type of the decoded values, ``hb_type``."""
 
     def options(self) -> tuple[str, ...]:
-        """Options for the compiler, whose input must include `source`."""
+        """Return the options for the compiler, whose input must include `source`."""
         return (
             "-std=c++17",
             "--fmad=false",  # sums after products are part of the formats
@@ -185,7 +185,7 @@ class CupyCallMemory(CallMemory):
 
 
 class CupyDevice(Device):
-    """CuPy's current device."""
+    """Return CuPy's current device."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -195,7 +195,7 @@ class CupyDevice(Device):
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
-        """Handle of a stream of torch or CuPy, or of the current one."""
+        """Return the handle of a stream of torch or CuPy, or of the current one."""
         if stream is None and type(array).__module__.split(".")[0] == "torch":
             import torch
 

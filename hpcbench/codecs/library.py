@@ -138,7 +138,7 @@ def _site_directories() -> list[Path]:
 
 @functools.cache
 def kernels(instruction_set: str | None = None) -> Kernels:
-    """Functions of one build of the kernels.
+    """Return the functions of one build of the kernels.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ Columns = dict[str, "array[Any]"]
 # to be read alone. The value of an unknown field is not used.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
-"""Most bytes of a line whose shape is taken, so that no regular expression is made from arbitrary content."""
+"""Largest size in bytes of a line whose shape is taken, so that no pattern is made from arbitrary content."""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 

@@ -65,7 +65,7 @@ class Jobs:
             self._pause = 30.0
 
     def __call__(self) -> Mapping[str, JobSummary]:
-        """Each job by its id, with its present state."""
+        """Return each job by its id, with its present state."""
         begin = self._clock()
         ask = begin >= self._next
         tracked = track(self._root, ask=ask)

@@ -91,7 +91,7 @@ class Follower:
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def since_start(self, runs: list[RunProgress]) -> float:
-        """Return the seconds since the first run began, or those between its begin and the end of the last run."""
+        """Return the seconds since the first run began, or those between its start and the end of the last run."""
         starts = [time for run in runs if (time := parse_time(run.start)) is not None]
         ends = [time for run in runs if (time := parse_time(run.end)) is not None]
         if not starts:

@@ -143,7 +143,7 @@ class RunLog:
         )
 
     def where(self, line: int | None = None) -> str:
-        """``file:line`` of a line; of the last line if none is given."""
+        """Return ``file:line`` of a line; of the last line if none is given."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 

@@ -27,12 +27,12 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """An answer and its origin. It is true if MPI accepts device pointers.
+    """Result of the detection. It is true if MPI accepts device pointers.
 
     Attributes
     ----------
     answer, why
-        The answer and its origin, for the log. ``str`` adds what follows from them.
+        The result and its origin, for the log. ``str`` adds what follows from them.
     """
 
     answer: GpuAwareness

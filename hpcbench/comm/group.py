@@ -82,7 +82,7 @@ class Group:
     def free(self) -> None:
         """Free the communicators of this group and of its parts (a collective call, and the last one).
 
-        A process can have only some thousand communicators.
+        A process can have only a few thousand communicators.
         """
         for part in self._parts:
             part.free()

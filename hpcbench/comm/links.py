@@ -70,7 +70,7 @@ class Links:
     Empty: they hold for any topology.
     """
     typical: Speed = Speed(4e9, 4e9, 10e-6, 0.5)
-    """Speed of a codec that was not measured."""
+    """Assumed speed of a codec that was not measured."""
 
     def speed(self, codec: str) -> Speed:
         """Return the speed of a codec; the typical speed if it was not measured."""

@@ -158,7 +158,7 @@ class Grid:
     mode
         Mode of tensor parallelism.
     sizes
-        Sizes of the axes, in rank order: neighbours along the last axis are neighbouring ranks.
+        Sizes of the axes, in rank order: neighbors along the last axis are neighboring ranks.
     """
 
     mode: str

@@ -65,7 +65,7 @@ class TracedCall:
 
     @property
     def waiting(self) -> Span:
-        """The part of the call in which it waited for other ranks."""
+        """Part of the call in which it waited for other ranks."""
         return Span(self.span.begin, max(self.span.begin, min(self.waits_until or self.span.begin, self.span.end)))
 
     @property

@@ -86,14 +86,14 @@ class Gain:
     dimension: str
     codec: str
     factor: float
-    """Step time now over the shortest possible one."""
+    """Present step time divided by the shortest possible one."""
     break_even: float | None
     """Gbit/s per rank below which it pays; None if that is unknown."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A span of the timeline of one step, in seconds since its begin."""
+    """A span of the timeline of one step, in seconds since the start of the step."""
 
     track: str
     """`COMPUTATION`, or the name of a kind of calls."""
@@ -131,7 +131,7 @@ class Diagnosis:
     """Gbit/s of a rank's link, if the user gave it."""
 
     def by_dimension(self) -> dict[str, float]:
-        """Return the exposed part of the step of each dimension, the largest first."""
+        """Return the exposed fraction of the step for each dimension, the largest first."""
         parts: dict[str, float] = defaultdict(float)
         for row in self.rows:
             parts[row.kind.dimension] += row.exposed / self.step_seconds

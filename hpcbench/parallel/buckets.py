@@ -122,7 +122,7 @@ class Bucket:
         self.values.copy_(values)
 
     def parts(self, owned: slice) -> Iterator[tuple[Slot, slice]]:
-        """Each parameter with elements in the piece `owned`, counted from the piece's start."""
+        """Yield each parameter with elements in the piece `owned`, counted from the piece's start."""
         for slot in self.slots:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:

@@ -275,7 +275,7 @@ class DataParallel:
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Master weights, moments and masks by parameter name, for a checkpoint: `pieces.save` and `Masking.save`."""
+        """Return master weights, moments and masks by parameter name: `pieces.save` and `Masking.save`."""
         saved = states.save(self.pieces)
         for name, mask in self.masks.save().items() if self.masks else ():
             saved[name]["mask"] = mask
@@ -289,7 +289,7 @@ class DataParallel:
         self._give_again()
 
     def residuals(self) -> dict[str, dict[str, Tensor]]:
-        """Residuals by parameter name, for a checkpoint: see `pieces.save_residuals`."""
+        """Return the residuals by parameter name, for a checkpoint; see `pieces.save_residuals`."""
         return states.save_residuals(self.pieces)
 
     @property
@@ -312,7 +312,7 @@ class DataParallel:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, on the device and on the host, by their purpose.
+        """Return the bytes of the tensors that last from step to step, on the device and on the host, by purpose.
 
         Residuals of error feedback lie on the host, where messages are made. They are listed if there are any. Masks
         of sparse weights count as parameters.

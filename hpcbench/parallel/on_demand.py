@@ -34,12 +34,12 @@ class GatheredBucket:
 
     bucket: Bucket
     source: Tensor
-    """The part that this rank sends to the others: its piece of the master weights, on the model's device."""
+    """Part that this rank sends to the others: its piece of the master weights, on the model's device."""
     piece: Piece
-    """The piece that this rank owns, with the mask of zero weights."""
+    """Piece that this rank owns, with the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """The part of its node's copy that this rank keeps, in the dtype of the weights."""
+    """Part of its node's copy that this rank keeps, in the dtype of the weights."""
     fresh: bool = False
     """Whether the copy holds the weights after the last update."""
 

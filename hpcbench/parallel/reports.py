@@ -1,4 +1,4 @@
-"""Reports of the ranks to the first one at the end of a step, and its answers, without a barrier.
+"""Reports of the ranks to the first one at the end of a step, and its replies, without a barrier.
 
 The first rank is on the first stage, which ends a step last: when it waits for the others' reports, they have been
 sent. Its answer is read some steps later, at the same step on every rank.

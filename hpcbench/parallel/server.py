@@ -21,7 +21,7 @@ from hpcbench.errors import TransitError
 from hpcbench.parallel.buffers import Buffer
 
 MOST_RECORDED = 4000
-"""Entries of a trace: pulls and pushes of some hundred steps of a few workers."""
+"""Largest number of entries of a trace: pulls and pushes of several hundred steps of a few workers."""
 
 
 class Push(NamedTuple):
@@ -30,7 +30,7 @@ class Push(NamedTuple):
     worker: int
     clock: int
     version: int
-    """Updates that its weights had seen."""
+    """Version of its weights: the number of updates before."""
     report: tuple[float, ...]
     """The worker's report: numbers that are summed over an update."""
     gradients: list[Buffer]
@@ -46,7 +46,7 @@ class TraceEntry(NamedTuple):
     version: int
     """Version that was read; of a push, the version that the gradient was computed with."""
     updates: int
-    """Updates of the shard when it came."""
+    """Number of updates of the shard when it came."""
 
 
 class Update(NamedTuple):
@@ -54,7 +54,7 @@ class Update(NamedTuple):
 
     number: int
     report: tuple[float, ...]
-    """Sums over its pushes."""
+    """Sums of the reports of its pushes."""
 
 
 @dataclass

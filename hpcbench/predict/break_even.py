@@ -24,7 +24,7 @@ class BreakEven:
     bytes_per_s: float | None
     """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does, None if unknown."""
     gain: float | None
-    """At the machine's bandwidth: baseline's seconds over the scheme's, less 1; None if the bandwidth is assumed."""
+    """Baseline's seconds divided by the scheme's, minus 1, at the machine's bandwidth. None if that is assumed."""
     surely: bool
     """Whether the interval of the gain excludes 0."""
     sentence: str

@@ -15,7 +15,7 @@ class DeviceSpec:
 
     name: str
     family: str
-    """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
+    """Family of the tables that apply: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
     tflops: Mapping[str, float] = field(hash=False)
     """Dense peak in TFLOP/s, by precision."""
     units: int

@@ -31,7 +31,7 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Least predicted share of a step that a baseline waits for messages, for the run to calibrate the network."""
+"""Least predicted fraction of a step in which a baseline waits for messages, for the run to calibrate the network."""
 _DEPTH = 4
 """Depth of the search for submissions below the directory that the user names."""
 

@@ -1,4 +1,4 @@
-"""Begin and end of each action of a pipeline schedule, by simulation, and the bubble in closed form."""
+"""Start and end of each action of a pipeline schedule, by simulation, and the bubble in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def simulate(
 
 
 def compute_bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
-    """Return the share of a step in which a stage idles, if all parts take the same time and messages take none.
+    """Return the fraction of a step in which a stage idles, if all parts take the same time and messages take none.
 
     The share is ``(p - 1) / (v m + p - 1)``. The ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is relative to
     the time without the bubble. GPipe and 1F1B have v = 1.

@@ -74,7 +74,7 @@ class Figure:
     caption: str
     """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
     draw: Callable[[Any], None]
-    """Draws into a ``matplotlib.figure.Figure`` and sets its size."""
+    """Function that draws into a ``matplotlib.figure.Figure`` and sets its size."""
 
 
 Block = Table | Sentences | Figure
@@ -143,9 +143,9 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Most letters of the first column in a line. It is repeated in each part, and longer names are folded."""
+"""Largest number of letters of the first column in a line. It is repeated in each part, and longer names are folded."""
 _LONGEST_WORDS = 16
-"""Fewest letters that a column of words needs. Longer words wrap."""
+"""Smallest width of a column of words in letters. Longer words wrap."""
 
 Part = tuple[int, ...]
 """Numbers of the columns that stand side by side."""

@@ -1,4 +1,4 @@
-"""Figures as SVG, which a page can recolour, and as PNG for print. A figure always gives the same bytes."""
+"""Figures as SVG, which a page can recolor, and as PNG for print. A figure always gives the same bytes."""
 
 import io
 import re
@@ -17,7 +17,7 @@ from hpcbench.present.document import Document, Figure
 def svg(figure: Figure) -> str:
     """Return an ``svg`` element for a page or a separate file. It has no background, and its text is text.
 
-    Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
+    Lines in ink have the color of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
     others hold the figure's name, so that several figures can stand on one page.
     """
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -95,7 +95,7 @@ def _figure(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints unchanged, in letters that every LaTeX has."""
+    """Return text that LaTeX prints unchanged, in letters that every LaTeX has."""
     plain = "".join(map(_letter, text)).translate(_SPECIAL).replace("--", "-{}-")
     return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 

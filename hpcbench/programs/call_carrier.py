@@ -14,7 +14,10 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.programs.account import CallCounts
 
 Begin = Callable[[Sequence[Plan]], Work]
-"""Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""
+"""Function that begins a prepared call by its plans, in any thread.
+
+Calls begin in the order of the program on all ranks.
+"""
 
 
 class CallCarrier(ABC):

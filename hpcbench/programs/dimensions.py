@@ -41,7 +41,7 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("^EXPERT_MODEL_PARALLEL_GROUP$"), "EP"),
     (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP has norms and flags
 )
-"""Descriptions of frameworks; the first that matches counts."""
+"""Patterns of the frameworks' group descriptions, with the dimension of each; the first match counts."""
 
 
 def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Groups) -> str | None:
@@ -80,7 +80,7 @@ def is_undescribed(description: str) -> bool:
 
 
 def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
-    """Return the dimension along which two ranks of a layout are neighbours; None if there are several or none.
+    """Return the dimension along which two ranks of a layout are neighbors; None if there are several or none.
 
     Parameters
     ----------

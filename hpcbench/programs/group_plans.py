@@ -26,7 +26,7 @@ SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 BeginTrial = Callable[[Vectors, Plan, Channel], Work]
-"""Begins an encoded call that is not counted."""
+"""Function that begins an encoded call that is not counted."""
 
 
 class GroupPlans:

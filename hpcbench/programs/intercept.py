@@ -59,7 +59,10 @@ class Interception:
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
         self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
-        """The same by the groups themselves, until a mesh names more of them: reading a name at each call is slow."""
+        """Calls by process group instead of name, because reading a name at each call is slow.
+
+        Cleared when a mesh names more groups.
+        """
         self._meshes = MeshNames(self._by_group.clear)
         self._nodes = NodeLabels()
         self._waits = TimedWait()

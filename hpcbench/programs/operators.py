@@ -23,7 +23,7 @@ from hpcbench.programs.worker import make_handle
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]
 InGroup = Callable[[ProcessGroup], Work]
-"""Begins PyTorch's own call in a group."""
+"""Function that begins PyTorch's own call in a group."""
 
 
 class Operators:

@@ -25,7 +25,7 @@ _SHARES = {
     "functional gather": 1,
     "all-to-all": 1,
 }
-"""How many times a rank sends a call's vector, but for its own part of it, by the algorithms that send the least."""
+"""Number of times that a rank sends a call's vector, without its own part, in the algorithms that send the least."""
 
 
 def sent_bytes(row: dict[str, Any]) -> int:

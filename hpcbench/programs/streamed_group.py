@@ -28,7 +28,7 @@ from hpcbench.programs.residuals import Residuals
 from hpcbench.programs.stream_order import StreamOrder
 
 ALGORITHMS = (Algorithm.ENCODED, Algorithm.TWO_SHOT)
-"""Algorithms of a scheme that this carrier can do."""
+"""Algorithms of a scheme that this carrier supports."""
 
 
 class StreamedGroup(CallCarrier):

@@ -2,7 +2,7 @@
 
 No model answers that: it rests on the number of processors, on how many ranks share them, and on gloo itself, whose
 reduce-scatter is an all-reduce of the complete vector. All ranks try at the same time and use the times of the slowest
-one. So they all get the same answer.
+one. So they all get the same result.
 """
 
 import time

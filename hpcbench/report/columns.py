@@ -65,14 +65,14 @@ class IntervalColumn:
     """A column of estimates with their intervals, from pairs of runs or from several runs."""
 
     key: str
-    """Name for programs."""
+    """Machine-readable name."""
     head: str
     """Heading of the column."""
     meaning: str
     of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
-    """Name for programs of the number of values behind the estimate."""
+    """Machine-readable name of the number of values behind the estimate."""
 
     def field(self, group: int = 0) -> Field[SchemeRow]:
         """Return the column of a table, with the function of its entries."""

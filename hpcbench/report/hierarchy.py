@@ -25,14 +25,14 @@ SPEED_PART = 0.75
 Its loss begins with the other part, so that a worse loss is found even if the speed stays undecided.
 """
 SIDE_PASSES = 0.5
-"""Part of its share that a speed passes on when it is only known to differ.
+"""Fraction of its share that a speed passes on when it is only known to differ.
 
 It passes on all of it when its interval contains none of its bounds.
 """
 TO_PEERS = 0.5
-"""Part of the share of a decided answer that goes to the undecided ones; the other part goes to the cell's details."""
+"""Fraction of the share of a decided answer that goes to the undecided ones. The rest goes to the cell's details."""
 DETAILS = {"controls": 3, "duels": 4, "times": 1}
-"""Weights of the details among each other."""
+"""Relative weights of the details."""
 
 Key = TypeVar("Key", bound=Hashable)
 

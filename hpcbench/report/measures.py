@@ -45,9 +45,9 @@ class Measures(Pace):
     peak: float | None
     """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
     mfu: float | None
-    """Model FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
+    """Model FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
     hfu: float | None
-    """Executed FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
+    """Executed FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
     message_bytes: int
     wire_bytes: int | Unknown
     """Bytes after the codec of all ranks, in the steps after the warm-up."""
@@ -96,7 +96,7 @@ class Measures(Pace):
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Part of the bytes that went through a codec, of those that the scheme has one for; None if there are none."""
+        """Fraction of the bytes for which the scheme has a codec that were encoded; None if there are no such bytes."""
         return traffic.compute_coded_part(self.channels)
 
     @property

@@ -35,7 +35,7 @@ class Pace:
     step_seconds_p95: float | None
     """Step time that 95 % of the steps do not exceed."""
     unevenness: float | None
-    """Mean step time over the median; if step times are not known, steps took times that are inverse to a rate."""
+    """Mean step time divided by the median. If step times are not known, they are inverse to a rate."""
 
     @property
     def rates(self) -> Rates:

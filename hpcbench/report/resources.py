@@ -87,8 +87,8 @@ class StepPhases:
     optimizer: float
     other: float
     idle: float | None
-    """Part of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage has
-    ended.
+    """Fraction of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage
+    has ended.
 
     The passes last from their start to the end of the last stage's. None for a single stage.
     """
@@ -100,11 +100,11 @@ class StepPhases:
 
     @property
     def waiting(self) -> float:
-        """Part of the time in which ranks wait for each other.
+        """Fraction of the time in which ranks wait for each other.
 
-        Between stages it is what is idle of the passes. Replicas of a single stage wait for gradients and for weights,
-        which collectives gather with the update and a parameter server sends before the passes: it is what is not
-        spent in the passes, the update included.
+        With several stages, it is the idle fraction of the passes. Replicas of a single stage wait for gradients and
+        for weights: collectives gather the weights with the update, and a parameter server sends them before the
+        passes. There it is the fraction of the step outside of the passes, including the update.
         """
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 

@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 _LARGEST = 1 << 62
 """Largest number that a run can have counted."""
 Unknown = Literal["unknown"]
-"""Marks bytes that are not known, because a scheme's variables may make the MPI library compress."""
+"""Value for bytes that are not known, because a scheme's variables may make the MPI library compress."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """The dimensions in the order in which they are shown. No codec may touch EXACT."""
 
@@ -106,7 +106,7 @@ class TimeSplit:
 
     @property
     def exposed_part(self) -> float:
-        """Exposed communication as a part of the step."""
+        """Fraction of the step in which communication is exposed."""
         return self.exposed / self.step
 
 
@@ -129,7 +129,7 @@ def has_times(log: RunLog) -> bool:
 
 
 def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
-    """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
+    """Return the traffic over the hosts' links, from the run's ``traffic`` event; None if it does not contain it."""
     event, shares = log.read_event(events.TrafficTotals), len(find_window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
@@ -138,7 +138,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
+    """Return the numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -147,7 +147,7 @@ def find_window(log: RunLog) -> range:
 
 
 def select_counted(log: RunLog, name: str) -> list[float]:
-    """One quantity of the steps that the ``traffic`` event counts."""
+    """Return one quantity of the steps that the ``traffic`` event counts."""
     steps = find_window(log)
     if log.last_step is not None and log.last_step.step < steps.stop:
         return log.steps.column(name, first=steps.start)

@@ -88,7 +88,7 @@ class QueueFacts:
     min_nodes: int | None = None
     max_nodes: int | None = None
     max_walltime: str | None = None
-    """In the notation of site files."""
+    """Longest walltime, in the notation of site files."""
     max_submitted: int | None = None
     sharing: str = "?"
     """Rule about sharing nodes: Slurm's ``OverSubscribe``, LSF's ``SCHEDULING POLICIES``."""

@@ -26,7 +26,7 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF's programs when the daemon hangs. They retry for ever, and bsub sends the job each time."""
+"""Message of LSF's programs when the daemon hangs. They retry forever, and bsub sends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 

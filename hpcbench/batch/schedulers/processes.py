@@ -1,4 +1,4 @@
-"""Processes told apart by id and start time, since ids are used again; and the end of a whole tree of them."""
+"""Identity of processes by id and start time, because ids are used again; and termination of process trees."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def alive(process: dict[str, Any] | None) -> bool:
 
 
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
-    """End a process, all that it started, and all in its session.
+    """Terminate a process, its descendants, and all processes in its session.
 
     The process itself is asked first, so that it can end its children and leave its marks. What still runs when it is
     gone, or after `grace` seconds, is killed.
@@ -54,7 +54,7 @@ def _signal(process: dict[str, Any], number: signal.Signals) -> None:
 
 
 def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Descendants of the process, and members of its session, which may have lost their parents."""
+    """Return descendants of the process, and members of its session, which may have lost their parents."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     table = {pid: fields for pid in pids if (fields := _stat(pid))}
     family = {process["pid"]} if alive(process) else set()

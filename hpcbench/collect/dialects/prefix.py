@@ -30,7 +30,7 @@ _MOST = 12
 
 
 def plain(text: str) -> str:
-    """Remove the codes that colour a terminal."""
+    """Remove the codes that color a terminal."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 

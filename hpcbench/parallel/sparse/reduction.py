@@ -30,11 +30,11 @@ class Taken:
     reductions: int = 0
     by_rows: int = 0
     touched: int = 0
-    """Rows that this replica touched, summed over the reductions."""
+    """Number of rows that this replica touched, summed over the reductions."""
     left: int = 0
-    """Rows that left this replica, once for each that got them."""
+    """Number of rows that this replica sent, once for each receiver."""
     saved_bytes: int = 0
-    """Bytes of all replicas that were not sent."""
+    """Number of bytes that all replicas together did not have to send."""
 
 
 class ByRows:

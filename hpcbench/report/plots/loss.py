@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
-"""Most points of a curve. More would not be visible at the width of a panel. Means also smooth the curve."""
+"""Largest number of points of a curve. More would not be visible in a panel, and means also smooth the curve."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of the phases of a step and the exposed communication, in seconds and as parts of the step."""
+    """Make the table of the phases of a step and the exposed communication, in seconds and as fractions of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)

@@ -177,7 +177,7 @@ class Hosts:
     def _outcome(
         self, process: subprocess.Popen[str], command: Sequence[str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Output and end of the process.
+        """Return output and end of the process.
 
         After the timeout it is ended, with all processes on the hosts.
         """

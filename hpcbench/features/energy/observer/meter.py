@@ -1,4 +1,4 @@
-"""Meter of a rank: reads its counters at the begin and end of counted steps, and often enough in between."""
+"""Meter of a rank: reads its counters at the start and end of counted steps, and often enough in between."""
 
 import time
 from collections.abc import Callable, Sequence

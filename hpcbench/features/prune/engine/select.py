@@ -65,7 +65,7 @@ def get_magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def select_two_of_four(part: TargetSlice) -> Bits:
-    """Return a mask of the two largest of each four neighbours along the inputs; of equal weights the earlier.
+    """Return a mask of the two largest of each four neighbors along the inputs; of equal weights the earlier.
 
     Raises
     ------
