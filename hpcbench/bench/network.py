@@ -122,7 +122,7 @@ def measure(
     sizes
         Bytes of the library's collectives.
     repeats
-        Number of turns that count.
+        Number of timed turns.
     show
         Function that is called before each measurement.
 

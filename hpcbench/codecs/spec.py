@@ -45,7 +45,7 @@ class Family:
     """A family of codecs and its parameter."""
 
     parameter: Callable[[str], str | None]
-    """Gives the canonical form of a parameter, or None if there is no such parameter."""
+    """Function that returns the canonical form of a parameter, or None if there is no such parameter."""
     forms: str
     """Forms of the parameter, for an error message."""
     lossless: bool = False

@@ -41,7 +41,7 @@ def jobs_of(root: Path) -> Mapping[str, JobSummary]:
 
 
 class Jobs:
-    """The jobs of a submission, for repeated questions. Marks are read each time, and the scheduler is asked rarely.
+    """The jobs of a submission, for repeated queries. Marks are read each time, and the scheduler is asked rarely.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Jobs:
         self._took = 0.0
         self._soon = _SOON
         self.silent: str | None = None
-        """Why the scheduler did not answer the last question; None if it did."""
+        """Why the scheduler did not answer the last query; None if it did."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:

@@ -17,7 +17,7 @@ from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submiss
 from hpcbench.contract.times import measure_seconds, parse_time
 
 _ASK = 2.0
-"""Seconds between two looks at the jobs."""
+"""Seconds between two queries of the jobs."""
 _RECENT = 20
 """Number of last steps that the remaining time is estimated from, because the first steps of a run are slow."""
 
@@ -100,7 +100,7 @@ class Follower:
         return max(0.0, (until - min(starts)).total_seconds())
 
     def left(self, runs: list[RunProgress]) -> float | None:
-        """Seconds until all runs will have ended; None until a run has a known speed."""
+        """Return the seconds until all runs will have ended; None until a run has a known speed."""
         durations = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
         durations += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
         if not durations:
@@ -170,7 +170,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The files and facts that a run was last judged by."""
+    """The files and facts from which the state of a run was last resolved."""
 
     mark: Mark | None
     job: JobSummary

@@ -22,7 +22,7 @@ LONGEST_LINE = 16 << 20
 """Bytes of the longest line that is read. The longest line of hpcbench is the environment of some 100,000 ranks."""
 _CHUNK = 1 << 16
 MOST_NOTES = 20
-"""Most notes that are kept of a log."""
+"""Largest number of notes that are kept of a log."""
 E = TypeVar("E", bound=Event)
 
 
@@ -123,7 +123,7 @@ class RunLog:
 
     @property
     def ending(self) -> Ending:
-        """How far the log comes, in the form that the judge of runs takes."""
+        """End of the log, in the form that `resolve_run` takes."""
         end, last = self.event(End), self.last_step
         return Ending(
             path=self.path,

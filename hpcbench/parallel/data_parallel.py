@@ -275,7 +275,7 @@ class DataParallel:
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Return master weights, moments and masks by parameter name: `pieces.save` and `Masking.save`."""
+        """Return master weights, moments and masks by parameter name; see `pieces.save` and `Masking.save`."""
         saved = states.save(self.pieces)
         for name, mask in self.masks.save().items() if self.masks else ():
             saved[name]["mask"] = mask

@@ -21,7 +21,7 @@ from hpcbench.parallel.buffers import Buffer
 from hpcbench.parallel.server import Push, ServerShard, Tickets
 
 _REQUEST, _REPLY = 1, 2
-"""Tags of messages to a shard and of its answers."""
+"""Tags of messages to a shard and of its replies."""
 _HEADER = 3
 """Numbers before those of a report."""
 

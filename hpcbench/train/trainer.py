@@ -154,7 +154,7 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
-        `told_to_stop` is called after the step was timed. Its answer is sent to all ranks with sums that every step
+        `told_to_stop` is called after the step was timed. Its result is sent to all ranks with sums that every step
         makes.
         """
         scale = self._scale.value

@@ -18,7 +18,7 @@ class Parameters:
 
     job_name: str = "submitit"
     time: int = 5
-    """Minutes."""
+    """Time limit in minutes."""
     nodes: int = 1
     tasks_per_node: int = 1
     cpus_per_task: int = 1
@@ -32,7 +32,7 @@ class Parameters:
     group: str | None = None
     """User group: option ``-G``."""
     whole_nodes: bool = False
-    """Whether to request nodes (``-nnodes``, on CORAL machines) instead of slots."""
+    """Whether to request whole nodes (``-nnodes``, on CORAL machines) instead of slots."""
     hand_in: str = "stdin"
     """Way of submission: ``stdin``, or ``file`` if the site requires ``bsub script``."""
     launcher: str = "mpirun -n {tasks}"

@@ -72,7 +72,7 @@ class _Stat(NamedTuple):
     parent: int
     session: int
     start: int
-    """In clock ticks since the machine started."""
+    """Start time in clock ticks since the machine started."""
 
 
 def _stat(pid: int) -> _Stat | None:

@@ -20,7 +20,7 @@ UNITS = {
     "ns": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "s": 1.0, "%": 1e-2,
     "B/s": 1.0, "KB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
 }  # fmt: skip
-"""Factor from a printed figure to s, B/s, or a part of 1."""
+"""Factor from a printed figure to s, B/s, or a fraction."""
 NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
 _COUNT = re.compile(r"[0-9]{1,18}")
 

@@ -14,7 +14,7 @@ _LONGEST = 1 << 14
 _PIECES = 12
 """Largest number of lines that one record may be wrapped into."""
 _RANKS = 4096
-"""Most ranks whose records may be open at a time."""
+"""Largest number of ranks whose records may be open at a time."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ class _MergedRecord:
     steps: int | None
     values: dict[str, Value]
     kinds: set[Line]
-    """The kinds of lines that gave the values."""
+    """Kinds of the lines that gave the values."""
 
 
 @dataclass

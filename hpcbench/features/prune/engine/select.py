@@ -18,7 +18,7 @@ from hpcbench.features.prune.engine.targets import DIGIT, Target, count_place_by
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]
-"""Reduces an array over all ranks in place, to the sums or the maxima."""
+"""Function that reduces an array over all ranks in place, to the sums or the maxima."""
 
 
 @dataclass(frozen=True)
