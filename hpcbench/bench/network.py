@@ -39,7 +39,7 @@ class Level:
 
     latency_s: float
     seconds: dict[int, float]
-    """Seconds until every rank has sent and received a message, by its bytes."""
+    """Seconds until every rank has sent and received a message, for each message size in bytes."""
     senders: int
     """Number of ranks that share the link: for messages between nodes, the largest number of ranks on a node."""
 

@@ -47,7 +47,7 @@ class DeviceArray:
         return DeviceArray(self.owner, self.pointer + start * self.dtype.itemsize, count, self.dtype)
 
     def view(self, dtype: Any) -> "DeviceArray":
-        """View the same memory as values of another dtype."""
+        """View the same memory as values of a different dtype."""
         kind = np.dtype(dtype)
         return DeviceArray(self.owner, self.pointer, self.nbytes // kind.itemsize, kind)
 

@@ -103,7 +103,7 @@ class Channel:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
-        """Return whether values of `dtype` travel in another type."""
+        """Return whether values of `dtype` travel in a different type."""
         return self.dtype is not None and self.dtype != dtype
 
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -51,7 +51,7 @@ class Awareness:
 
 
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
-    """Detect GPU support on all ranks (a collective call). If ranks differ the answer is no.
+    """Detect GPU support on all ranks (a collective call). If ranks differ, the result is no.
 
     Both sides of a message must agree.
 
@@ -60,7 +60,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     comm
         Communicator of all ranks of the run.
     asked
-        The answer of the site or the user; None to detect it.
+        Setting of the site or the user; None to detect it.
     """
     if asked is not None:
         here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "as the site or the user says")

@@ -85,7 +85,7 @@ class Member:
         return self.choice.topology
 
     def use(self, topology: Topology) -> None:
-        """Make plans for another topology from now on."""
+        """Make plans for a different topology from now on."""
         self.choice = Choice(self.rank, topology, self.choice.links)
 
     def call(

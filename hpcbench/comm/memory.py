@@ -171,7 +171,7 @@ class HostMemory:
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        """Return the values' own memory, or a borrowed buffer if they travel in another dtype."""
+        """Return the values' own memory, or a borrowed buffer if they travel in a different dtype."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:

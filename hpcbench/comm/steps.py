@@ -65,7 +65,7 @@ class PlanStep:
 
 
 Pieces = Sequence[ElementRange]
-"""The piece of each owner, by rank."""
+"""The piece of each owner, keyed by its rank."""
 
 
 def _step(
@@ -259,7 +259,7 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) ->
 
 
 Coded = Callable[[PeerSpan], bool]
-"""A predicate: whether a message goes through the codec, with the same answer on both sides."""
+"""Predicate: whether a message goes through the codec. The result is the same on both sides."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[PlanStep]:

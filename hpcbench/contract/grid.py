@@ -179,7 +179,7 @@ class Grid:
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Return the coordinates of a rank, by axis."""
+        """Return the coordinate of a rank on each axis."""
         coordinates = {}
         for axis, size in reversed(tuple(self.sizes.items())):
             rank, coordinates[axis] = divmod(rank, size)

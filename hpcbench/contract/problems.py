@@ -92,7 +92,7 @@ def make_user_error(
 
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """Return a message for each wrong value, by path. Only the first finding about a value counts."""
+    """Return a message for each wrong value, keyed by its path. Only the first finding about a value counts."""
     faults: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, message = _resolve_finding(finding, schema)

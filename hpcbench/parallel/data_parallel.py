@@ -163,7 +163,10 @@ class DataParallel:
         self._gradients.averaged = False
 
     def own_gradients(self, *, divisor: float) -> list[Buffer]:
-        """Return the gradients of this replica over `divisor`, by bucket. The next backward pass changes them."""
+        """Return the gradients of each bucket of this replica divided by `divisor`.
+
+        The next backward pass changes them.
+        """
         vectors = []
         for piece in self.pieces:
             if piece.to_come:

@@ -27,7 +27,7 @@ _HEADER = 3
 
 
 Residuals = Sequence[Sequence[Feedback | None]]
-"""Residuals of messages by rank and piece."""
+"""Residuals of messages, keyed by rank and piece."""
 
 
 class What(IntEnum):

@@ -131,7 +131,7 @@ class StreamPipeline(Pipeline):
         self._sendings = []
 
     def calls_of_flights(self) -> dict[int, dict[str, int]]:
-        """Return the calls of the channels before each forward pass under way, by micro-batch."""
+        """Return the calls of the channels before each forward pass under way, keyed by micro-batch."""
         return {i: flight.calls for i, flight in self._flights.items()}
 
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:

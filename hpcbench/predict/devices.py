@@ -17,7 +17,7 @@ class DeviceSpec:
     family: str
     """Family of the tables that apply: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
     tflops: Mapping[str, float] = field(hash=False)
-    """Dense peak in TFLOP/s, by precision."""
+    """Dense peak in TFLOP/s for each precision."""
     units: int
     """Number of streaming multiprocessors, or of cores, among which the tiles of a product are divided."""
     memory_bytes: float | None

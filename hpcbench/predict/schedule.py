@@ -72,7 +72,7 @@ def simulate(
     todo = [list(schedule(stage, stages, microbatches, parts // stages)) for stage in range(stages)]
     done: list[list[TimedAction]] = [[] for _ in range(stages)]
     ends: dict[tuple[str, int, int], float] = {}
-    """End of each pass, by work, micro-batch and part."""
+    """End of each pass, keyed by work, micro-batch and part."""
 
     def find_start(work: str, i: int, part: int) -> float | None:
         """Return the time at which all inputs of an action have arrived; None if it is not determined yet."""

@@ -42,7 +42,7 @@ class StageState:
     shared: float = 0.0
     """Part of `busy` that is lost because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
-    """Seconds of waiting, by kind of `BlockingTransfer` and `WaitForTransfer`."""
+    """Seconds of waiting for each kind of `BlockingTransfer` and `WaitForTransfer`."""
 
 
 _CORES = -1

@@ -23,7 +23,7 @@ _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds by kind of work."""
+    """Seconds for each kind of work."""
 
     products: float = 0.0
     attention: float = 0.0

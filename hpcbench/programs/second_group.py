@@ -23,7 +23,7 @@ from hpcbench.programs.gloo_carrier import GlooCarrier, PointToPoint
 from hpcbench.programs.worker import Job
 
 _created: Counter[str] = Counter()
-"""Number of second groups by the name of the first one: the same on all of its ranks."""
+"""Number of second groups, keyed by the name of the first one: the same on all of its ranks."""
 
 
 class SecondGroup:

@@ -110,7 +110,7 @@ class CudaMark:
         return bool(self.event.query())
 
     def since(self, earlier: "CudaMark") -> float:
-        """Return the seconds between two events, by the clock of the GPU."""
+        """Return the seconds between two events on the clock of the GPU."""
         return float(earlier.event.elapsed_time(self.event)) * 1e-3
 
 

@@ -86,7 +86,7 @@ def is_faster(
     renew: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Return whether the encoded call is faster than gloo's. It blocks until all ranks ask; they get the same answer.
+    """Return whether the encoded call is faster than gloo's. It blocks until all ranks ask; they get the same result.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Chains:
-    """The chains of one cell, by scheme or pair of schemes."""
+    """The chains of one cell, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Chain] = field(default_factory=dict)
     controls: Mapping[Hashable, Chain] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Chains:
 
 @dataclass(frozen=True)
 class Allotment:
-    """The shares of the questions of one cell, by scheme or pair of schemes."""
+    """The shares of the questions of one cell, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Shares]
     controls: Mapping[Hashable, Shares]

@@ -25,7 +25,7 @@ class PeakMemory:
     host: int | None = None
     """Resident memory of all ranks together. Shared memory counts once for each rank."""
     states: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that last from step to step in the rank that holds the most, by their name in the event."""
+    """Bytes that persist between steps on the rank that holds the most, keyed by their names in the event."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def sum_by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
-    """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
+    """Return sums over the channels of each axis of a tensor grid, keyed by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_add_up("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)

@@ -1,4 +1,4 @@
-"""Typed answers of schedulers about a machine: whether they run, their queues, and their nodes."""
+"""Results of queries of schedulers about a machine: whether they run, their queues, and their nodes."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ class Sighting:
     answers: bool | None
     """Whether the scheduler answers and takes jobs; None if its client hangs."""
     fact: str
-    """Answer or failure, for people."""
+    """Result or failure, for people."""
     client: str | None = None
     """Path of its program for jobs. It proves nothing: sites wrap these programs."""
     name: str | None = None

@@ -77,7 +77,7 @@ class LsfQuery:
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """Return the statuses of all listed jobs that were submitted under this name, by the ids of elements.
+        """Return the statuses of all listed jobs that were submitted under this name, keyed by the ids of elements.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class LsfQuery:
 
 
 def _answered(answer: ProgramResult) -> bool:
-    """Return whether the answer is about jobs, or states that there are none."""
+    """Return whether the output is about jobs, or states that there are none."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 

@@ -143,7 +143,7 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """Parse the answer to a query for `fields`. Steps only give out-of-memory states and the memory used."""
+    """Parse the output of sacct with `fields`. Steps only give out-of-memory states and the memory used."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):

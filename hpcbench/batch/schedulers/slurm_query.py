@@ -78,7 +78,7 @@ class SlurmQuery:
         return {job: statuses[job] for job in ids if job in statuses}
 
     def named(self, *names: str) -> dict[str, JobStatus]:
-        """Return the state of every job that has one of these names, by the ids of elements.
+        """Return the state of every job that has one of these names, keyed by the ids of elements.
 
         Raises
         ------

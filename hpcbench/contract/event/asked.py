@@ -25,7 +25,7 @@ class Configuration(Event):
     neox_flops_per_sample: float | None
     """Operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
-    """The three formulas in words, by the names ``model``, ``hardware`` and ``neox``."""
+    """The three formulas in words, keyed by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
     """Digest of the text."""
     corpus_tokens: dict[str, Any] | None

@@ -207,7 +207,7 @@ def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tu
 
 
 def _among(mine: range, index: Index, values: Tensor) -> Rows:
-    """Select the rows that lie in a run of rows, by their places in it."""
+    """Select the rows that lie in a run of rows, and return their places in it."""
     start, stop = _within(index, mine)
     places = torch.from_numpy(index[start:stop] - mine.start).long()
     return Rows(places.to(values.device), values[start:stop])

@@ -5,7 +5,7 @@ import re
 from hpcbench.errors import UserError
 
 _QUEUE = 16_000_000
-"""Number of bytes that a link queues, enough that TCP loses none. With 10 ms of the rate TCP lost a third of its speed."""
+"""Bytes that a link queues, enough that TCP loses none. With 10 ms of the rate it lost a third of its speed."""
 _OFFLOADED = 70_000
 """Bytes of the largest packet of segmentation offload, with the headers of all its segments."""
 _PAYLOAD, _HEADERS = 1448, 66
