@@ -99,7 +99,7 @@ class RunLog:
 
     @property
     def evaluations(self) -> dict[int, float]:
-        """Validation loss by the step after which it was taken.
+        """Validation losses, keyed by the step after which they were taken.
 
         If there are several after a step, the last one counts.
         """

@@ -1,6 +1,6 @@
 """Detection of whether the MPI library accepts pointers to GPU memory.
 
-A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown answer
+A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown result
 counts as no: messages then go through host memory, which always works. Each library must be asked in a different way.
 """
 

@@ -58,7 +58,7 @@ class Group:
 
     @property
     def topology(self) -> Topology:
-        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out another topology."""
+        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out a different topology."""
         return self._own.topology
 
     @topology.setter

@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: ProgramResult) -> ProgramResult | None:
-    """Return the answer of a successful call; None if the only id was unknown."""
+    """Return the output of a successful call; None if the only id was unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.output):
