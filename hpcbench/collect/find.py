@@ -48,7 +48,7 @@ class Jobs:
     root
         The submission's directory.
     clock
-        Gives the seconds of a clock that never goes back.
+        Function that returns the seconds of a clock that never goes back.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:

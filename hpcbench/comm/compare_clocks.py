@@ -24,7 +24,7 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockCo
     comm
         Communicator with no other message under way.
     progress
-        Waits as this process does.
+        Driver that waits as this process does.
     rounds
         Number of clock requests of each rank.
     """

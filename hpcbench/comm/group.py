@@ -35,7 +35,7 @@ class Group:
     comm
         The communicator. Only the group may send on it from now on. Making a group is a collective call.
     progress
-        Drives the operations of all groups of a process.
+        Driver of the operations of all groups of a process.
     links
         Speeds of links and codecs, from which plans are chosen.
     places
@@ -252,8 +252,8 @@ class Group:
             The block to send (the rank's own, or the one that the last hop received), and a buffer for the next one.
             Blocks have the same shape on all ranks.
         relay
-            Holds the last received block in encoded form, so that only its owner encodes a block. If only some links
-            are encoded, each of them encodes the block again.
+            Holder of the last received block in encoded form, so that only its owner encodes a block. If only some
+            links are encoded, each of them encodes the block again.
         """
         if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
             place, (there,) = self._own.places.of(src)

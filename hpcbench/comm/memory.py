@@ -131,9 +131,9 @@ class HostMemory:
     codec, dtype
         Codec and type of the operation. Values of another type are rounded to `dtype` when they are sent.
     scratch
-        Lends message buffers.
+        Pool of message buffers.
     tally
-        Counts the codec's time.
+        Tally of the codec's time.
     sealed
         Whether encoded messages carry a checksum.
     """

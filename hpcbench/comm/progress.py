@@ -106,7 +106,7 @@ class _UnderWay:
 
 
 class Progress:
-    """Drives the operations of one process.
+    """Driver of the operations of one process.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Reduced:
     src
         All contributions of this rank.
     dst
-        Receives the sums of the span `own`.
+        Array that receives the sums of the span `own`.
     own
         Span of `src` that this rank owns.
     """

@@ -76,7 +76,7 @@ def make_user_error(
     where
         ``file:line`` of a path.
     place
-        Returns the path that the user wrote for a path of the model; by default the same path.
+        Function that returns the path that the user wrote for a path of the model; by default the same path.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}

@@ -61,7 +61,7 @@ class TracedCall:
     group: TracedGroup
     span: Span
     waits_until: float | None = None
-    """When the last rank began the call; None if the traces do not show it."""
+    """Time at which the last rank began the call; None if the traces do not show it."""
 
     @property
     def waiting(self) -> Span:

@@ -46,7 +46,7 @@ class KindRow:
     kind: Kind
     calls: float
     message_bytes: float | None
-    """None if the trace does not contain sizes or types."""
+    """Bytes of messages per step; None if the trace does not contain sizes or types."""
     wire_bytes: float | None
     seconds: float
     exposed: float
@@ -126,7 +126,7 @@ class Diagnosis:
     timeline: tuple[Bar, ...]
     """The last step of the first rank; empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces; else from the log of one of hpcbench's own runs."""
+    """Whether the figures come from traces, and not from the log of one of hpcbench's own runs."""
     link_gbit: float | None = None
     """Gbit/s of a rank's link, if the user gave it."""
 

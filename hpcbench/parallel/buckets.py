@@ -37,7 +37,7 @@ class Bucket:
     pieces
         Number of equal pieces. The length is padded to make them.
     initial
-        Gives the parameters' values; by default the parameters have them.
+        Function that gives the parameters' values; by default the parameters have them.
     """
 
     def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
@@ -190,7 +190,7 @@ def make_buckets(
     replicas
         Data-parallel ranks; a bucket has equal pieces for those that hold it.
     initial
-        Gives the parameters' values.
+        Function that gives the parameters' values.
     """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:

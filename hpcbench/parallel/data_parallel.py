@@ -38,7 +38,7 @@ from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
 
 
 class DataParallel:
-    """Reduces gradients and updates weights.
+    """Engine of data parallelism, which reduces gradients and updates weights.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class DataParallel:
     mesh
         Mesh whose ``dp`` group holds the replicas; those of experts are `Mesh.replicas`.
     policy
-        Gives the channels of gradients (DP) and of gathered parameters (ZERO).
+        Policy that gives the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
         Stage 0 to 3.
     adam
@@ -60,11 +60,11 @@ class DataParallel:
     node_copy
         At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
     masks
-        Makes the masks of sparse weights for the pieces; None if weights are dense.
+        Function that makes the masks of sparse weights for the pieces; None if weights are dense.
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
     touched
-        Records the touched rows of a table whose gradient may travel by rows.
+        Record of the touched rows of a table whose gradient may travel by rows.
     always_by_rows
         Whether it travels by rows even if that takes more bytes.
 

@@ -20,7 +20,7 @@ class Mesh:
     layout
         Sizes of the axes.
     progress
-        Drives the operations of the groups.
+        Driver of the operations of the groups.
     links
         Speeds of links and codecs, from which plans are chosen.
     places

@@ -60,7 +60,7 @@ def units(module: nn.Module) -> Iterator[nn.Module]:
 
 
 class OnDemand:
-    """Gathers weights ahead of their use.
+    """Weights that are gathered ahead of their use.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class OnDemand:
     mesh
         Mesh whose `Mesh.replicas` hold the pieces.
     policy
-        Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
+        Policy that gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
         Whether to gather the next unit's weights while one computes.
     node_copy

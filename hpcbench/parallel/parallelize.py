@@ -45,7 +45,7 @@ def parallelize(
     mesh
         Mesh whose pipeline group cuts the blocks.
     tensors
-        Splits the layers that ``model.tensor_parallel`` names.
+        Method of tensor parallelism, which splits the layers that ``model.tensor_parallel`` names.
     dtype, device
         Number format and device of the parameters.
     tied

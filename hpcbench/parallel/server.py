@@ -68,7 +68,7 @@ class ServerShard:
     bound
         Number of clocks that a worker may be ahead of the slowest one; None for any number.
     apply
-        Changes the weights by summed gradients; takes the number of updates before it.
+        Function that changes the weights by summed gradients; takes the number of updates before it.
     updates
         Number of updates so far.
     clocks
@@ -80,7 +80,7 @@ class ServerShard:
     left_out
         Pulls and pushes after those.
     on_update
-        Called after each update.
+        Callback, called after each update.
     """
 
     workers: int

@@ -53,13 +53,13 @@ class Server:
     group
         The ranks, each a worker and a shard.
     progress
-        Drives the generators.
+        Driver of the generators.
     shard, tickets
         The state of the shard; only the first rank's tickets count.
     weights
-        Gives copies of the shard's weights, piece by piece.
+        Function that gives copies of the shard's weights, piece by piece.
     rooms
-        Gives room for one worker's gradients, piece by piece.
+        Function that gives buffers for one worker's gradients, piece by piece.
     push, pull, exact
         Channels of gradients, of weights, and of headers.
     report
@@ -86,7 +86,7 @@ class Server:
         self._push, self._pull, self._exact = (replace(channel, counters=Counters()) for channel in (push, pull, exact))
         self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
         self.lock = threading.Lock()
-        """Held while weights are changed or copied: requests are served by another thread."""
+        """Lock that is held while weights are changed or copied, because a different thread serves requests."""
         self._operation: SliceQueue | None = None
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from hpcbench.contract.shards import cut_evenly
 
 
 class Tied(Enum):
-    """How a weight is tied to one on another stage."""
+    """The way in which a weight is tied to one on a different stage."""
 
     NO = "no"
     OWNER = "owner"
@@ -102,7 +102,7 @@ class Shard:
 
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
-"""Gives the values of a rank's part of a parameter."""
+"""Function that gives the values of a rank's part of a parameter."""
 
 
 class Held(NamedTuple):

@@ -81,7 +81,7 @@ def split_loss(
     group
         The tensor-parallel group.
     policy
-        Gives the exact channel of the statistics.
+        Policy that gives the exact channel of the statistics.
 
     Returns
     -------

@@ -163,7 +163,7 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
     gap
         Blanks between two columns of the table.
     length
-        Gives the columns of text that some words take.
+        Function that returns the columns of text that some words take.
     """
     need = _needs(table, length)
     others = range(1, len(table.columns))

@@ -284,5 +284,5 @@ def _write(values: Array, out: torch.Tensor) -> None:
 
 
 def _contiguous(out: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself if it is contiguous, else memory for its values."""
+    """Return the tensor itself if it is contiguous, otherwise memory for its values."""
     return out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)

@@ -41,7 +41,7 @@ class GroupPlans:
     worker
         Thread of the encoded operations.
     begin
-        Begins an encoded call, so that it can be tried.
+        Function that begins an encoded call, so that it can be tried.
     """
 
     def __init__(self, rank: int, size: int, second: SecondGroup, worker: JobThread, begin: BeginTrial) -> None:

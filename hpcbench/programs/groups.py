@@ -194,7 +194,7 @@ class GroupCalls:
         result
             Result of the handle.
         prepare
-            Prepares the encoded call in the caller's thread.
+            Function that prepares the encoded call in the caller's thread.
         plain
             Begins PyTorch's own call in a group.
         """

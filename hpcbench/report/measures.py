@@ -167,7 +167,7 @@ def select_completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def select_counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs from which a scheme's numbers are computed: the completed ones, else those with a known speed."""
+    """Return the runs that a scheme's numbers are computed from: completed ones or, without any, those with a speed."""
     return select_completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -204,7 +204,7 @@ def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple
 def _compute_flops(
     log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis
 ) -> float | None:
-    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
+    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, otherwise as printed."""
     return _recompute_flops(per_sample, rate, rests_on) or compute_mean_rate(log, name, rests_on.first)
 
 

@@ -18,7 +18,7 @@ from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
-"""Fewest values that can have an outlier. One of three is often far away by chance."""
+"""Smallest number of values that can have an outlier. One of three is often far away by chance."""
 _SIGMA = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 

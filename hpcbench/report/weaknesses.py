@@ -162,7 +162,7 @@ def _compute_fall(run: Measures) -> float | None:
 
 
 def _shares_cores(run: Measures) -> bool:
-    """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
+    """Return whether ranks shared cores, from the cores that they had or, if unknown, from the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}

@@ -28,9 +28,9 @@ class ExpertMLP(nn.Module):
         Function that computes the experts' shares over whole samples, for the router's losses. Context parallelism
         replaces it, because each rank then has only part of a sample's positions.
     penalty : Penalty
-        Adds the router's losses to the loss of the text.
+        Object that adds the router's losses to the loss of the text.
     watch : callable or None
-        Called after every forward pass.
+        Callback, called after every forward pass.
     """
 
     def __init__(self, hidden: int, settings: Experts, expert: Callable[[], nn.Module]) -> None:

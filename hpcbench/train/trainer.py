@@ -52,7 +52,7 @@ class Trainer:
     comm
         Communicator of ``run.ranks`` ranks.
     progress
-        Drives the operations of the groups.
+        Driver of the operations of the groups.
     corpus
         The text.
     places

@@ -26,7 +26,7 @@ class _MergedRecord:
 
 @dataclass
 class Merge:
-    """The steps and evaluations so far. Each quantity has rank 0's value, else the first that was printed."""
+    """The steps and evaluations so far. Each quantity has rank 0's value or the first printed one."""
 
     since_last: set[str]
     """Quantities that are counted from one line to the next, and are summed here."""

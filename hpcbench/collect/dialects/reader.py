@@ -124,7 +124,7 @@ class DialectReader:
             self._merge.overflows.append(record.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """Return how the run ended: as the framework reports it unless steps follow, else by the last planned step."""
+        """Return how the run ended: as the framework reports it unless steps follow, otherwise from the last step."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)

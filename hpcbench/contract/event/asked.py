@@ -66,7 +66,7 @@ class SparseSwitch(Event):
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None
-    """The densities that were measured."""
+    """Densities that were measured."""
     rows_s: tuple[float, ...] | None
     """Seconds to send rows at each of these densities, on the slowest rank."""
 

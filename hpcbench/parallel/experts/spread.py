@@ -71,7 +71,7 @@ class Spread:
     mesh
         Mesh whose ``ep`` group shares out the experts, and whose ``tp`` group cuts each.
     policy
-        Gives the channels of dimension EP, and of TP.
+        Policy that gives the channels of dimension EP, and of TP.
     settings
         Settings of the layers.
     overlap

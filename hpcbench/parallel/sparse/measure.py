@@ -52,7 +52,7 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
     exact
         Channel of the times.
     clock
-        Measures this rank's times.
+        Clock that measures this rank's times.
     """
     times = [0.0] * (2 + len(DENSITIES))
     if by_rows and piece:

@@ -43,7 +43,7 @@ class ByRows:
     Parameters
     ----------
     touched
-        Records the touched rows.
+        Record of the touched rows.
     group
         The replicas.
     channel

@@ -70,7 +70,7 @@ class Citations:
         return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # a name may be no UTF-8
 
     def target(self, source: str) -> str:
-        """Link to a place: to its line in the page, else to its file below the page's directory, else empty."""
+        """Return the link to a place: to its line in the page, or to its file below the page's directory, or none."""
         path, number = _split_place(source)
         anchor = self._find_anchor(path, number) if number is not None else ""
         return f"#{anchor}" if anchor else self.href(Path(path))

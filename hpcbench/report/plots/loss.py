@@ -47,7 +47,7 @@ class LossCurve:
 
 
 def list_runs(row: SchemeRow) -> list[Measures]:
-    """List the runs whose losses are drawn: those that completed or diverged, else all with a loss."""
+    """List the runs whose losses are drawn: those that completed or diverged or, without any, all with a loss."""
     logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 

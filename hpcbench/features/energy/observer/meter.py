@@ -63,7 +63,7 @@ class Meter:
     counters
         Counters that this rank reads. Each counter of a host is read by one rank.
     clock
-        Returns the time in seconds.
+        Function that returns the time in seconds.
 
     Attributes
     ----------
