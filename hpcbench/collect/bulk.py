@@ -37,7 +37,7 @@ class LineShape:
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
-        # What fits nothing else fits the second branch, so that each line is one match.
+        # A line that does not fit the first branch fits the second one, so that each line is one match.
         self._pattern = re.compile((pattern + r"|.*\n").encode())
         self._steps = steps
         self._fields = fields

@@ -75,7 +75,7 @@ class Jobs:
             self.silent, self._took = tracked.silent, now - begin
             self._next = now + max(self._pause, 5 * self._took)
             self._soon = 2 * self._soon if ending else _SOON
-        if ending:  # the scheduler soon reports why a script failed: ask soon, then less and less often
+        if ending:  # the scheduler soon reports why a script failed: ask soon, then less often
             self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 

@@ -84,7 +84,7 @@ class Follower:
 
     def poll(self) -> list[RunProgress]:
         """Return the present state of all runs, in the order of the plan."""
-        # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
+        # Asked before the status files are read: a job that ends in between then has a status file, and is not lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
         self.jobs = {job.id: self._asked[1].get(job.id, JobSummary(job.id, State.UNKNOWN)) for job in self.plan.jobs}
@@ -122,7 +122,7 @@ class Follower:
         log = self._tails[run.id].read()
         seen = _Seen(mark, job, log, log.lines if log else 0)
         cached = self._judged.get(run.id)
-        # To judge a run that failed, its log and errors are looked through for the reason.
+        # For a failed run, its log and standard error are searched for the reason.
         run_result = cached[1] if cached and cached[0] == seen else result(self.plan, run, self.root, job, mark, log)
         self._judged[run.id] = (seen, run_result)
         progress = self._onward(run, self._progress(run, run_result, log), mark)

@@ -218,7 +218,7 @@ class LogReader:
                 alone += end - begin
             begin = end
         if 2 * alone > begin:
-            self._shape = None  # most lines look otherwise by now
+            self._shape = None  # most lines have a different shape by now
 
     def _line(self, raw: bytes) -> Step | Event | DamagedLine | None:
         log = self.log

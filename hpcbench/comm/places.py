@@ -180,7 +180,7 @@ class DevicePlace:
         Parameters
         ----------
         call
-            Function that is called with arrays of `dtype`: NumPy arrays, or arrays of the device if the MPI library takes
+            Function that is called with arrays of `dtype`: NumPy arrays, or arrays of the device if the library takes
             device pointers. If source and target are the same array, it gets the same array twice.
         source, target
             Values.

@@ -46,7 +46,7 @@ class KindRow:
     kind: Kind
     calls: float
     message_bytes: float | None
-    """Bytes of messages per step; None if the trace does not contain sizes or types."""
+    """Bytes of the whole vectors per step; None if the trace does not contain sizes or types."""
     wire_bytes: float | None
     seconds: float
     exposed: float

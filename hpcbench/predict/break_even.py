@@ -57,14 +57,14 @@ def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> Bre
         Bandwidth of a node's network in bytes per second.
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
-    # Waiting for the slowest rank is a share of the other time. It does not move the break-even.
+    # Waiting for the slowest rank is a fraction of the other time. It does not move the break-even.
     at = find_break_even(
         local=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
         baseline_local=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
         baseline_bytes=baseline.network_seconds * bandwidth,
     )
-    # Errors of the inputs are the same for the parts that both have in common. They count only where the parts differ.
+    # Errors of the inputs are the same for the parts that both steps share. They count only where the parts differ.
     difference = abs(baseline.seconds.value - scheme.seconds.value)
     parts = {*baseline.parts, *scheme.parts}
     doubt = 0.3 * sum(abs(baseline.parts.get(part, 0.0) - scheme.parts.get(part, 0.0)) for part in parts)

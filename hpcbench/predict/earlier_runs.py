@@ -245,7 +245,7 @@ def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
             run, _ = load(root / planned.path / "run.json")
             workload = make_workload(run, ranks_per_node=_per_node(run))
         except (UserError, ValueError):
-            continue  # The run is of another version or uses a setting that the model does not cover.
+            continue  # The run is from a different version or uses a setting that the model does not cover.
         seconds = _measured(run, log)
         if seconds is not None:
             hosts = [host.compute_s for host in log.read_event(ComputingTimes).hosts or () if host.compute_s]

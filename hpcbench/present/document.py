@@ -172,7 +172,7 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
     for group in groups:
         fits = _width((0, *group), need, gap) <= width
         for piece in [group] if fits else [(i,) for i in group]:
-            # What did not fit as a group begins a part of its own: the groups before it stay as they are.
+            # A group that does not fit begins a new part. The groups before it do not change.
             apart = not split or (not fits and piece == group[:1])
             if apart or _width((*split[-1], *piece), need, gap) > width:
                 split.append((0, *piece))

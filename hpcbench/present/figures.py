@@ -73,7 +73,7 @@ def _written(figure: Figure, kind: str, **options: Any) -> bytes:
     need_matplotlib("figures of a report")
     content = io.BytesIO()
     with styled(salt=figure.name), warnings.catch_warnings():
-        # A name may hold letters that the font lacks; a browser has others.
+        # A name may contain letters that the font lacks; a browser has other fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         drawn(figure).savefig(content, format=kind, **options)
     return content.getvalue()

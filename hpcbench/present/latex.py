@@ -103,5 +103,5 @@ def escape(text: str) -> str:
 def _letter(letter: str) -> str:
     if letter.isascii():
         return letter if letter.isprintable() else " "
-    # At most others LaTeX stops, unless it has further packages.
+    # LaTeX stops at most other characters, unless it has further packages.
     return letter if _ACCENTED.fullmatch(letter) else f"(U+{ord(letter):04X})"

@@ -68,7 +68,7 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
         return None
     if groups.layout:
         return _of_axes(_axes_of_group(ranks, world, groups.layout), groups)
-    # all ranks of a program that has made no mesh: DDP and its like
+    # all ranks of a program without a mesh, such as one that uses DDP
     return "DP" if description == "default_pg" and len(ranks) == world else None
 
 

@@ -118,7 +118,7 @@ def _connect_again(store: Store, timeout: timedelta) -> Store:
     try:
         connection: Store = store.clone()  # type: ignore[attr-defined]
     except (RuntimeError, NotImplementedError):
-        return store  # a store that somebody else has written
+        return store  # a store class from outside of PyTorch
     connection.set_timeout(timeout)  # a clone of a file's store has PyTorch's default
     return connection
 

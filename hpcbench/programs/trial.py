@@ -57,7 +57,7 @@ class Vectors:
     """
 
     def __init__(self, operation: Operation, n: int, dtype: torch.dtype, rank: int, size: int) -> None:
-        generator = torch.Generator().manual_seed(rank)  # the program's random numbers stay what they are
+        generator = torch.Generator().manual_seed(rank)  # the program's random numbers do not change
         first = torch.empty(n).normal_(generator=generator).to(dtype)
         part = first[: n // size].clone()
         self._first, self._operation = first, operation
@@ -115,7 +115,7 @@ def is_faster(
         group.allreduce([seconds], options).wait()
         plain_s, encoded_s = seconds.tolist()
         spent_s += plain_s + encoded_s
-        if pair:  # the first one makes connections and buffers
+        if pair:  # the first pair also creates connections and buffers
             ratios.append(encoded_s / max(plain_s, 1e-9))
         pair += 1
     return median(ratios) <= _GAIN

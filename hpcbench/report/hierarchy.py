@@ -137,7 +137,7 @@ def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0)
 
 def divide_level(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
     """Divide the level over all questions of a report, given the chains of each cell."""
-    # A cell without an answer keeps a place, whose share is free for its details.
+    # A cell without an answer still gets a share, which its details use.
     places = {
         (i, key): chain for i, cell in enumerate(cells) for key, chain in (cell.answers or {None: Chain()}).items()
     }

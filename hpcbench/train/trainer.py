@@ -180,7 +180,7 @@ class Trainer:
     def _timed(self, step: int) -> Timed:
         """Take a step and count its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
-        clock.settle()  # what was sent between the steps belongs to none
+        clock.settle()  # messages between the steps belong to no step
         self.traffic.begin()
         start = clock.mark()
         mean_loss = self.backward(step)
@@ -253,7 +253,7 @@ class Trainer:
         """Return the mean validation loss in nats per token, and the number of tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
         passes = len(batches)
-        if self.run.train.zero == 3:  # replicas give each other weights: those with fewer batches repeat the last one
+        if self.run.train.zero == 3:  # replicas gather from each other: those with fewer batches repeat the last
             passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
         filler = (batches or self._batches.train(0))[-1:]
         actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)

@@ -92,7 +92,7 @@ class LsfTimeReader:
             try:
                 time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
             except ValueError:
-                continue  # the 29th of February, of another year
+                continue  # 29 February, in a year that has none
             if match[3] or time < self.now + datetime.timedelta(days=1):
                 return time.strftime("%Y-%m-%dT%H:%M:%SZ")
         return None

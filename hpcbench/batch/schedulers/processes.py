@@ -80,7 +80,7 @@ def _stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
+    fields = text.rpartition(")")[2].split()  # the name before it may contain blanks and parentheses
     return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 

@@ -139,7 +139,7 @@ def _skipped(last: Step | None) -> list[DamagedLine]:
     skipped = last.skipped or 0 if last is not None else 0
     if last is None or skipped <= _MANY_SKIPPED * last.step:
         return []
-    # Steps that are counted here are fewer than those of the engine that skips.
+    # The steps counted here are fewer than those of the engine that skips steps.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
     fraction = of_all if skipped <= last.step else " steps were skipped"
     return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, and changed no weight")]
