@@ -1,4 +1,4 @@
-"""The compiled kernels: finds and loads the shared library, and gives the build for an instruction set."""
+"""The compiled kernels: search and loading of the shared library, and its build for an instruction set."""
 
 import ctypes
 import functools

@@ -24,7 +24,7 @@ _RECENT = 20
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The present state of one run. A number is None until the log gives it."""
+    """The present state of one run. A number is None until the log contains it."""
 
     id: str
     job: str

@@ -15,7 +15,7 @@ from hpcbench.present.document import Document, Figure
 
 
 def svg(figure: Figure) -> str:
-    """Return an ``svg`` element for a page or a separate file. It has no background, and its text is text.
+    """Return an ``svg`` element for a page or a separate file. It has no background, and its labels are text elements.
 
     Lines in ink have the color of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
     others hold the figure's name, so that several figures can stand on one page.

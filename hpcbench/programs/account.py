@@ -22,7 +22,7 @@ class Key(NamedTuple):
     codec: str
     """Codec; empty if the calls were not encoded."""
     why: str
-    """Reason why they were not encoded."""
+    """Reason why the calls were not encoded."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """The numbers of one run; None if its log does not give them. Its pace is that of the steps after the warm-up.
+    """The numbers of one run; None if its log does not contain them. Its pace is that of the steps after the warm-up.
 
     FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
     are never mixed.

@@ -24,7 +24,7 @@ _RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 @dataclass(frozen=True)
 class Pace:
-    """Work per second over some steps, and the times of these steps. A value is None if the log does not give it."""
+    """Work per second over some steps, and the times of these steps. A value is None if the log does not contain it."""
 
     samples_per_s: float | None
     tokens_per_s: float | None

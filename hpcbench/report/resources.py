@@ -14,7 +14,7 @@ from hpcbench.predict import schedule
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not give it."""
+    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not contain it."""
 
     device: int | None = None
     """Allocated memory on a GPU of the rank that needed the most."""

@@ -26,13 +26,13 @@ class TrafficSum:
 
     dimension: str
     phase: str | None
-    """Phase; None for a dimension, and if the log does not give it."""
+    """Phase; None for a dimension, and if the log does not contain it."""
     kind: str | None
-    """Kind; None for a dimension, and if the log does not give it."""
+    """Kind; None for a dimension, and if the log does not contain it."""
     axis: str | None
     """Axis of the tensor grid; None for other traffic, and for a dimension."""
     codec: str | None
-    """Codec; None for a dimension whose channels differ, and if the log does not give it."""
+    """Codec; None for a dimension whose channels differ, and if the log does not contain it."""
     calls: int
     plain_calls: int
     """Calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
@@ -41,7 +41,7 @@ class TrafficSum:
     to_code: int
     """Message bytes of channels with a codec."""
     coded_bytes: int | Unknown
-    """Message bytes that went through the codec; unknown if the log does not give them."""
+    """Message bytes that went through the codec; unknown if the log does not contain them."""
     wire_bytes: int | Unknown
     """Bytes after the codec."""
     network_bytes: int | Unknown
@@ -123,7 +123,7 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
 
 def has_times(log: RunLog) -> bool:
-    """Return whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
+    """Return whether the ``traffic`` event contains how long callers waited. That of a user's program does not."""
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
