@@ -1,6 +1,6 @@
 """The log file of one run: its steps and events, each with its line number.
 
-Bytes are fed as they come, so that a growing log is read only once. Damaged lines are noted, and nothing is guessed.
+The log is parsed incrementally, so a growing log is read only once. Damaged lines are noted, and nothing is guessed.
 """
 
 import math

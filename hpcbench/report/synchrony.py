@@ -76,7 +76,7 @@ class Arm:
     loss: Interval | None
     """Validation loss minus the reference's, at the last step."""
     waiting: float | None
-    """Fraction of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
+    """Fraction of the time that ranks wait; see `hpcbench.report.quantities.staleness`."""
     waiting_change: Interval | None
     """Waiting fraction minus that of the reference."""
     ages: Ages | None

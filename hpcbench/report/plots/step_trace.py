@@ -33,7 +33,10 @@ SPANS = {
     OTHER: COLOURS[2],
     "waiting": "#d9d9d9",
 }
-"""Color of each kind of span, from the bottom of a column to its top. If spans overlap, the later kind counts."""
+"""Color of each kind of span, from the bottom of a column to its top.
+
+If spans overlap, the kind that comes later in this list counts.
+"""
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
 """Colors of concurrent activities, which are drawn below a rank's columns."""
 
