@@ -95,13 +95,13 @@ def measure(
     Parameters
     ----------
     names
-        Codecs as in a study.
+        Names of the codecs, written as in a study.
     x
         Values in this machine's memory, shape (n,), n at least 1.
     device
         BenchDevice that the codecs run on.
     repeats
-        Number of turns that count.
+        Number of timed turns.
     progress
         Function as in `time_in_turns`.
 

@@ -52,7 +52,7 @@ def time_in_turns(
     subjects
         The subjects to measure.
     repeats
-        Number of turns that count, at least 1.
+        Number of timed turns after the warm-up turn, at least 1.
     ready
         Function that is called before each call and not timed, to restore values and wait for other ranks.
     wait

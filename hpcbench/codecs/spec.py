@@ -54,7 +54,7 @@ class Family:
     default: str | None = ""
     """Default of the parameter; None if it must be given."""
     bare: bool = False
-    """Whether the name is written without the default parameter."""
+    """Whether the canonical name omits the parameter when it equals the default."""
 
 
 def _none(text: str) -> str | None:

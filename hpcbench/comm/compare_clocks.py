@@ -13,7 +13,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.trace import ClockComparison
 
 ROUNDS = 16
-"""Number of round trips of a rank. The first ones are slower, because they wake the other side up."""
+"""Number of clock requests of each rank. The first ones are slower: they wake up the process on the other side."""
 
 
 def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockComparison:

@@ -11,7 +11,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceIdentity:
-    """The codec ``none`` on a device, made of copies and sums.
+    """The codec ``none`` on a device, implemented with copies and additions.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Sums of 16-bit values in MPI: with the library's own type, or with an operation that calls hpcbench's kernel.
 
-MPI's standard has no sum of half precision that every library supports. MPICH and Open MPI have a type for float16, and
+The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a type for float16, and
 may add it up in software, value by value. That is ten times slower than float32 and would make the uncompressed
 baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds at
 every addition, as MPI and NCCL do.

@@ -17,7 +17,7 @@ from hpcbench.comm.rounding import is_half
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _WHOLE = 1 << 15
-"""Bytes of a vector that is always summed in one call, by the library's type or by hpcbench's loop."""
+"""Largest size in bytes of a vector that is always summed in one call, by the library's type or hpcbench's loop."""
 
 
 class Library:

@@ -108,7 +108,7 @@ class RunPlan(BaseModel):
 
 
 class SubmissionFile(RunPlan):
-    """The content of the file of a submission."""
+    """Content of ``submission.json``."""
 
     scheduler: SchedulerKind
     jobs: list[PlannedJob]

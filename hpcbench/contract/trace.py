@@ -159,7 +159,7 @@ class _Tracks:
         self.names: dict[int, str] = {}
 
     def of(self, span: TraceSpan) -> int:
-        """Return the number of the span's lane. Spans must be passed in the order of their begin."""
+        """Return the number of the span's lane. Spans must be passed in order of their start times."""
         if span.track in (STEPS, CODEC):
             tid = 0 if span.track == STEPS else 1
             self.names[tid] = span.track

@@ -115,9 +115,9 @@ class Diagnosis:
     step_seconds: float
     is_gpu: bool
     computing: float
-    """Part of the step in which a rank computed, a mean over ranks."""
+    """Fraction of the step in which a rank computed, averaged over ranks."""
     exposed: float
-    """Part of the step in which communication was exposed, a mean over ranks."""
+    """Fraction of the step in which communication was exposed, averaged over ranks."""
     has_waiting: bool
     rows: tuple[KindRow, ...]
     gains: tuple[Gain, ...]

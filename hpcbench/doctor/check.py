@@ -23,11 +23,11 @@ class Check:
     remedy: str = ""
     """Remedy if the health is not ok."""
     needed: bool = False
-    """Whether the site needs the checked thing."""
+    """Whether the site requires the checked item."""
 
     @property
     def failed(self) -> bool:
-        """Whether the site needs the checked thing, and its health is not ok."""
+        """Whether the site requires the checked item and its health is not OK."""
         return self.needed and self.health is not Health.OK
 
 

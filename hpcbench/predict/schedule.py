@@ -28,7 +28,7 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """Share of the time of all stages in which they did not compute."""
+        """Fraction of the stages' total time in which they did not compute."""
         busy = sum(timed.end - timed.begin for stage in self.stages for timed in stage)
         return 1 - busy / (self.seconds * len(self.stages)) if self.seconds else 0.0
 

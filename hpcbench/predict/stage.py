@@ -28,7 +28,7 @@ class PassCost:
     cost: Cost = field(default_factory=Cost)
     """Cost of the calls within the pass."""
     gathered: float = 0.0
-    """Seconds of `cost` for gathering weights."""
+    """Part of `cost` for gathering weights, in seconds."""
 
     @property
     def busy(self) -> float:

@@ -23,8 +23,8 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
     section: frozenset(section.model_fields) - UNPREDICTED.get(section, frozenset())
     for section in (Model, Train, Layout)
 }
-"""Settings that the model covers, or that do not change a step. A run that sets another one to a value other than its
-default is refused."""
+"""Settings that the model covers, or that do not change a step. A run that sets any other setting to a
+non-default value is refused."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad":
 
 
 def show(document: Document) -> None:
-    """Print the report. A file or a pipe gets no colours and no blanks at the ends of lines."""
+    """Print the report. Output to a file or a pipe has no colors and no trailing blanks."""
     console = Console(width=columns(), highlight=False)
     if console.is_terminal:
         _print(document, console)

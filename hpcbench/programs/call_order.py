@@ -42,7 +42,7 @@ class CallOrder:
         return self.queue(call, result) if self._waiting else call()
 
     def queue(self, call: Callable[[], Work], result: Any) -> Work:
-        """Begin a call that may wait for other ranks, after all earlier ones; return its handle."""
+        """Queue a call that may block on other ranks, and return its handle. It begins after all queued calls."""
 
         def carry_out() -> None:
             try:

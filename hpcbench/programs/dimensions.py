@@ -1,4 +1,4 @@
-"""The parallel dimension of a group: by the user's patterns, by its description, or by a declared layout.
+"""Parallel dimension of a group, from the user's patterns, its description, or a declared layout.
 
 Frameworks describe their groups. A description is not unique to a group, and some groups have none: those are replicas
 if a framework sums gradients over them. A group without a known dimension is sent exactly.

@@ -31,7 +31,7 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     # pseudo-gradients of DiLoCo: OpenDiLoCo and prime
     "sync_pseudo_gradient": (),
 }
-"""Functions that sum gradients, with the packages to which they belong; none: any package."""
+"""Functions that sum gradients, and the packages that they must belong to. An empty tuple allows any package."""
 _OF_REPLICAS: dict[str, tuple[str, ...]] = {
     **_FUNCTIONS,
     "_verify_param_shape_across_processes": ("torch",),  # DDP's first call

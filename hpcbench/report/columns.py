@@ -67,7 +67,7 @@ class IntervalColumn:
     key: str
     """Name for programs."""
     head: str
-    """Head of its column."""
+    """Heading of the column."""
     meaning: str
     of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]

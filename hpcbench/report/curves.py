@@ -17,7 +17,7 @@ class Curve:
     """Training loss against the time spent in steps, warm-up included."""
 
     times: list[float]
-    """Seconds at which each record ended, in rising order."""
+    """End time of each record in seconds, in ascending order."""
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:

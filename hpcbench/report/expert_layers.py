@@ -16,7 +16,7 @@ class LayerLoads:
 
     number: int
     tokens: tuple[int, ...]
-    """By expert."""
+    """Number of tokens that chose each expert."""
     dropped: int
 
     @property

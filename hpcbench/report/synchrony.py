@@ -76,9 +76,9 @@ class Arm:
     loss: Interval | None
     """Validation loss minus the reference's, at the last step."""
     waiting: float | None
-    """Part of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
+    """Fraction of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
     waiting_change: Interval | None
-    """Waiting part minus that of the reference."""
+    """Waiting fraction minus that of the reference."""
     ages: Ages | None
     """Staleness of the gradients of all completed runs; None if it is not counted."""
 

@@ -35,7 +35,7 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """Return the part of the scheme that a GPU cannot do, and what to use instead."""
+    """Return the part of the scheme that is not supported on a GPU, and what to use instead."""
     scheme = run.scheme
     refused = rules.find_gpu_obstacle(scheme)
     if refused:

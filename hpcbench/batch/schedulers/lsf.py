@@ -62,7 +62,7 @@ class Lsf(JobScheduler):
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 
     def queue_name(self, submission: str, job: str, before: int = 0) -> str:
-        """Return the name without hyphens, because filters of some sites read any ``-n`` as an option."""
+        """Return the name without hyphens, because submission filters of some sites parse any ``-n`` as an option."""
         return _plain(super().queue_name(submission, job, before))
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

@@ -211,7 +211,7 @@ def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
 
 
 def read_history(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
-    """Parse the answer to ``bhist -l``: the status after the last event of each job."""
+    """Parse the output of ``bhist -l`` and return each job's status after its last event."""
     statuses: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
         head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)

@@ -29,7 +29,7 @@ class Switch(NamedTuple):
     """The switch point of a table's gradient, the same on all ranks."""
 
     computed: float
-    """The density below which rows are fewer bytes: `Ways.switch_density`."""
+    """Density below which sending rows takes fewer bytes than sending the whole gradient (`Ways.switch_density`)."""
     measured: float
     """The density up to which rows are quicker: see `crossing`."""
     whole_s: float

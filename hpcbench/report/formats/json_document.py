@@ -152,7 +152,7 @@ _RUN = {
     "notes": "notes",
     "settings": "run.settings.raw",
 }
-"""Names of the values of a run, with the attributes of `Measures`."""
+"""Names of a run's values in the JSON document, and the attributes of `Measures` that they are read from."""
 
 
 def _run(measures: Measures) -> dict[str, Any]:

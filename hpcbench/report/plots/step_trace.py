@@ -33,7 +33,7 @@ SPANS = {
     OTHER: COLOURS[2],
     "waiting": "#d9d9d9",
 }
-"""Colour of each kind of span, from the bottom of a column to its top. Where spans overlap, the later kind counts."""
+"""Colour of each kind of span, from the bottom of a column to its top. If spans overlap, the later kind counts."""
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
 """Colours of concurrent activities, which are drawn below a rank's columns."""
 
