@@ -186,7 +186,7 @@ class LazyAccelerator(Accelerator):
 class Impatient(LazyAccelerator):
     """An accelerator with the fault that copies to the host seem complete at once."""
 
-    class StreamEvent(LazyEvent):
+    class EarlyEvent(LazyEvent):
         at_once = False
 
         def done(self) -> bool:
@@ -202,7 +202,7 @@ class Impatient(LazyAccelerator):
         self._to_host = isinstance(target, np.ndarray)
 
     def mark(self, stream: int) -> LazyEvent:
-        event = self.Event(self.streams, stream)
+        event = self.EarlyEvent(self.streams, stream)
         event.at_once, self._to_host = self._to_host, False
         return event
 

@@ -31,6 +31,7 @@ from hpcbench.predict.machine import make_cpu_machine
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.workload import Workload, make_train
 from hpcbench.programs.account import Account
+from hpcbench.programs.encoded import EncodedGroup
 from hpcbench.programs.groups import GroupCalls
 from hpcbench.train.precision import message_dtypes
 
@@ -90,7 +91,9 @@ def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, ca
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()
     )
-    calls._encoded = cast(Any, SimpleNamespace(plans=SimpleNamespace(lay=lambda *_: object(), decide=list)))
+    carrier = EncodedGroup.__new__(EncodedGroup)  # the ranks of the group do not exist
+    carrier.plans = cast(Any, SimpleNamespace(lay=lambda *_: object(), decide=list))
+    calls.carriers._carriers["gloo"] = carrier
     return calls.choose(call, [torch.empty(n, dtype=torch.bfloat16)]).channel
 
 

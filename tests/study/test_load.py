@@ -90,7 +90,7 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
         ),
         ("model: gpt-tiny", "model: {layers: 4}", "FILE:2: model.hidden:", "is missing"),
         ("model: gpt-tiny\n", "", "FILE: model:", "is missing"),
-        ("train:", "data: {source: file}\ntrain:", "FILE:3: data:", "path and source disagree"),
+        ("train:", "data: {source: file}\ntrain:", "FILE:3: data:", "path does not fit source"),
         ("tp: 2", "tp: 3", "FILE:6: layout.tp:", "use one of 1, 2, 4"),
         (
             "  steps: 20",

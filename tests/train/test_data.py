@@ -351,8 +351,8 @@ def test_too_few_tokens_are_refused(tmp_path, source):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"source": "megatron"}, "path and source disagree"),
-        ({"source": "stdlib", "path": "x"}, "path and source disagree"),
+        ({"source": "megatron"}, "path does not fit source"),
+        ({"source": "stdlib", "path": "x"}, "path does not fit source"),
         ({"source": "megatron", "path": "x", "tokenizer": "t"}, "tokenizer is for text"),
         ({"source": "numpy", "path": "x.npy", "dtype": "int32"}, "dtype is for"),
         ({"source": "file", "path": "x", "dtype": "int32"}, "dtype is for"),
