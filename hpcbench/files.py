@@ -41,7 +41,7 @@ def decompression(path: Path) -> str | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file or directory exists. A name that no file system accepts does not exist."""
+    """Return whether a file or directory exists. A name that no file system accepts does not exist."""
     try:
         return path.exists()
     except OSError:

@@ -27,7 +27,7 @@ _LEADER = {"arrowstyle": "-", "color": INK, "alpha": 0.5, "linewidth": 0.5, "shr
 
 
 def fitted(text: str, width: float, size: float = SMALL) -> str:
-    """Text cut so that it is not wider than `width`, in points, at a type of `size` points."""
+    """Return the text, cut to a width of at most `width` points in a font of `size` points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -104,7 +104,7 @@ def _is_far(place: tuple[int, int, str]) -> bool:
 
 
 def _distance(box: "Bbox", point: Any) -> float:
-    """Distance of a point from a box, 0 inside."""
+    """Return the distance of a point from a box, 0 inside."""
     across = max(box.x0 - point[0], point[0] - box.x1, 0.0)
     along = max(box.y0 - point[1], point[1] - box.y1, 0.0)
     return math.hypot(across, along)

@@ -1,4 +1,4 @@
-"""The style of all plots, for paper and screen: sizes, colours and marks; and the writing of plot files.
+"""The style of all plots, for paper and screen: sizes, colors and marks; and the writing of plot files.
 
 matplotlib is imported inside functions, so that it is needed only for plots.
 """
@@ -20,11 +20,11 @@ WIDTH = 3.4
 Plots are drawn at this size, so that their type keeps its size in print.
 """
 INK = "#1a1b1c"
-"""Colour of text, axes and the baseline. Nothing else has it, so that a page can replace it by its own."""
+"""Color of text, axes and the baseline. Nothing else has it, so that a page can replace it by its own."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours of Okabe and Ito, which differ for colour-blind readers.
+"""Colors of Okabe and Ito, which differ for color-blind readers.
 
-Marks, dashes and hatches differ in grey print.
+Marks, dashes and hatches differ in gray print.
 """
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")

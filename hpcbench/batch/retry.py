@@ -30,7 +30,7 @@ class Retried:
     jobs: list[str]
     runs: list[str]
     left: dict[str, str]
-    """Reason for each run that was not submitted again, by its id."""
+    """Reason for each run that was not submitted again, keyed by the run's id."""
     note: str
     changes: str = ""
     """Changes of the site file and whether they were taken over, for the user; empty for none."""

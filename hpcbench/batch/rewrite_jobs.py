@@ -44,7 +44,7 @@ def check_sets(sets: Sequence[str]) -> None:
 
 
 def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
-    """Return the changes of the site file since the submission was written, by dotted fields.
+    """Return the changes of the site file since the submission was written, keyed by dotted fields.
 
     Raises
     ------

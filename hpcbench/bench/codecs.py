@@ -60,7 +60,7 @@ class CodecRow:
     """Bytes of the values divided by `wire_bytes`."""
     bits_per_value: float
     speeds: dict[str, CodecThroughput]
-    """Speeds by operation."""
+    """Speed of each operation."""
     relative_rmse: float
     max_error: float
     error_bound: float | None

@@ -25,7 +25,7 @@ class BenchDevice(Protocol):
         ...
 
     def has(self, name: str) -> bool:
-        """Whether a codec of hpcbench runs on it."""
+        """Return whether a codec of hpcbench runs on it."""
         ...
 
     def put(self, x: Array) -> Array:

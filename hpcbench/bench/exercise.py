@@ -130,7 +130,10 @@ def rotate_values(values: Array, rank: int) -> Array:
 
 
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
-    """Return the piece or, if it has more than `most` values, some parts from its start to its end."""
+    """Return the bounds of the piece.
+
+    If it has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
+    """
     size = count_elements(piece)
     if size <= max(most, _PIECES):
         return [(piece.start, piece.stop)]

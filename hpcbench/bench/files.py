@@ -19,7 +19,7 @@ from hpcbench.errors import UserError
 KNOWN = ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY"
 _SAFETENSORS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": BFLOAT16}
 _LONGEST_HEADER = 100_000_000
-"""Most bytes of a header, a limit of the safetensors format."""
+"""Largest number of bytes of a header, a limit of the safetensors format."""
 
 
 def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:

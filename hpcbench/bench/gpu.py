@@ -39,7 +39,7 @@ class BenchGpu:
         return CudaCodec(get_codec(name), self._device)
 
     def has(self, name: str) -> bool:
-        """Whether the codec has kernels for a GPU."""
+        """Return whether the codec has kernels for a GPU."""
         try:
             self.codec(name)
         except TypeError:

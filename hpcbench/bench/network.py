@@ -39,7 +39,7 @@ class Level:
 
     latency_s: float
     seconds: dict[int, float]
-    """Seconds until every rank has sent and received a message, by its bytes."""
+    """Seconds until every rank has sent and received a message, for each message size in bytes."""
     senders: int
     """Number of ranks that share the link: for messages between nodes, the largest number of ranks on a node."""
 
@@ -122,7 +122,7 @@ def measure(
     sizes
         Bytes of the library's collectives.
     repeats
-        Number of turns that count.
+        Number of timed turns.
     show
         Function that is called before each measurement.
 

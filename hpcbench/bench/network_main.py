@@ -32,7 +32,7 @@ def bench_network(
     max_mb
         Size of the library's largest collective in MiB.
     repeats
-        Number of turns that count.
+        Number of timed turns.
     outputs
         Files to write. `hpcbench.comm.links.load` reads JSON.
     between_work

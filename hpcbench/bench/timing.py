@@ -31,7 +31,7 @@ class Subject:
 
     name: str
     calls: Mapping[str, Call]
-    """Calls by the name of the operation."""
+    """Calls, keyed by the name of the operation."""
 
 
 def time_in_turns(

@@ -28,7 +28,7 @@ class Codec(ABC):
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes on the wire of `n` values: exact if `fixed_size`, else the maximum.
+        """Return the bytes on the wire of `n` values: exact if `fixed_size`, otherwise the maximum.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class Codec(ABC):
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound of ``max |decode(encode(x)) - x|``: 0.0 for a lossless codec, None without a bound."""
+        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for a lossless codec, None if no bound exists."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
         """Encode the sum of `local` and the values in `wire`: one hop of a reduction that encodes again.

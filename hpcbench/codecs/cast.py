@@ -41,14 +41,14 @@ class Cast(Compiled):
         self._mantissa = _MANTISSA[family]
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the values and of the blocks' scales."""
+        """Return the bytes of the values and of the blocks' scales."""
         self.check_type(dtype)
         if not self._scaled:
             return self._width * n
         return -(-self._width * n // 4) * 4 + -(-n // BLOCK)
 
     def error_bound(self, x: Array) -> float | None:
-        """Half a unit of the largest magnitude; None if values are not finite or may round to infinity."""
+        """Return half a unit of the largest magnitude; None if values are not finite or may round to infinity."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

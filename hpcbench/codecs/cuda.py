@@ -110,7 +110,7 @@ class CudaCodec:
         self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes on the wire of `n` values: exact if `fixed_size`, else the maximum."""
+        """Return the bytes on the wire of `n` values: exact if `fixed_size`, otherwise the maximum."""
         return self._codec.wire_bytes(n, dtype)
 
     def encode(

@@ -55,7 +55,7 @@ class Build:
     """Type of the decoded values, ``hb_type``."""
 
     def options(self) -> tuple[str, ...]:
-        """Options for the compiler, whose input must include `source`."""
+        """Return the options for the compiler, whose input must include `source`."""
         return (
             "-std=c++17",
             "--fmad=false",  # sums after products are part of the formats
@@ -139,7 +139,7 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
         The array is not a contiguous vector in this machine's byte order.
     """
     shape, typestr = interface["shape"], interface["typestr"]
-    # torch and ml_dtypes both write bfloat16 as two bytes of no known kind
+    # torch and ml_dtypes both describe bfloat16 as two bytes of unknown kind
     dtype = BFLOAT16 if typestr in ("<V2", "|V2") else np.dtype(typestr)
     if not dtype.isnative or dtype.hasobject:
         raise ValueError(f"{name}: values of type {typestr} are not plain numbers in this machine's byte order")
@@ -174,7 +174,7 @@ class CupyCallMemory(CallMemory):
         runtime.eventRecord(self._event.ptr, stream)
 
     def __del__(self) -> None:
-        event = getattr(self, "_event", None)  # not there if the memory was not to be had
+        event = getattr(self, "_event", None)  # missing if the allocation failed
         if event is not None and not sys.is_finalizing():
             event.synchronize()  # the memory may be in use
 
@@ -185,7 +185,7 @@ class CupyCallMemory(CallMemory):
 
 
 class CupyDevice(Device):
-    """CuPy's current device."""
+    """Return CuPy's current device."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -195,7 +195,7 @@ class CupyDevice(Device):
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
-        """Handle of a stream of torch or CuPy, or of the current one."""
+        """Return the handle of a stream of torch or CuPy, or of the current one."""
         if stream is None and type(array).__module__.split(".")[0] == "torch":
             import torch
 

@@ -20,7 +20,7 @@ class Identity(Codec):
     carries_overflow = True
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the values."""
+        """Return the bytes of the values."""
         return n * dtype.itemsize
 
     def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
@@ -66,5 +66,5 @@ class Identity(Codec):
         return local.nbytes
 
     def error_bound(self, x: Array) -> float:
-        """Zero, because nothing is lost."""
+        """Return zero, because nothing is lost."""
         return 0.0

@@ -1,4 +1,4 @@
-"""The compiled kernels: finds and loads the shared library, and gives the build for an instruction set."""
+"""The compiled kernels: search and loading of the shared library, and its build for an instruction set."""
 
 import ctypes
 import functools
@@ -138,12 +138,13 @@ def _site_directories() -> list[Path]:
 
 @functools.cache
 def kernels(instruction_set: str | None = None) -> Kernels:
-    """Functions of one build of the kernels.
+    """Return the functions of one build of the kernels.
 
     Parameters
     ----------
     instruction_set
-        One of `INSTRUCTION_SETS`. None takes the one in ``HPCBENCH_ISA``, else the fastest that runs here.
+        One of `INSTRUCTION_SETS`. If None, use ``HPCBENCH_ISA`` if it is set, otherwise the fastest set that this
+        processor supports.
 
     Raises
     ------

@@ -58,5 +58,5 @@ class MpcCodec(Compiled):
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
-        """Zero, because nothing is lost."""
+        """Return zero, because nothing is lost."""
         return 0.0

@@ -43,7 +43,7 @@ for _family in ("fp16", "bf16", "fp8e4m3", "fp8e5m2"):
 
 
 def get_codec(name: str, build: Kernels | None = None) -> Codec:
-    """Return the codec with a name: one of hpcbench, else one that an installed package registers.
+    """Return the codec with a name: one of hpcbench, or one that an installed package registers.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _BINS = 3 * 2048
 
 @dataclass(frozen=True)
 class Sequence:
-    """Return the kernels of a family."""
+    """The kernels of a family."""
 
     source: str
     """Name of the file in kernels/gpu."""
@@ -25,7 +25,7 @@ class Sequence:
     block_bytes: int
     """Bytes of values that a block of threads takes at a time."""
     state: Callable[[int, Type, int], int] | None = None
-    """Gives the number of 64-bit words that the kernels share and find zero, for n values of a type and a parameter.
+    """Function of n values, type and parameter: number of 64-bit words that the kernels share and find zero.
 
     None: the kernels take no state, no parameter and no length of the wire, and they cannot fail.
     """

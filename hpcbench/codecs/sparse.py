@@ -54,7 +54,7 @@ class Pick(Compiled):
         super().__init__("2:4", "2:4", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of two values of each four, and of their places."""
+        """Return the bytes of two values of each four, and of their places."""
         self.check_type(dtype)
         groups = -(-n // 4)
         return -(-2 * groups * dtype.itemsize // 4) * 4 + -(-groups // 2)

@@ -45,7 +45,7 @@ class Family:
     """A family of codecs and its parameter."""
 
     parameter: Callable[[str], str | None]
-    """Gives the canonical form of a parameter, or None if there is no such parameter."""
+    """Function that returns the canonical form of a parameter, or None if there is no such parameter."""
     forms: str
     """Forms of the parameter, for an error message."""
     lossless: bool = False
@@ -132,12 +132,12 @@ def parse(name: str) -> CodecSpec:
 
 
 def plugin(family: str) -> EntryPoint | None:
-    """Entry point of another package's family, if one is installed."""
+    """Return the entry point of another package's family, if one is installed."""
     return next(iter(entry_points(group=ENTRY_POINTS, name=family)), None)
 
 
 def split(name: str) -> tuple[str, str]:
-    """Family and parameter of a name; ``2:4`` is a family."""
+    """Return family and parameter of a name; ``2:4`` is a family."""
     if name == "2:4":
         return name, ""
     family, _, parameter = name.partition(":")

@@ -58,5 +58,5 @@ def rounding(dtype: np.dtype[Any], largest: float) -> float:
 
 
 def largest_of(dtype: np.dtype[Any]) -> float:
-    """Largest finite value of a floating-point type."""
+    """Return the largest finite value of a floating-point type."""
     return 2.0**128 - 2.0**120 if dtype == BFLOAT16 else float(np.finfo(dtype).max)

@@ -32,9 +32,9 @@ class XpkCodec(Compiled):
         super().__init__("xpk", "xpk", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Largest size of a container of chunks."""
+        """Return the largest size of a container of chunks."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
-        """Zero, because nothing is lost."""
+        """Return zero, because nothing is lost."""
         return 0.0

@@ -48,7 +48,7 @@ class ZfpCodec(Compiled):
         return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
 
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound of the absolute error, from the largest magnitude and the rate; None without a bound.
+        """Return a bound on the absolute error, computed from the largest magnitude and the rate; None if none exists.
 
         No bound exists for values that are not finite, and for values that decoding may round to infinity because
         they are close to the largest of their type.

@@ -18,7 +18,7 @@ Columns = dict[str, "array[Any]"]
 # to be read alone. The value of an unknown field is not used.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
-"""Most bytes of a line whose shape is taken, so that no regular expression is made from arbitrary content."""
+"""Largest size in bytes of a line whose shape is taken, so that no pattern is made from arbitrary content."""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 
@@ -37,7 +37,7 @@ class LineShape:
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
-        # What fits nothing else fits the second branch, so that each line is one match.
+        # A line that does not fit the first branch fits the second one, so that each line is one match.
         self._pattern = re.compile((pattern + r"|.*\n").encode())
         self._steps = steps
         self._fields = fields

@@ -41,14 +41,14 @@ def jobs_of(root: Path) -> Mapping[str, JobSummary]:
 
 
 class Jobs:
-    """The jobs of a submission, for repeated questions. Marks are read each time, and the scheduler is asked rarely.
+    """The jobs of a submission, for repeated queries. Marks are read each time, and the scheduler is asked rarely.
 
     Parameters
     ----------
     root
         The submission's directory.
     clock
-        Gives the seconds of a clock that never goes back.
+        Function that returns the seconds of a clock that never goes back.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,14 +58,14 @@ class Jobs:
         self._took = 0.0
         self._soon = _SOON
         self.silent: str | None = None
-        """Why the scheduler did not answer the last question; None if it did."""
+        """Why the scheduler did not answer the last query; None if it did."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:
             self._pause = 30.0
 
     def __call__(self) -> Mapping[str, JobSummary]:
-        """Each job by its id, with its present state."""
+        """Return each job by its id, with its present state."""
         begin = self._clock()
         ask = begin >= self._next
         tracked = track(self._root, ask=ask)
@@ -75,7 +75,7 @@ class Jobs:
             self.silent, self._took = tracked.silent, now - begin
             self._next = now + max(self._pause, 5 * self._took)
             self._soon = 2 * self._soon if ending else _SOON
-        if ending:  # the scheduler soon reports why a script failed: ask soon, then less and less often
+        if ending:  # the scheduler soon reports why a script failed: ask soon, then less often
             self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 

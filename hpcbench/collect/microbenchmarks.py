@@ -17,7 +17,7 @@ from hpcbench.collect.dialects.texts import texts
 
 __all__ = ["Microbenchmark", "TableRow", "load", "read"]
 _LONGEST = 4096
-"""Most characters of a line of a table."""
+"""Largest number of characters of a line of a table."""
 _MARKDOWN = re.compile(r"\\([#_*<>\[\]|~`+-])")
 _TIME = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4} ?)?"
 _GLUED = re.compile(

@@ -17,14 +17,14 @@ from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submiss
 from hpcbench.contract.times import measure_seconds, parse_time
 
 _ASK = 2.0
-"""Seconds between two looks at the jobs."""
+"""Seconds between two queries of the jobs."""
 _RECENT = 20
 """Number of last steps that the remaining time is estimated from, because the first steps of a run are slow."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The present state of one run. A number is None until the log gives it."""
+    """The present state of one run. A number is None until the log contains it."""
 
     id: str
     job: str
@@ -84,14 +84,14 @@ class Follower:
 
     def poll(self) -> list[RunProgress]:
         """Return the present state of all runs, in the order of the plan."""
-        # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
+        # Asked before the status files are read: a job that ends in between then has a status file, and is not lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
         self.jobs = {job.id: self._asked[1].get(job.id, JobSummary(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def since_start(self, runs: list[RunProgress]) -> float:
-        """Return the seconds since the first run began, or those between its begin and the end of the last run."""
+        """Return the seconds since the first run began, or those between its start and the end of the last run."""
         starts = [time for run in runs if (time := parse_time(run.start)) is not None]
         ends = [time for run in runs if (time := parse_time(run.end)) is not None]
         if not starts:
@@ -100,7 +100,7 @@ class Follower:
         return max(0.0, (until - min(starts)).total_seconds())
 
     def left(self, runs: list[RunProgress]) -> float | None:
-        """Seconds until all runs will have ended; None until a run has a known speed."""
+        """Return the seconds until all runs will have ended; None until a run has a known speed."""
         durations = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
         durations += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
         if not durations:
@@ -122,7 +122,7 @@ class Follower:
         log = self._tails[run.id].read()
         seen = _Seen(mark, job, log, log.lines if log else 0)
         cached = self._judged.get(run.id)
-        # To judge a run that failed, its log and errors are looked through for the reason.
+        # For a failed run, its log and standard error are searched for the reason.
         run_result = cached[1] if cached and cached[0] == seen else result(self.plan, run, self.root, job, mark, log)
         self._judged[run.id] = (seen, run_result)
         progress = self._onward(run, self._progress(run, run_result, log), mark)
@@ -170,7 +170,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The files and facts that a run was last judged by."""
+    """The files and facts from which the state of a run was last resolved."""
 
     mark: Mark | None
     job: JobSummary

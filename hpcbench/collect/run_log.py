@@ -1,6 +1,6 @@
 """The log file of one run: its steps and events, each with its line number.
 
-Bytes are fed as they come, so that a growing log is read only once. Damaged lines are noted, and nothing is guessed.
+The log is parsed incrementally, so a growing log is read only once. Damaged lines are noted, and nothing is guessed.
 """
 
 import math
@@ -22,7 +22,7 @@ LONGEST_LINE = 16 << 20
 """Bytes of the longest line that is read. The longest line of hpcbench is the environment of some 100,000 ranks."""
 _CHUNK = 1 << 16
 MOST_NOTES = 20
-"""Most notes that are kept of a log."""
+"""Largest number of notes that are kept of a log."""
 E = TypeVar("E", bound=Event)
 
 
@@ -99,7 +99,7 @@ class RunLog:
 
     @property
     def evaluations(self) -> dict[int, float]:
-        """Validation loss by the step after which it was taken.
+        """Validation losses, keyed by the step after which they were taken.
 
         If there are several after a step, the last one counts.
         """
@@ -123,7 +123,7 @@ class RunLog:
 
     @property
     def ending(self) -> Ending:
-        """How far the log comes, in the form that the judge of runs takes."""
+        """End of the log, in the form that `resolve_run` takes."""
         end, last = self.event(End), self.last_step
         return Ending(
             path=self.path,
@@ -143,7 +143,7 @@ class RunLog:
         )
 
     def where(self, line: int | None = None) -> str:
-        """``file:line`` of a line; of the last line if none is given."""
+        """Return ``file:line`` of a line; of the last line if none is given."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
@@ -218,7 +218,7 @@ class LogReader:
                 alone += end - begin
             begin = end
         if 2 * alone > begin:
-            self._shape = None  # most lines look otherwise by now
+            self._shape = None  # most lines have a different shape by now
 
     def _line(self, raw: bytes) -> Step | Event | DamagedLine | None:
         log = self.log

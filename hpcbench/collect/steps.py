@@ -78,11 +78,13 @@ class Steps(Mapping[int, Step]):
 
     @property
     def last(self) -> Step | None:
-        """The record of the highest step."""
+        """Record of the highest step."""
         return self._record(self._highest) if self else None
 
     def column(self, name: str, *, first: int = 0) -> list[float]:
-        """One quantity of the steps from number `first` on, in the order of the file. Steps without it are left out.
+        """Return one quantity of the steps from number `first` on, in the order of the file.
+
+        Steps without it are left out.
 
         Parameters
         ----------

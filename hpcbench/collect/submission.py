@@ -54,7 +54,7 @@ class RunResult:
     given: bool = False
     """Whether the user gave its scheme and pairing, without a plan."""
     submission: str = ""
-    """Label of its submission, if a report has several of the same study; else empty."""
+    """Label of its submission if a report has several of the same study; empty otherwise."""
 
     @property
     def state(self) -> State:
@@ -63,7 +63,7 @@ class RunResult:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the run from its status files, which also cover runs that failed; else from its log."""
+        """Seconds of the run from its status files, which also cover runs that failed; without them, from its log."""
         marked = measure_seconds(self.start, self.end)
         return self.log.read_event(End).seconds if marked is None and self.log else marked
 

@@ -47,7 +47,7 @@ class DeviceArray:
         return DeviceArray(self.owner, self.pointer + start * self.dtype.itemsize, count, self.dtype)
 
     def view(self, dtype: Any) -> "DeviceArray":
-        """View the same memory as values of another dtype."""
+        """View the same memory as values of a different dtype."""
         kind = np.dtype(dtype)
         return DeviceArray(self.owner, self.pointer, self.nbytes // kind.itemsize, kind)
 
@@ -61,7 +61,7 @@ class StreamEvent(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether the stream has reached the point."""
+        """Return whether the stream has reached the point."""
 
     @abstractmethod
     def wait(self) -> None:
@@ -159,7 +159,7 @@ class CupyEvent(StreamEvent):
         cupy.cuda.runtime.eventRecord(self.event.ptr, stream)
 
     def done(self) -> bool:
-        """Whether the stream has reached the point."""
+        """Return whether the stream has reached the point."""
         return bool(self.event.done)
 
     def wait(self) -> None:

@@ -29,7 +29,7 @@ class Calls:
     Parameters
     ----------
     progress
-        Drives the calls.
+        Driver of the calls.
     """
 
     def __init__(self, progress: Progress) -> None:

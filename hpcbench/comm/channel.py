@@ -29,13 +29,13 @@ class Counters(MessageCounts):
     traffic between nodes is encoded.
     """
     transfer_s: float = 0.0
-    """Seconds from the begin to the end of the calls, less the seconds of the codec."""
+    """Seconds from the start to the end of the calls, less the seconds of the codec."""
     exposed_s: float = 0.0
     """Seconds in which the caller waited for the calls."""
     hidden_s: float = 0.0
     """Seconds in which the calls moved data while the caller did other work."""
     algorithms: dict[str, int] = field(default_factory=dict)
-    """Calls by the algorithm that carried them out."""
+    """Number of calls for each algorithm that carried them out."""
     error_square: float = 0.0
     """Sum of the squared errors of the sampled values."""
     sampled_square: float = 0.0
@@ -103,7 +103,7 @@ class Channel:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
-        """Whether values of `dtype` travel in another type."""
+        """Return whether values of `dtype` travel in a different type."""
         return self.dtype is not None and self.dtype != dtype
 
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:

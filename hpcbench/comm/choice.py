@@ -91,5 +91,5 @@ class Choice:
         return self._steps[chosen]
 
     def blocking(self, operation: Operation, buf: Array, channel: Channel) -> bool:
-        """Whether the library's blocking call was measured to be faster. Only automatic choice uses it."""
+        """Return whether the library's blocking call was measured to be faster. Only automatic choice uses it."""
         return channel.algorithm is Algorithm.AUTO and self.links.blocks(operation.value, buf.nbytes, self.topology)

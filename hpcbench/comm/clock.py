@@ -79,7 +79,7 @@ class DeviceClock:
     def count(self, begin: StreamEvent, end: StreamEvent, to: Callable[[float], object]) -> None:
         """Keep the span until the clock is settled, or until too many spans are waiting."""
         self._spans.append((begin, end, to))
-        if len(self._spans) > self._MOST:  # the caller never settles
+        if len(self._spans) > self._MOST:  # for a caller that never settles the clock
             self.settle()
 
     def settle(self) -> None:

@@ -167,7 +167,7 @@ def all_to_all(
 
 
 def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
-    """Whether to use the library's blocking call: the same answer on every rank.
+    """Return whether to use the library's blocking call: the same result on every rank.
 
     It is never used while operations may be under way in the background: they would stop while other ranks wait for
     them.

@@ -1,7 +1,7 @@
 """The difference between a rank's clock and the first rank's, measured by round trips of messages.
 
-A rank repeatedly asks the first rank for the time. The first rank answers between the question and the arrival of the
-answer, so the shortest round trip bounds the error. Ranks of one host share a clock and are compared in the same way.
+A rank repeatedly asks the first rank for the time. The first rank replies between the request and the arrival of the
+reply, so the shortest round trip bounds the error. Ranks of one host share a clock and are compared in the same way.
 """
 
 import time
@@ -24,9 +24,9 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockCo
     comm
         Communicator with no other message under way.
     progress
-        Waits as this process does.
+        Driver that waits as this process does.
     rounds
-        Questions of each rank.
+        Number of clock requests of each rank.
     """
     if comm.rank == 0:
         for peer in range(1, comm.size):

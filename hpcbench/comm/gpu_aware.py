@@ -1,6 +1,6 @@
 """Detection of whether the MPI library accepts pointers to GPU memory.
 
-A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown answer
+A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown result
 counts as no: messages then go through host memory, which always works. Each library must be asked in a different way.
 """
 
@@ -27,12 +27,12 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """An answer and its origin. It is true if MPI accepts device pointers.
+    """Result of the detection. It is true if MPI accepts device pointers.
 
     Attributes
     ----------
     answer, why
-        The answer and its origin, for the log. ``str`` adds what follows from them.
+        The result and its origin, for the log. ``str`` adds what follows from them.
     """
 
     answer: GpuAwareness
@@ -51,7 +51,7 @@ class Awareness:
 
 
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
-    """Detect GPU support on all ranks (a collective call). If ranks differ the answer is no.
+    """Detect GPU support on all ranks (a collective call). If ranks differ, the result is no.
 
     Both sides of a message must agree.
 
@@ -60,7 +60,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     comm
         Communicator of all ranks of the run.
     asked
-        The answer of the site or the user; None to detect it.
+        Setting of the site or the user; None to detect it.
     """
     if asked is not None:
         here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "as the site or the user says")

@@ -122,9 +122,9 @@ class DeviceMemory:
     stream
         Stream of the operation.
     tally
-        Counts the time that the codec takes on the device.
+        Tally of the time that the codec takes on the device.
     ended
-        Called with the event at the slice's end.
+        Callback, called with the event at the slice's end.
     """
 
     ahead = True

@@ -35,7 +35,7 @@ class Group:
     comm
         The communicator. Only the group may send on it from now on. Making a group is a collective call.
     progress
-        Drives the operations of all groups of a process.
+        Driver of the operations of all groups of a process.
     links
         Speeds of links and codecs, from which plans are chosen.
     places
@@ -58,7 +58,7 @@ class Group:
 
     @property
     def topology(self) -> Topology:
-        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out another topology."""
+        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out a different topology."""
         return self._own.topology
 
     @topology.setter
@@ -82,7 +82,7 @@ class Group:
     def free(self) -> None:
         """Free the communicators of this group and of its parts (a collective call, and the last one).
 
-        A process can have only some thousand communicators.
+        A process can have only a few thousand communicators.
         """
         for part in self._parts:
             part.free()
@@ -252,8 +252,8 @@ class Group:
             The block to send (the rank's own, or the one that the last hop received), and a buffer for the next one.
             Blocks have the same shape on all ranks.
         relay
-            Holds the last received block in encoded form, so that only its owner encodes a block. If only some links
-            are encoded, each of them encodes the block again.
+            Holder of the last received block in encoded form, so that only its owner encodes a block. If only some
+            links are encoded, each of them encodes the block again.
         """
         if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
             place, (there,) = self._own.places.of(src)

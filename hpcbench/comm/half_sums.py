@@ -35,10 +35,10 @@ class HalfSum(NamedTuple):
 
 
 def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
-    """Choose the sums, by name of the NumPy type; the same on all ranks (a collective call)."""
+    """Choose the sum for each NumPy type, keyed by its name; the same on all ranks (a collective call)."""
     library = _library_sum()
     everyone = np.array(library is not None, dtype=np.int32)
-    comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sent as an object, it would cost another communicator
+    comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sending it as an object would cost an additional communicator
     half = library if library is not None and everyone else by_kernel("float16")
     return {"float16": half, "bfloat16": by_kernel("bfloat16")}
 

@@ -31,7 +31,7 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     codec
         Codec whose block size is used.
     tally
-        Counts the bytes: those of bandwidth-optimal all-reduces, as for all collectives of the library.
+        Tally of the bytes: those of bandwidth-optimal all-reduces, as for all collectives of the library.
     """
     if comm.size > HOMOMORPHIC_RANKS:
         raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {HOMOMORPHIC_RANKS} do")

@@ -70,14 +70,14 @@ class Links:
     Empty: they hold for any topology.
     """
     typical: Speed = Speed(4e9, 4e9, 10e-6, 0.5)
-    """Speed of a codec that was not measured."""
+    """Assumed speed of a codec that was not measured."""
 
     def speed(self, codec: str) -> Speed:
         """Return the speed of a codec; the typical speed if it was not measured."""
         return dict(self.codecs).get(codec, self.typical)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
-        """Whether the library's blocking call was faster at the nearest measured size."""
+        """Return whether the library's blocking call was faster at the nearest measured size."""
         sizes = [size for op, size, _ in self.native if op == operation]
         if not sizes or self.foreign(topology):
             return False

@@ -42,9 +42,9 @@ class Member:
     Attributes
     ----------
     comm : MPI.Comm
-        Carries messages between two ranks, with the tags of their callers.
+        Communicator of messages between two ranks, with the tags of their callers.
     planned : MPI.Comm
-        Carries the messages of plans, which have tags of their own.
+        Communicator of the messages of plans, which have tags of their own.
     library : Library
         The MPI library's collectives.
     choice : Choice
@@ -85,7 +85,7 @@ class Member:
         return self.choice.topology
 
     def use(self, topology: Topology) -> None:
-        """Make plans for another topology from now on."""
+        """Make plans for a different topology from now on."""
         self.choice = Choice(self.rank, topology, self.choice.links)
 
     def call(

@@ -24,7 +24,7 @@ class Pending(Protocol):
     """Work of a device that a slice waits for."""
 
     def done(self) -> bool:
-        """Whether the work is done. It is polled until it returns True."""
+        """Return whether the work is done. It is polled until it returns True."""
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]
@@ -131,9 +131,9 @@ class HostMemory:
     codec, dtype
         Codec and type of the operation. Values of another type are rounded to `dtype` when they are sent.
     scratch
-        Lends message buffers.
+        Pool of message buffers.
     tally
-        Counts the codec's time.
+        Tally of the codec's time.
     sealed
         Whether encoded messages carry a checksum.
     """
@@ -171,7 +171,7 @@ class HostMemory:
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        """Return the values' own memory, or a borrowed buffer if they travel in another dtype."""
+        """Return the values' own memory, or a borrowed buffer if they travel in a different dtype."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:

@@ -46,7 +46,7 @@ class Library:
         self._gathers.Free()
 
     def by_processor(self, dtype: np.dtype[Any]) -> bool:
-        """Whether values of this type are summed by a loop that needs them in host memory."""
+        """Return whether values of this type are summed by a loop that needs them in host memory."""
         return is_half(dtype) and self.half_sums[dtype.name].whose == KERNEL
 
     def all_reduce(self, buf: Array, op: MPI.Op, *, blocking: bool = False) -> Slice:
@@ -130,7 +130,7 @@ class _Turn:
         self._before, self._taken = before, False
 
     def done(self) -> bool:
-        """Whether the call before has begun its gather."""
+        """Return whether the call before has begun its gather."""
         return self._before is None or self._before._taken
 
     def take(self) -> None:

@@ -54,7 +54,7 @@ class Place(Protocol):
         """Let the caller change values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
-        """Return the seconds of a finished operation, given its seconds by the host's clock."""
+        """Return the duration of a finished operation in seconds. `seconds` is its duration on the host's clock."""
 
 
 class HostPlace:
@@ -63,7 +63,7 @@ class HostPlace:
     Parameters
     ----------
     scratch
-        Lends message buffers.
+        Pool of message buffers.
     """
 
     on_device = False
@@ -180,8 +180,8 @@ class DevicePlace:
         Parameters
         ----------
         call
-            Called with arrays of `dtype`: NumPy arrays, or arrays of the device if the MPI library takes device
-            pointers. If source and target are the same array, it gets the same array twice.
+            Function that is called with arrays of `dtype`: NumPy arrays, or arrays of the device if the library takes
+            device pointers. If source and target are the same array, it gets the same array twice.
         source, target
             Values.
         dtype
@@ -250,7 +250,7 @@ class Places:
     aware
         Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
     device_of
-        Finds the device of an array that is not a NumPy array.
+        Function that finds the device of an array that is not a NumPy array.
     """
 
     def __init__(self, *, aware: bool = False, device_of: Callable[[Any], Accelerator] = accelerator_of) -> None:

@@ -159,7 +159,7 @@ def lay_out(
             [ElementRange(0, n)]
         ]
     elif operation is Operation.ALL_REDUCE:
-        # ranks with the same place on their nodes own neighbouring pieces, which travel as one within nodes
+        # ranks with the same place on their nodes own neighboring pieces, which travel as one within nodes
         order = (
             [rank for ranks in zip(*topology.members, strict=True) for rank in ranks]
             if (topology.regular_nodes)

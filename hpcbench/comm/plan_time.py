@@ -10,7 +10,7 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Share of the shorter of wire time and work time that overlap does not hide, because both need cores and memory."""
+"""Fraction of the shorter of wire time and work time that overlap does not hide, because both need cores and memory."""
 
 
 def seconds(plan: Plan, links: Links) -> float:

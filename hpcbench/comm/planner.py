@@ -14,7 +14,7 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
 _MEASURED, _EXPECTED = 0.95, 0.8
-"""The largest shares of the library's time at which a plan with a codec is chosen.
+"""Largest fractions of the library's time at which a plan with a codec is chosen.
 
 Medians differ by some percent from day to day, and a model by more.
 """

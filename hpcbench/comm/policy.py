@@ -94,5 +94,5 @@ class Policy:
 
     @property
     def channels(self) -> list[Channel]:
-        """All channels that were asked for so far."""
+        """All channels that have been requested."""
         return list(self._channels.values())

@@ -44,7 +44,7 @@ class SliceQueue:
         self.error: BaseException | None = None
         self.begun = time.perf_counter()
         self.seconds = 0.0
-        """Seconds from begin to end."""
+        """Seconds from start to end."""
 
     def advance(self) -> bool:
         """Continue as far as the received messages allow, and return whether anything moved."""
@@ -106,7 +106,7 @@ class _UnderWay:
 
 
 class Progress:
-    """Drives the operations of one process.
+    """Driver of the operations of one process.
 
     Parameters
     ----------

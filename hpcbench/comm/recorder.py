@@ -13,7 +13,7 @@ from hpcbench.comm.clock import Clock, HostClock
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, TraceSpan
 
 MOST = 200_000
-"""Spans of a rank: some 30 MB of text."""
+"""Largest number of spans of a rank: about 30 MB of text."""
 
 
 class Recorder:
@@ -113,7 +113,7 @@ class ChannelRecorder:
         self._about = {"channel": channel}
 
     def call(self, begun: float, seconds: float, message_bytes: int, wire_bytes: int) -> None:
-        """Record a call of the channel, from its begin to its end by the host's clock."""
+        """Record a call of the channel, from its start to its end on the host's clock."""
         about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
         self._recorder.add(self._channel, self._channel, begun, begun + seconds, about)
 

@@ -46,7 +46,7 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int) -> Slice
     to, of
         The sent and the received block.
     relay
-        Holds the sent block, or nothing if it is the rank's own. Afterwards it holds the received block.
+        Holder of the sent block, or nothing if it is the rank's own. Afterwards it holds the received block.
     tag
         Tag of the messages. Two hops under way between the same ranks need different tags.
     """

@@ -12,7 +12,7 @@ _HALVES = (Type.F16, Type.BF16)
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether values of the type have 16 bits."""
+    """Return whether values of the type have 16 bits."""
     return type_of(dtype) in _HALVES
 
 

@@ -25,7 +25,7 @@ class Scratch:
     Parameters
     ----------
     allocate
-        Allocates a number of bytes.
+        Function that allocates a number of bytes.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class PlanStep:
 
 
 Pieces = Sequence[ElementRange]
-"""The piece of each owner, by rank."""
+"""The piece of each owner, keyed by its rank."""
 
 
 def _step(
@@ -148,7 +148,7 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Exchange whole vectors at distances 1, 2, 4 ... (recursive doubling): few messages, one rounding each.
 
-    Ranks beyond the largest power of two send their vector to a neighbour first, and receive the result, not encoded,
+    Ranks beyond the largest power of two send their vector to a neighbor first, and receive the result, not encoded,
     at the end.
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
@@ -182,13 +182,13 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks with this rank's place on their nodes, and the pieces that each of them owns."""
+    """Return the ranks that have the same local rank as this rank (one per node), and the piece that each owns."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks of the same node, and the pieces of the ranks at their place on all nodes."""
+    """Return the ranks of this node, each with the pieces of all ranks that have its local rank."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -196,7 +196,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Join neighbouring spans: values that are not encoded need no borders."""
+    """Join neighboring spans: values that are not encoded need no borders."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -230,7 +230,7 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. It is encoded once and passed on unchanged.
 
-    The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours
+    The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbors
     in both, so a chain enters each node once.
     """
     home = topology.node_of[root]
@@ -259,7 +259,7 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) ->
 
 
 Coded = Callable[[PeerSpan], bool]
-"""A predicate: whether a message goes through the codec, with the same answer on both sides."""
+"""Predicate: whether a message goes through the codec. The result is the same on both sides."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[PlanStep]:

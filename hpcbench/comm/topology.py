@@ -80,7 +80,7 @@ class Topology:
         return max((len(ranks) for ranks in self.members), default=0)
 
     def near(self, a: int, b: int) -> bool:
-        """Whether two ranks share a node."""
+        """Return whether two ranks share a node."""
         return self.node_of[a] == self.node_of[b]
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ class Reduced:
     src
         All contributions of this rank.
     dst
-        Receives the sums of the span `own`.
+        Array that receives the sums of the span `own`.
     own
         Span of `src` that this rank owns.
     """
@@ -74,7 +74,7 @@ class Reduced:
 
 
 class Exchanged:
-    """An exchange: one array is sent, another one receives."""
+    """An exchange: one array is sent, and the other one receives."""
 
     def __init__(self, src: Array, dst: Array) -> None:
         self._src, self._dst = src, dst

@@ -9,7 +9,7 @@ import time
 from enum import Enum
 
 _LEAST, _MOST, _SHARE = 10e-6, 150e-6, 0.5
-"""Shortest and longest pause in seconds, and the share of the time waited so far that a pause may take."""
+"""Shortest and longest pause in seconds, and the fraction of the time waited so far that a pause may take."""
 
 
 class Wait(Enum):

@@ -48,7 +48,7 @@ def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
 
 
 def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: CallKind) -> CallTreatment:
-    """Resolve the treatment of all calls of an operation in groups of a dimension. Type and size are checked later."""
+    """Resolve how calls of one operation are encoded in groups of a dimension. Type and size are checked later."""
     if dimension is None:
         return CallTreatment(None, None, "unknown group")
     if dimension == "EXACT":

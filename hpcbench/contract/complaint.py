@@ -97,7 +97,10 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
 
 
 def find_first_complaint(path: Path) -> Complaint | None:
-    """Return the first line with a complaint, else the first useful line. Wrapped sentences are joined."""
+    """Return the first line with a complaint, or the first useful line if no line complains.
+
+    Wrapped sentences are joined.
+    """
     by_source: dict[str, list[OutputLine]] = {}
     for line in islice(read_lines(path), _MOST):
         by_source.setdefault(line.source, []).append(line)

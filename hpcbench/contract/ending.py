@@ -20,7 +20,7 @@ _HEAD = 1 << 12
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a run's log. Lines are counted from 1. A value is None if the log does not give it."""
+    """The end of a run's log. Lines are counted from 1. A value is None if the log does not contain it."""
 
     path: Path
     lines: int

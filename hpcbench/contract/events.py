@@ -126,7 +126,7 @@ _KINDS: tuple[type[Event], ...] = (
     End,
 )
 KINDS = {kind.NAME: kind for kind in _KINDS}
-"""The class of each event, by the event's name."""
+"""The class of each event, keyed by the event's name."""
 
 
 def parse_event(text: str, line: int) -> Event | DamagedLine:

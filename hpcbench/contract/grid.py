@@ -41,11 +41,11 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Layer names in a model's table."""
+"""Kinds of layers that tensor parallelism treats differently; used as keys of the tables of cuts."""
 OF_EXPERTS = "expert "
-"""Prefix of the names of layers within an expert."""
+"""Prefix of the kinds of layers within an expert."""
 TABLES = ("head", "vocabulary", "positions")
-"""Names of the layers without a bias."""
+"""Kinds of layers without a bias."""
 
 
 class ActivationCuts(NamedTuple):
@@ -158,7 +158,7 @@ class Grid:
     mode
         Mode of tensor parallelism.
     sizes
-        Sizes of the axes, in rank order: neighbours along the last axis are neighbouring ranks.
+        Sizes of the axes, in rank order: neighbors along the last axis are neighboring ranks.
     """
 
     mode: str
@@ -179,7 +179,7 @@ class Grid:
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Return the coordinates of a rank, by axis."""
+        """Return the coordinate of a rank on each axis."""
         coordinates = {}
         for axis, size in reversed(tuple(self.sizes.items())):
             rank, coordinates[axis] = divmod(rank, size)

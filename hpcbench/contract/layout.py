@@ -124,17 +124,17 @@ class Layout(Partition, _Replicas):
         return self.replicas // self.ep
 
     def expert_coordinates(self, replica: int) -> tuple[int, int]:
-        """(place among the ranks that hold the same experts, place among those that share them out) of a replica.
+        """Return a replica's place among the ranks that hold the same experts, and its place in its expert group.
 
-        The ranks that share experts out have the same part of the positions, of neighbouring samples.
+        The ranks that share experts out have the same part of the positions, of neighboring samples.
         """
         sample, part = divmod(replica, self.cp)
         return sample // self.ep * self.cp + part, sample % self.ep
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
-        """(stage, replica, place in the tensor group) of a rank. The last is the fastest, so that it stays in a node.
+        """Return stage, replica and place in the tensor group of a rank. The last is the fastest, to stay in a node.
 
-        Of the replicas, those that share samples are neighbours: replica ``d * cp + c`` has part c of the positions.
+        Of the replicas, those that share samples are neighbors: replica ``d * cp + c`` has part c of the positions.
         """
         return rank // (self.tp * self.replicas), rank // self.tp % self.replicas, rank % self.tp
 

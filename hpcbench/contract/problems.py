@@ -76,7 +76,7 @@ def make_user_error(
     where
         ``file:line`` of a path.
     place
-        Returns the path that the user wrote for a path of the model; by default the same path.
+        Function that returns the path that the user wrote for a path of the model; by default the same path.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}
@@ -92,7 +92,7 @@ def make_user_error(
 
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """Return a message for each wrong value, by path. Only the first finding about a value counts."""
+    """Return a message for each wrong value, keyed by its path. Only the first finding about a value counts."""
     faults: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, message = _resolve_finding(finding, schema)

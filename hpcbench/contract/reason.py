@@ -54,7 +54,10 @@ _WORDS = {"Killed": 9, "Segmentation fault": 11, "Aborted": 6}
 # Workers and interpreters exit with 0, 1 or 2 on their own. These are signals that Hydra's mpiexec returns unchanged.
 _BARE_SIGNALS = {4, 6, 7, 8, 9, 11, 15}
 _CRASHES = {4, 5, 6, 7, 8, 11}
-"""Signals of a crash in the process itself. Other signals come from outside, and may end victims of another rank."""
+"""Signals of a crash in the process itself.
+
+Other signals come from outside the process and may have ended a rank only because another rank failed.
+"""
 
 
 @dataclass(frozen=True)

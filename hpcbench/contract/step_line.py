@@ -119,7 +119,7 @@ QUANTITIES = tuple(
 TYPECODES = {column.name: "d" if float in get_args(column.type) else "q" for column in fields(Step)}
 """Type code in Python's `array` for each attribute of `Step`: float64 or int64."""
 FIELDS = {column.printed.word: (column.name, column.printed.units) for column in QUANTITIES if column.printed}
-"""Attribute of `Step` and the factor of each unit, by the name in the line."""
+"""Attribute of `Step` and the factor of each unit, keyed by the name in the line."""
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")

@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(submission: SubmissionFile) -> str | None:
-    """Return the first run or job that one part of the file names and another part lacks."""
+    """Return the first run or job that one part of the file names and a different part lacks."""
     jobs, runs = {job.id for job in submission.jobs}, {run.id for run in submission.runs}
     named = [run.id for run in submission.runs if run.job not in jobs]
     named += [run for job in submission.jobs for run in job.runs if run not in runs]

@@ -27,7 +27,7 @@ _MICRO = 1e6
 
 @dataclass(frozen=True, slots=True)
 class TraceSpan:
-    """An activity with its begin and end in seconds of the rank's clock."""
+    """An activity with its start and end in seconds of the rank's clock."""
 
     track: str
     """`STEPS`, `CODEC`, or the name of a channel for a span of one of its calls."""

@@ -61,11 +61,11 @@ class TracedCall:
     group: TracedGroup
     span: Span
     waits_until: float | None = None
-    """When the last rank began the call; None if the traces do not show it."""
+    """Time at which the last rank began the call; None if the traces do not show it."""
 
     @property
     def waiting(self) -> Span:
-        """The part of the call in which it waited for other ranks."""
+        """Part of the call in which it waited for other ranks."""
         return Span(self.span.begin, max(self.span.begin, min(self.waits_until or self.span.begin, self.span.end)))
 
     @property

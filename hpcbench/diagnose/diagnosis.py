@@ -46,7 +46,7 @@ class KindRow:
     kind: Kind
     calls: float
     message_bytes: float | None
-    """None if the trace does not contain sizes or types."""
+    """Bytes of the whole vectors per step; None if the trace does not contain sizes or types."""
     wire_bytes: float | None
     seconds: float
     exposed: float
@@ -86,14 +86,14 @@ class Gain:
     dimension: str
     codec: str
     factor: float
-    """Step time now over the shortest possible one."""
+    """Present step time divided by the shortest possible one."""
     break_even: float | None
     """Gbit/s per rank below which it pays; None if that is unknown."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A span of the timeline of one step, in seconds since its begin."""
+    """A span of the timeline of one step, in seconds since the start of the step."""
 
     track: str
     """`COMPUTATION`, or the name of a kind of calls."""
@@ -126,12 +126,12 @@ class Diagnosis:
     timeline: tuple[Bar, ...]
     """The last step of the first rank; empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces; else from the log of one of hpcbench's own runs."""
+    """Whether the figures come from traces, and not from the log of one of hpcbench's own runs."""
     link_gbit: float | None = None
     """Gbit/s of a rank's link, if the user gave it."""
 
     def by_dimension(self) -> dict[str, float]:
-        """Return the exposed part of the step of each dimension, the largest first."""
+        """Return the exposed fraction of the step for each dimension, the largest first."""
         parts: dict[str, float] = defaultdict(float)
         for row in self.rows:
             parts[row.kind.dimension] += row.exposed / self.step_seconds

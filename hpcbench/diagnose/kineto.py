@@ -50,7 +50,7 @@ class RankTrace:
 
     @property
     def window(self) -> Span:
-        """From the begin of the first step to the end of the last one."""
+        """Span from the start of the first step to the end of the last one."""
         if self.steps:
             return Span(min(step.begin for step in self.steps.values()), max(step.end for step in self.steps.values()))
         spans = [*self.computation, *(call.span for call in self.calls)]
@@ -59,7 +59,7 @@ class RankTrace:
 
 @dataclass
 class _Collected:
-    """What is kept of the events while they are read."""
+    """The data that is kept of the events while they are read."""
 
     is_gpu: bool = False
     kernels: list[Span] = field(default_factory=list)

@@ -4,9 +4,9 @@ from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain
 from hpcbench.diagnose.gains import FREE, NOTABLE
 
 _MOST = 3
-"""Most kinds of calls that a sentence lists."""
+"""Largest number of kinds of calls that a sentence lists."""
 _LEAST = 0.005
-"""Part of a step from which a kind of calls is listed."""
+"""Fraction of a step from which a kind of calls is listed."""
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:

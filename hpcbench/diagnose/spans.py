@@ -13,7 +13,7 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> float:
-        """Microseconds between begin and end."""
+        """Length in microseconds."""
         return self.end - self.begin
 
 

@@ -21,7 +21,7 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*([0-9]+)')
 
 Progress = Callable[[int, int], object]
-"""Called with the number of bytes read, and the size of the file."""
+"""Callback with the number of bytes read and the size of the file."""
 
 
 class TraceFile:

@@ -13,7 +13,7 @@ class Said:
     value: Any
     source: str
     sure: bool = True
-    """False for a guess that somebody has to check."""
+    """Whether the value is certain; False for a guess that the user has to check."""
 
 
 @dataclass

@@ -42,7 +42,7 @@ class HeldClaim:
     """Whether this process made the claim; otherwise this script had it before."""
 
     def is_ours(self) -> bool:
-        """Whether no other script has claimed the job, because its scheduler reported ours as over."""
+        """Return whether no other script has claimed the job, because its scheduler reported ours as over."""
         return not exists(self.path.with_name(str(int(self.path.name) + 1)))
 
     def release(self) -> None:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 GAP = 10.0
-"""Seconds. If two readings that follow each other quickly are so far apart, the job was suspended in between."""
+"""Seconds between two successive readings above which the job is assumed to have been suspended in between."""
 
 
 class JobClock:

@@ -7,12 +7,12 @@ _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
 def print_line(line: str) -> None:
-    """Print a line; its characters may be any."""
+    """Print a line. It may contain any characters."""
     _write(_STANDARD_OUTPUT, line)
 
 
 def print_error(line: str) -> None:
-    """Print a line as an error; its characters may be any."""
+    """Print a line to standard error. It may contain any characters."""
     _write(_STANDARD_ERROR, line)
 
 

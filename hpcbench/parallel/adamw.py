@@ -71,7 +71,7 @@ class AdamWState:
         self._go(master, None, lr=lr, seen=seen, factor=1.0)
 
     def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int, factor: float) -> None:
-        """Decay, add a gradient to the moments if there is one, and change the weights."""
+        """Decay the weights, add a gradient to the moments if there is one, and change the weights."""
         s = self._settings
         self.updates += 1
         ends = np.array([*chain(*((part.start, part.stop) for part in self._decays)), len(master)], np.uint64)

@@ -37,7 +37,7 @@ class Bucket:
     pieces
         Number of equal pieces. The length is padded to make them.
     initial
-        Gives the parameters' values; by default the parameters have them.
+        Function that gives the parameters' values; by default the parameters have them.
     """
 
     def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
@@ -49,7 +49,7 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
-        """Sums of the backward passes; empty while there are none."""
+        """Gradients summed over backward passes; empty while there are no gradients."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
             home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
@@ -106,7 +106,7 @@ class Bucket:
 
     @property
     def has_values(self) -> bool:
-        """Whether the parameters have memory."""
+        """Whether memory is allocated for the parameters."""
         return self.values.untyped_storage().nbytes() > 0
 
     def free_values(self) -> None:
@@ -122,7 +122,7 @@ class Bucket:
         self.values.copy_(values)
 
     def parts(self, owned: slice) -> Iterator[tuple[Slot, slice]]:
-        """Each parameter with elements in the piece `owned`, counted from the piece's start."""
+        """Yield each parameter with elements in the piece `owned`, counted from the piece's start."""
         for slot in self.slots:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:
@@ -190,7 +190,7 @@ def make_buckets(
     replicas
         Data-parallel ranks; a bucket has equal pieces for those that hold it.
     initial
-        Gives the parameters' values.
+        Function that gives the parameters' values.
     """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:

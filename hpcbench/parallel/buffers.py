@@ -21,7 +21,7 @@ Buffer = Any
 
 
 def on_device(x: Tensor) -> bool:
-    """Whether a tensor lies on a GPU."""
+    """Return whether a tensor lies on a GPU."""
     return x.device.type != "cpu"
 
 

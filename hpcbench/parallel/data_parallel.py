@@ -38,7 +38,7 @@ from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
 
 
 class DataParallel:
-    """Reduces gradients and updates weights.
+    """Engine of data parallelism, which reduces gradients and updates weights.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class DataParallel:
     mesh
         Mesh whose ``dp`` group holds the replicas; those of experts are `Mesh.replicas`.
     policy
-        Gives the channels of gradients (DP) and of gathered parameters (ZERO).
+        Policy that gives the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
         Stage 0 to 3.
     adam
@@ -60,11 +60,11 @@ class DataParallel:
     node_copy
         At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
     masks
-        Makes the masks of sparse weights for the pieces; None if weights are dense.
+        Function that makes the masks of sparse weights for the pieces; None if weights are dense.
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
     touched
-        Records the touched rows of a table whose gradient may travel by rows.
+        Record of the touched rows of a table whose gradient may travel by rows.
     always_by_rows
         Whether it travels by rows even if that takes more bytes.
 
@@ -163,7 +163,10 @@ class DataParallel:
         self._gradients.averaged = False
 
     def own_gradients(self, *, divisor: float) -> list[Buffer]:
-        """Return the gradients of this replica over `divisor`, by bucket. The next backward pass changes them."""
+        """Return the gradients of each bucket of this replica divided by `divisor`.
+
+        The next backward pass changes them.
+        """
         vectors = []
         for piece in self.pieces:
             if piece.to_come:
@@ -275,7 +278,7 @@ class DataParallel:
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Master weights, moments and masks by parameter name, for a checkpoint: `pieces.save` and `Masking.save`."""
+        """Return master weights, moments and masks by parameter name; see `pieces.save` and `Masking.save`."""
         saved = states.save(self.pieces)
         for name, mask in self.masks.save().items() if self.masks else ():
             saved[name]["mask"] = mask
@@ -289,7 +292,7 @@ class DataParallel:
         self._give_again()
 
     def residuals(self) -> dict[str, dict[str, Tensor]]:
-        """Residuals by parameter name, for a checkpoint: see `pieces.save_residuals`."""
+        """Return the residuals by parameter name, for a checkpoint; see `pieces.save_residuals`."""
         return states.save_residuals(self.pieces)
 
     @property
@@ -312,7 +315,7 @@ class DataParallel:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, on the device and on the host, by their purpose.
+        """Return the bytes of the tensors that last from step to step, on the device and on the host, by purpose.
 
         Residuals of error feedback lie on the host, where messages are made. They are listed if there are any. Masks
         of sparse weights count as parameters.

@@ -64,6 +64,6 @@ def digest(tensors: Iterable[Tensor]) -> int:
 
 
 def replicas_agree(group: Group, tensors: Iterable[Tensor], exact: Channel) -> bool:
-    """Whether the tensors have the same bytes on every rank of the group."""
+    """Return whether the tensors have the same bytes on every rank of the group."""
     digests = gather(group, [float(digest(tensors))], exact)
     return all(row == digests[0] for row in digests)

@@ -32,7 +32,7 @@ Each holds a bucket's memory.
 
 
 class Gradients:
-    """Reduces the gradients of buckets into pieces.
+    """Reducer of the gradients of buckets into pieces.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Gradients:
         weight. Its groups along the tensor grid hold summands of the gradients of parameters that are the same on their
         ranks.
     policy
-        Gives the channels.
+        Policy that gives the channels.
     scattered
         Whether each rank needs only the sum of the piece that it owns (stages 1 to 3).
     freed
@@ -56,14 +56,14 @@ class Gradients:
         Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
         used.
     touched
-        Records the touched rows of the table whose gradient may travel by rows; None if there is no such table.
+        Record of the touched rows of the table whose gradient may travel by rows; None if there is no such table.
     always
         Whether it travels by rows even if that takes more bytes.
 
     Attributes
     ----------
     by_rows : ByRows or None
-        The reduction of that table; None if there is none.
+        Reduction by rows of the table whose gradient may be sent by rows; None if there is no such table.
     """
 
     def __init__(

@@ -28,4 +28,4 @@ class Masking(Protocol):
 
 
 MakeMasking = Callable[[Sequence[Piece], bool], Masking]
-"""Makes the masks of a rank's pieces. The flag is whether replicas update different pieces of a bucket."""
+"""Function that makes the masks of a rank's pieces. The flag: whether replicas update different pieces of a bucket."""

@@ -20,7 +20,7 @@ class Mesh:
     layout
         Sizes of the axes.
     progress
-        Drives the operations of the groups.
+        Driver of the operations of the groups.
     links
         Speeds of links and codecs, from which plans are chosen.
     places
@@ -38,7 +38,7 @@ class Mesh:
     cp : Group or None
         The ranks that share the positions of samples; None if each has all of them.
     ep : Group or None
-        Group of the neighbours in data parallelism that share the experts; None if each rank holds all. They have the
+        Group of the neighbors in data parallelism that share the experts; None if each rank holds all. They have the
         same positions of their samples.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.

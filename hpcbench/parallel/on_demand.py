@@ -34,12 +34,12 @@ class GatheredBucket:
 
     bucket: Bucket
     source: Tensor
-    """The part that this rank sends to the others: its piece of the master weights, on the model's device."""
+    """Part that this rank sends to the others: its piece of the master weights, on the model's device."""
     piece: Piece
-    """The piece that this rank owns, with the mask of zero weights."""
+    """Piece that this rank owns, with the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """The part of its node's copy that this rank keeps, in the dtype of the weights."""
+    """Part of its node's copy that this rank keeps, in the dtype of the weights."""
     fresh: bool = False
     """Whether the copy holds the weights after the last update."""
 
@@ -60,7 +60,7 @@ def units(module: nn.Module) -> Iterator[nn.Module]:
 
 
 class OnDemand:
-    """Gathers weights ahead of their use.
+    """Weights that are gathered ahead of their use.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class OnDemand:
     mesh
         Mesh whose `Mesh.replicas` hold the pieces.
     policy
-        Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
+        Policy that gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
         Whether to gather the next unit's weights while one computes.
     node_copy
@@ -216,5 +216,5 @@ class OnDemand:
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
+    """Return whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
     return bool(torch._C._current_graph_task_id() != -1)

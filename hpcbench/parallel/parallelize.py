@@ -13,7 +13,7 @@ from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
 from hpcbench.parallel.tensor import Tensors
 
 TOKENS = "embedding.tokens.weight"
-"""The table of the tokens' vectors, by the name that a model must give it."""
+"""Name that a model must give to the table of the tokens' vectors."""
 
 
 class Stack(Protocol):
@@ -45,7 +45,7 @@ def parallelize(
     mesh
         Mesh whose pipeline group cuts the blocks.
     tensors
-        Splits the layers that ``model.tensor_parallel`` names.
+        Method of tensor parallelism, which splits the layers that ``model.tensor_parallel`` names.
     dtype, device
         Number format and device of the parameters.
     tied

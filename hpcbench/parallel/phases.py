@@ -11,7 +11,7 @@ from hpcbench.contract.trace import STEPS
 
 @dataclass
 class Phases:
-    """Seconds of the host, or on a GPU seconds of the stream that computes, summed over steps.
+    """Time of each phase in seconds of the host, or on a GPU of the computing stream, summed over steps.
 
     Attributes
     ----------

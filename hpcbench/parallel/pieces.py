@@ -104,7 +104,7 @@ class Piece:
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """The values that the next update depends on, by their names in checkpoints."""
+        """The values that the next update depends on, keyed by their names in checkpoints."""
         return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
 
 

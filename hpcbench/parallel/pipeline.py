@@ -45,9 +45,9 @@ class Pipeline:
     mesh
         Mesh whose ``pp`` group joins the stages.
     policy
-        Gives the channels of the activations and of their gradients.
+        Policy that gives the channels of the activations and of their gradients.
     shape
-        Gives the shape of the activations between stages, for a number of samples and of positions.
+        Function that returns the shape of the activations between stages, for a number of samples and of positions.
     dtype, device
         Number format and device of the activations.
     loss

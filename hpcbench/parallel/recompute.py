@@ -3,7 +3,7 @@
 The second forward does the same operations on the same values as the first (the model draws no random numbers), so
 gradients have the same bits as without. Its tensor-parallel collectives happen again, too, and are counted: each layer
 that is recomputed sends the forward traffic twice. A codec that rounds at random would round differently the second
-time, so a run refuses one for that traffic (`contract.rules.wrong_gradients`).
+time, so a run refuses one for that traffic (`contract.rules.explain_wrong_gradients`).
 
 PyTorch's own ``checkpoint`` would import its compiler, which takes seconds, and save a state of random numbers.
 """

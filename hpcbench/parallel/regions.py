@@ -45,9 +45,9 @@ class ResidualLayout(NamedTuple):
     dimension: Dimension
     """Dimension of the stream's traffic."""
     expand: Move
-    """Makes the values that a region reads, the same on every rank, from the stream."""
+    """Function that makes the values that a region reads, the same on every rank, from the stream."""
     contract: Move
-    """Makes the stream from the ranks' partial sums."""
+    """Function that makes the stream from the ranks' partial sums."""
     spread: bool
     """Whether each rank holds its own positions [b, s/t, h], or all of them [b, s, h]."""
 

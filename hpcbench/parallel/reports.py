@@ -1,4 +1,4 @@
-"""Reports of the ranks to the first one at the end of a step, and its answers, without a barrier.
+"""Reports of the ranks to the first one at the end of a step, and its replies, without a barrier.
 
 The first rank is on the first stage, which ends a step last: when it waits for the others' reports, they have been
 sent. Its answer is read some steps later, at the same step on every rank.
@@ -18,7 +18,7 @@ _REPORT, _ANSWER = 1, 2
 
 
 class Reports:
-    """Reports and answers.
+    """Reports and replies.
 
     Parameters
     ----------
@@ -27,15 +27,15 @@ class Reports:
     exact
         Channel of exact traffic.
     lag
-        Steps after which an answer is read.
+        Number of steps after which a reply is read.
     """
 
     def __init__(self, world: Group, exact: Channel, lag: int) -> None:
         self._world, self._exact, self._lag = world, exact, lag
         self._own: deque[int] = deque()
-        """The first rank's own answers that have not been read."""
+        """The first rank's own replies that have not been read."""
         self._unread: deque[int] = deque()
-        """The steps of answers that have not been read."""
+        """The steps of replies that have not been read."""
         self._sendings: list[Work] = []
 
     def sums(self, values_here: Sequence[float]) -> list[float]:
@@ -51,7 +51,7 @@ class Reports:
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def answer(self, number: int, *, step: int) -> None:
-        """Send an answer about a step to all ranks. Only the first rank's number counts."""
+        """Send a reply about a step to all ranks. Only the first rank's number counts."""
         self._unread.append(step)
         if self._world.rank == 0:
             self._own.append(number)
@@ -59,11 +59,11 @@ class Reports:
                 self._send(np.array([float(number)]), rank, _ANSWER)
 
     def read(self) -> dict[int, int]:
-        """Read the answer that is due, by its step, the same on every rank; empty if there is none yet."""
+        """Read the reply that is due, keyed by its step: the same on every rank, and empty if there is none yet."""
         return self._read(1) if len(self._unread) > self._lag else {}
 
     def drain(self) -> dict[int, int]:
-        """Read all answers that are left, by their steps, and wait until everything has left."""
+        """Read all remaining replies, keyed by their steps, and wait until all messages have been sent."""
         answers = self._read(len(self._unread))
         for sending in self._sendings:
             sending.wait()

@@ -21,7 +21,7 @@ from hpcbench.errors import TransitError
 from hpcbench.parallel.buffers import Buffer
 
 MOST_RECORDED = 4000
-"""Entries of a trace: pulls and pushes of some hundred steps of a few workers."""
+"""Largest number of entries of a trace: pulls and pushes of several hundred steps of a few workers."""
 
 
 class Push(NamedTuple):
@@ -30,7 +30,7 @@ class Push(NamedTuple):
     worker: int
     clock: int
     version: int
-    """Updates that its weights had seen."""
+    """Version of its weights: the number of updates before."""
     report: tuple[float, ...]
     """The worker's report: numbers that are summed over an update."""
     gradients: list[Buffer]
@@ -46,7 +46,7 @@ class TraceEntry(NamedTuple):
     version: int
     """Version that was read; of a push, the version that the gradient was computed with."""
     updates: int
-    """Updates of the shard when it came."""
+    """Number of updates of the shard when it came."""
 
 
 class Update(NamedTuple):
@@ -54,7 +54,7 @@ class Update(NamedTuple):
 
     number: int
     report: tuple[float, ...]
-    """Sums over its pushes."""
+    """Sums of the reports of its pushes."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class ServerShard:
     bound
         Number of clocks that a worker may be ahead of the slowest one; None for any number.
     apply
-        Changes the weights by summed gradients; takes the number of updates before it.
+        Function that changes the weights by summed gradients; takes the number of updates before it.
     updates
         Number of updates so far.
     clocks
@@ -80,7 +80,7 @@ class ServerShard:
     left_out
         Pulls and pushes after those.
     on_update
-        Called after each update.
+        Callback, called after each update.
     """
 
     workers: int
@@ -98,7 +98,7 @@ class ServerShard:
         self.clocks = self.clocks or [0] * self.workers
 
     def may_read(self, clock: int) -> bool:
-        """Whether a worker with this clock may have the weights for its next gradient."""
+        """Return whether a worker with this clock may have the weights for its next gradient."""
         return self.bound is None or min(self.clocks) >= clock - self.bound
 
     def pull(self, worker: int, clock: int) -> int:
@@ -181,7 +181,7 @@ class Tickets:
         self.given = self.given or [0] * self.workers
 
     def take(self, worker: int) -> bool:
-        """Whether a worker may begin another gradient, which then counts as given."""
+        """Return whether a worker may begin another gradient, which then counts as given."""
         some_left = sum(self.given) < self.workers * self.until if self.shared else self.given[worker] < self.until
         self.given[worker] += some_left
         return some_left

@@ -21,13 +21,13 @@ from hpcbench.parallel.buffers import Buffer
 from hpcbench.parallel.server import Push, ServerShard, Tickets
 
 _REQUEST, _REPLY = 1, 2
-"""Tags of messages to a shard and of its answers."""
+"""Tags of messages to a shard and of its replies."""
 _HEADER = 3
 """Numbers before those of a report."""
 
 
 Residuals = Sequence[Sequence[Feedback | None]]
-"""Residuals of messages by rank and piece."""
+"""Residuals of messages, keyed by rank and piece."""
 
 
 class What(IntEnum):
@@ -53,13 +53,13 @@ class Server:
     group
         The ranks, each a worker and a shard.
     progress
-        Drives the generators.
+        Driver of the generators.
     shard, tickets
         The state of the shard; only the first rank's tickets count.
     weights
-        Gives copies of the shard's weights, piece by piece.
+        Function that gives copies of the shard's weights, piece by piece.
     rooms
-        Gives room for one worker's gradients, piece by piece.
+        Function that gives buffers for one worker's gradients, piece by piece.
     push, pull, exact
         Channels of gradients, of weights, and of headers.
     report
@@ -86,7 +86,7 @@ class Server:
         self._push, self._pull, self._exact = (replace(channel, counters=Counters()) for channel in (push, pull, exact))
         self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
         self.lock = threading.Lock()
-        """Held while weights are changed or copied: requests are served by another thread."""
+        """Lock that is held while weights are changed or copied, because a different thread serves requests."""
         self._operation: SliceQueue | None = None
 
     def start(self) -> None:
@@ -137,7 +137,7 @@ class Server:
         )
 
     def grant(self, worker: int) -> bool:
-        """Whether a worker may begin another gradient: the first rank's answer."""
+        """Return whether a worker may begin another gradient, and take its ticket if so. Only rank 0 calls this."""
         with self.lock:
             return self.tickets.take(worker)
 
@@ -272,7 +272,7 @@ class Worker:
         self._sendings = []
 
     def _granted(self) -> bool:
-        """Whether the first shard gives a ticket."""
+        """Return whether the first shard gives a ticket."""
         if self._group.rank == 0:
             granted, self.last_step = self._server.grant(0), self._server.tickets.until
             return granted

@@ -17,7 +17,7 @@ from hpcbench.contract.shards import cut_evenly
 
 
 class Tied(Enum):
-    """How a weight is tied to one on another stage."""
+    """The way in which a weight is tied to one on a different stage."""
 
     NO = "no"
     OWNER = "owner"
@@ -92,7 +92,7 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Whether ranks hold the same part along these axes, and along no others."""
+        """Return whether ranks hold the same part along these axes, and along no others."""
         return self.replicated == axes
 
     @property
@@ -102,7 +102,7 @@ class Shard:
 
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
-"""Gives the values of a rank's part of a parameter."""
+"""Function that gives the values of a rank's part of a parameter."""
 
 
 class Held(NamedTuple):

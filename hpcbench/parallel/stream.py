@@ -1,6 +1,6 @@
 """A pipeline without a flush: the order of work, and the versions of the weights, as pure data.
 
-Micro-batches are numbered from the begin of the run, and 1F1B processes all of them: at the end of a step the pipeline
+Micro-batches are numbered from the start of the run, and 1F1B processes all of them: at the end of a step the pipeline
 stays full. A step is still m backward passes and one update of the weights, so stages compute with older weights.
 Version t is the weights after t updates.
 

@@ -49,7 +49,7 @@ class StreamPipeline(Pipeline):
     versions
         The weights of the stage.
     policy
-        Gives the channels; that of exact traffic carries the headers.
+        Policy that gives the channels; that of exact traffic carries the headers.
     others
         What `Pipeline` needs.
 
@@ -83,7 +83,7 @@ class StreamPipeline(Pipeline):
         actions
             Actions of `Stream.actions`.
         batch
-            Gives a micro-batch by its number in the run.
+            Function that returns a micro-batch, given its number in the run.
         phases
             Phases that the seconds are added to.
 
@@ -131,7 +131,7 @@ class StreamPipeline(Pipeline):
         self._sendings = []
 
     def calls_of_flights(self) -> dict[int, dict[str, int]]:
-        """Return the calls of the channels before each forward pass under way, by micro-batch."""
+        """Return the calls of the channels before each forward pass under way, keyed by micro-batch."""
         return {i: flight.calls for i, flight in self._flights.items()}
 
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:

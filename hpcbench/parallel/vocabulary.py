@@ -52,7 +52,10 @@ class VocabularyEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """The whole table [s, h] on every rank. Each rank looks up the positions that it holds of the stream."""
+    """A position embedding whose complete table [s, h] is on every rank.
+
+    Each rank looks up the positions of the stream that it holds.
+    """
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
         super().__init__()
@@ -78,7 +81,7 @@ def split_loss(
     group
         The tensor-parallel group.
     policy
-        Gives the exact channel of the statistics.
+        Policy that gives the exact channel of the statistics.
 
     Returns
     -------

@@ -24,7 +24,7 @@ class BreakEven:
     bytes_per_s: float | None
     """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does, None if unknown."""
     gain: float | None
-    """At the machine's bandwidth: baseline's seconds over the scheme's, less 1; None if the bandwidth is assumed."""
+    """Baseline's seconds divided by the scheme's, minus 1, at the machine's bandwidth. None if that is assumed."""
     surely: bool
     """Whether the interval of the gain excludes 0."""
     sentence: str
@@ -57,14 +57,14 @@ def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> Bre
         Bandwidth of a node's network in bytes per second.
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
-    # Waiting for the slowest rank is a share of the other time. It does not move the break-even.
+    # Waiting for the slowest rank is a fraction of the other time. It does not move the break-even.
     at = find_break_even(
         local=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
         baseline_local=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
         baseline_bytes=baseline.network_seconds * bandwidth,
     )
-    # Errors of the inputs are the same for the parts that both have in common. They count only where the parts differ.
+    # Errors of the inputs are the same for the parts that both steps share. They count only where the parts differ.
     difference = abs(baseline.seconds.value - scheme.seconds.value)
     parts = {*baseline.parts, *scheme.parts}
     doubt = 0.3 * sum(abs(baseline.parts.get(part, 0.0) - scheme.parts.get(part, 0.0)) for part in parts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hpcbench.contract.traffic import Traffic
 
 WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of a value, by precision."""
+"""Bytes of a value for each precision."""
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,10 @@ class StepCalls:
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:
-        """Return the header (micro-batch, version) before an activation in a pipeline without a flush; else None."""
+        """Return the header (micro-batch, version) before an activation.
+
+        None in a pipeline with a flush, and for the last part.
+        """
         if self._train.schedule not in UNFLUSHED or number == self._layout.parts - 1:
             return None
         return PredictedCall(("EXACT", "FORWARD", "ACT"), "send", 2, 8, "pp")

@@ -20,7 +20,7 @@ class Chip:
     """Regular expression of the whole name that PyTorch prints. A prefix is not enough: a slice of a GPU, or a variant
     made for one machine, begins with the name of the chip but has another peak."""
     tflops: Mapping[str, float]
-    """Dense peak in TFLOP/s by precision of a run; a precision that the chip lacks is left out."""
+    """Dense peak in TFLOP/s for each precision of a run; a precision that the chip lacks is left out."""
     source: str
 
     def peak(self, precision: str) -> float | None:

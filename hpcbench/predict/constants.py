@@ -1,4 +1,6 @@
-"""Constants of the model that no table gives, each with its source. No other number in this package was chosen.
+"""Constants of the model that are not in the measured tables, each with its source.
+
+No other number in this package was chosen.
 
 "Chosen" means that the value was set by hand on the fitting half of the published runs, while errors of the other half
 and of the targets were visible. These numbers are no blind test; `benchmarks/predict_published.py` names the halves and
@@ -14,7 +16,7 @@ MEMORY_IN_STEP = 0.85
 """Bandwidth of norms, activations and sums in a step, relative to the measured stream copy: guessed. Single kernels
 reach 0.6 to 1.1 of it (machines/membound.csv)."""
 NOT_HIDDEN = 0.7
-"""Share of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
+"""Fraction of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
 weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
 KERNEL_S = 8e-6
 """Least seconds of a product on a GPU: the smallest cuBLAS kernels of DeepBench on V100, and 7 us on H100."""
@@ -29,7 +31,7 @@ LOSS_BYTES = 45
 """Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""
 NETWORK_SHARE = 0.9
-"""Share of its nominal bandwidth that a node's network gives large collectives: 0.86 to 0.97 on EDR, HDR and NDR."""
+"""Fraction of its nominal bandwidth that a node's network gives large collectives: 0.86 to 0.97 on EDR, HDR and NDR."""
 NETWORK_LATENCY_S = 15e-6
 """Seconds of a step of a collective between nodes if the site gives no latency: NCCL's constants (14 us a hop)."""
 WITHIN_LATENCY_S = 3.4e-6
@@ -42,7 +44,7 @@ PIECES_AT_ONCE = 3
 """Pieces of a product that a GPU makes at the same time while others come or go: Transformer Engine has three streams
 for them (NVTE_COMM_OVERLAP_MAX_STREAMS)."""
 WAIT_SHARE = 0.02
-"""Share of a step that ranks wait for the slowest rank: 2 to 6 % in published logs. Guessed."""
+"""Fraction of a step that ranks wait for the slowest rank: 2 to 6 % in published logs. Guessed."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
 """Bytes before encoding that a codec processes per second, if it was not measured: assumed."""
 CODEC_CALL_S = {"gpu": 20e-6, "cpu": 10e-6}

@@ -32,13 +32,13 @@ class CoreCosts:
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
     call_s: float = constants.PLAN_CALL_S
-    """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
+    """Seconds for a call of a plan in addition to its messages, for its start and end in Python."""
     part_s: float = constants.PLAN_MESSAGE_S
     """Seconds for each message of a plan's step after the first one."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
     plan_factor: float = constants.PLAN_FACTOR
-    """Time of a plan's steps over that of their messages alone, because of sums, copies and frames."""
+    """Time of a plan's steps divided by that of their messages alone. Sums, copies and frames take the rest."""
 
     def time_message(self, nbytes: float, *, crossing: bool) -> float:
         """Return the seconds for one message that a rank sends while it receives one."""

@@ -15,9 +15,9 @@ class DeviceSpec:
 
     name: str
     family: str
-    """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
+    """Family of the tables that apply: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
     tflops: Mapping[str, float] = field(hash=False)
-    """Dense peak in TFLOP/s, by precision."""
+    """Dense peak in TFLOP/s for each precision."""
     units: int
     """Number of streaming multiprocessors, or of cores, among which the tiles of a product are divided."""
     memory_bytes: float | None

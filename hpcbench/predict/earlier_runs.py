@@ -31,7 +31,7 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Least predicted share of a step that a baseline waits for messages, for the run to calibrate the network."""
+"""Least predicted fraction of a step in which a baseline waits for messages, for the run to calibrate the network."""
 _DEPTH = 4
 """Depth of the search for submissions below the directory that the user names."""
 
@@ -245,7 +245,7 @@ def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
             run, _ = load(root / planned.path / "run.json")
             workload = make_workload(run, ranks_per_node=_per_node(run))
         except (UserError, ValueError):
-            continue  # The run is of another version or uses a setting that the model does not cover.
+            continue  # The run is from a different version or uses a setting that the model does not cover.
         seconds = _measured(run, log)
         if seconds is not None:
             hosts = [host.compute_s for host in log.read_event(ComputingTimes).hosts or () if host.compute_s]

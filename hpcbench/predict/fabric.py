@@ -73,7 +73,7 @@ class Fabric:
     node_bytes_per_s: float
     node_latency_s: float
     share: float
-    """Reached share of the nominal bandwidth."""
+    """Reached fraction of the nominal bandwidth."""
     within_basis: InputBasis
     between_basis: InputBasis
     library: tuple[tuple[str, float], ...] = ()
@@ -164,7 +164,7 @@ class Fabric:
 
 
 def _compare_pairwise(place: GroupPlacement) -> float:
-    """Return the bytes between nodes with one message between each two ranks, over those of a ring."""
+    """Return the bytes between nodes with one message between each two ranks, divided by those of a ring."""
     return place.per_node * (place.ranks - place.per_node) / (place.ranks - 1)
 
 

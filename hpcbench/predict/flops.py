@@ -64,7 +64,7 @@ DENSE = ExpertShape(layers=0, held=1, shared=1, choices=0, chosen=0, places=None
 
 
 def has_layer_recompute(recompute: str | int) -> bool:
-    """Whether the forward pass of each layer runs twice, with full recomputation or by groups of layers."""
+    """Return whether the forward pass of each layer runs twice, with full recomputation or by groups of layers."""
     return bool(recompute) and recompute not in ("none", "selective")
 
 

@@ -113,12 +113,12 @@ def _moved(
 
 
 def count_forward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the elements that a rank sends in the forward pass, by channel."""
+    """Return the elements that a rank sends in the forward pass, for each channel."""
     return _count_elements(grid, list_forward_moves(grid, layer))
 
 
 def count_backward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the elements that a rank sends in the backward pass, by channel."""
+    """Return the elements that a rank sends in the backward pass, for each channel."""
     return _count_elements(grid, list_backward_moves(grid, layer))
 
 

@@ -25,7 +25,7 @@ class Machine:
     oversubscribed: bool = False
     """Whether the site allows ranks to share their cores with each other or with other programs."""
     work_factor: float = 1.0
-    """Computing time of earlier runs over that of the tables."""
+    """Computing time of earlier runs divided by that of the tables."""
     work_basis: InputBasis | None = None
     """Source of `work_factor` if it comes from earlier runs; None for that of the tables."""
     layers: tuple[MeasuredLayer, ...] = ()

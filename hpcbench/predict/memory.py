@@ -38,7 +38,7 @@ class PredictedMemory:
     peaks: dict[str, dict[str, float]]
     """Bytes by peak and kind."""
     host_bytes: float
-    """Offloaded bytes, on its host."""
+    """Offloaded bytes on the host of the rank."""
     limit: float | None
     """Memory of the device in bytes; None if it is unknown."""
 

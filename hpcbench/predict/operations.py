@@ -8,7 +8,7 @@ class Compute(NamedTuple):
 
     seconds: float
     computes: float = 1.0
-    """Share of the seconds that a run's log counts as computation; the rest belongs to blocking calls."""
+    """Fraction of the seconds that a run's log counts as computation; the rest belongs to blocking calls."""
 
 
 class BlockingTransfer(NamedTuple):

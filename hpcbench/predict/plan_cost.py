@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpcbench.comm.steps import PeerSpan
 
 _NOT_HIDDEN = 0.25
-"""Share of the shorter of wire time and work that is not hidden, as in `comm.links`."""
+"""Fraction of the shorter of wire time and work that is not hidden, as in `comm.links`."""
 
 
 def cost_plan(

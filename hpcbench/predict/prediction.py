@@ -37,7 +37,7 @@ class Prediction:
 
     @property
     def tflops(self) -> float:
-        """TFLOP/s of a rank, by the operations of the model."""
+        """TFLOP/s of a rank, counted in operations of the model."""
         model, train = self.workload.model, self.workload.train
         count = flops.count_model_flops(
             layers=model.layers,

@@ -1,7 +1,7 @@
 """Speed of matrix products by shape, interpolated from measured tables.
 
-Efficiency is the share of the dense peak. Tiles and waves make it jump with the shape (arXiv 2401.14489): a product of
-109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic scale, is removed before the
+Efficiency is the fraction of the dense peak. Tiles and waves make it jump with the shape (arXiv 2401.14489): a product
+of 109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic scale, is removed before the
 efficiencies are interpolated. Weights decrease with the distance of the logarithms of m, n and k. Outside of the table
 the nearest shapes are used.
 """
@@ -47,7 +47,7 @@ class Products:
     source: str
 
     def efficiency(self, m: int, n: int, k: int, passage: str = "fwd") -> float:
-        """Return the share of the peak that a product reaches, interpolated."""
+        """Return the fraction of the peak that a product reaches, interpolated."""
         return _interpolate_efficiency(self, m, n, k, passage)
 
     def list_left_out_errors(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
@@ -95,7 +95,7 @@ def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units
 
 @lru_cache(maxsize=65536)
 def compute_fill(m: int, n: int, units: int) -> float:
-    """Return the share of the multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
+    """Return the fraction of multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
     best = 0.0
     for rows, columns, speed in _TILES:
         down, across = -(-m // rows), -(-n // columns)

@@ -1,4 +1,4 @@
-"""Begin and end of each action of a pipeline schedule, by simulation, and the bubble in closed form."""
+"""Start and end of each action of a pipeline schedule, by simulation, and the bubble in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """Fraction of the stages' total time in which they did not compute."""
+        """Fraction of the stages' total time that they spent idle."""
         busy = sum(timed.end - timed.begin for stage in self.stages for timed in stage)
         return 1 - busy / (self.seconds * len(self.stages)) if self.seconds else 0.0
 
@@ -72,7 +72,7 @@ def simulate(
     todo = [list(schedule(stage, stages, microbatches, parts // stages)) for stage in range(stages)]
     done: list[list[TimedAction]] = [[] for _ in range(stages)]
     ends: dict[tuple[str, int, int], float] = {}
-    """End of each pass, by work, micro-batch and part."""
+    """End of each pass, keyed by work, micro-batch and part."""
 
     def find_start(work: str, i: int, part: int) -> float | None:
         """Return the time at which all inputs of an action have arrived; None if it is not determined yet."""
@@ -108,7 +108,7 @@ def simulate(
 
 
 def compute_bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
-    """Return the share of a step in which a stage idles, if all parts take the same time and messages take none.
+    """Return the fraction of a step in which a stage idles, if all parts take the same time and messages take none.
 
     The share is ``(p - 1) / (v m + p - 1)``. The ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is relative to
     the time without the bubble. GPipe and 1F1B have v = 1.

@@ -35,7 +35,7 @@ class SharedResource(Generic[T]):
 
     @property
     def share(self) -> float:
-        """Share of each user."""
+        """Fraction of each user."""
         return min(1.0, self.capacity / len(self.flows))
 
     def find_end(self) -> float:

@@ -38,11 +38,11 @@ class StageState:
     computed: float = 0.0
     """Part of `busy` that a log counts as computation."""
     computes: float = 1.0
-    """Share of the current operation that a log counts as computation."""
+    """Fraction of the current operation that a log counts as computation."""
     shared: float = 0.0
     """Part of `busy` that is lost because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
-    """Seconds of waiting, by kind of `BlockingTransfer` and `WaitForTransfer`."""
+    """Seconds of waiting for each kind of `BlockingTransfer` and `WaitForTransfer`."""
 
 
 _CORES = -1

@@ -244,7 +244,7 @@ def _estimate_network_seconds(costs: StageCosts, waits: dict[str, float]) -> flo
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Result of a simulation, by stage."""
+    """Result of a simulation for each stage."""
 
     seconds: float
     end: list[float]

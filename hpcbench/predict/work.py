@@ -23,7 +23,7 @@ _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds by kind of work."""
+    """Seconds for each kind of work."""
 
     products: float = 0.0
     attention: float = 0.0
@@ -198,7 +198,7 @@ class ComputeCosts:
 
     @cached_property
     def layer(self) -> ComputeTime:
-        """Time of one block."""
+        """Return the time of one block."""
         model, train, program, t = self._model, self._train, self._program, self._tp
         h, tokens, norms = model.hidden, self._tokens, self._stream
         shapes = (("column", 3 * h, h), ("row", h, h), ("column", 4 * h, h), ("row", h, 4 * h))
@@ -242,7 +242,7 @@ class ComputeCosts:
 
     @cached_property
     def experts(self) -> ComputeTime:
-        """Time of a layer with experts minus that of a block with an MLP.
+        """Return the time of a layer with experts minus that of a block with an MLP.
 
         Each expert multiplies the rows that it receives. The products of the MLP are subtracted.
         """
@@ -269,13 +269,13 @@ class ComputeCosts:
 
     @cached_property
     def embedding(self) -> ComputeTime:
-        """Time of the embedding's lookup, forward and backward."""
+        """Return the time of the embedding's lookup, forward and backward."""
         once = Seconds(memory=self._time_memory(4 * self._stream))
         return ComputeTime(once, once * 2, Seconds())
 
     @cached_property
     def head(self) -> ComputeTime:
-        """Time of the last norm, the logits and the loss."""
+        """Return the time of the last norm, the logits and the loss."""
         vocab, h = self._model.vocab // self._tp, self._model.hidden
         forward, data, weight = self._time_layer("head", self._model.vocab, h)
         loss = constants.LOSS_BYTES * self._tokens * vocab / (self._device.copy_bytes_per_s)

@@ -74,7 +74,7 @@ def count_message_bytes(
     gathers: Sequence[int] = (),
     node_ranks: int | None = None,
 ) -> dict[tuple[str, ...], int]:
-    """Return the bytes that one rank sends in a step, by dimension, phase and kind of the channel.
+    """Return the bytes that one rank sends in a step, keyed by dimension, phase and kind of the channel.
 
     In an all-reduce, a reduce-scatter or an all-gather each owner exchanges its piece with every other rank, as in
     two-shot. The best algorithms of MPI libraries send the same volumes.

@@ -74,7 +74,7 @@ class Figure:
     caption: str
     """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
     draw: Callable[[Any], None]
-    """Draws into a ``matplotlib.figure.Figure`` and sets its size."""
+    """Function that draws into a ``matplotlib.figure.Figure`` and sets its size."""
 
 
 Block = Table | Sentences | Figure
@@ -143,9 +143,9 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Most letters of the first column in a line. It is repeated in each part, and longer names are folded."""
+"""Largest number of letters of the first column in a line. It is repeated in each part, and longer names are folded."""
 _LONGEST_WORDS = 16
-"""Fewest letters that a column of words needs. Longer words wrap."""
+"""Smallest width of a column of words in letters. Longer words wrap."""
 
 Part = tuple[int, ...]
 """Numbers of the columns that stand side by side."""
@@ -163,7 +163,7 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
     gap
         Blanks between two columns of the table.
     length
-        Gives the columns of text that some words take.
+        Function that returns the columns of text that some words take.
     """
     need = _needs(table, length)
     others = range(1, len(table.columns))
@@ -172,7 +172,7 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
     for group in groups:
         fits = _width((0, *group), need, gap) <= width
         for piece in [group] if fits else [(i,) for i in group]:
-            # What did not fit as a group begins a part of its own: the groups before it stay as they are.
+            # A group that does not fit begins a new part. The groups before it do not change.
             apart = not split or (not fits and piece == group[:1])
             if apart or _width((*split[-1], *piece), need, gap) > width:
                 split.append((0, *piece))

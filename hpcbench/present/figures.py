@@ -1,4 +1,4 @@
-"""Figures as SVG, which a page can recolour, and as PNG for print. A figure always gives the same bytes."""
+"""Figures as SVG, which a page can recolor, and as PNG for print. A figure always gives the same bytes."""
 
 import io
 import re
@@ -15,9 +15,9 @@ from hpcbench.present.document import Document, Figure
 
 
 def svg(figure: Figure) -> str:
-    """Return an ``svg`` element for a page or a separate file. It has no background, and its text is text.
+    """Return an ``svg`` element for a page or a separate file. It has no background, and its labels are text elements.
 
-    Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
+    Lines in ink have the color of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
     others hold the figure's name, so that several figures can stand on one page.
     """
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -73,7 +73,7 @@ def _written(figure: Figure, kind: str, **options: Any) -> bytes:
     need_matplotlib("figures of a report")
     content = io.BytesIO()
     with styled(salt=figure.name), warnings.catch_warnings():
-        # A name may hold letters that the font lacks; a browser has others.
+        # A name may contain letters that the font lacks; a browser has other fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         drawn(figure).savefig(content, format=kind, **options)
     return content.getvalue()

@@ -95,7 +95,7 @@ def _figure(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints unchanged, in letters that every LaTeX has."""
+    """Return text that LaTeX prints unchanged, in letters that every LaTeX has."""
     plain = "".join(map(_letter, text)).translate(_SPECIAL).replace("--", "-{}-")
     return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 
@@ -103,5 +103,5 @@ def escape(text: str) -> str:
 def _letter(letter: str) -> str:
     if letter.isascii():
         return letter if letter.isprintable() else " "
-    # At most others LaTeX stops, unless it has further packages.
+    # LaTeX stops at most other characters, unless it has further packages.
     return letter if _ACCENTED.fullmatch(letter) else f"(U+{ord(letter):04X})"

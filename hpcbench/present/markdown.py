@@ -39,7 +39,7 @@ def _table(table: Table) -> Iterable[str]:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
+    """Return text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
     clean = "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)
     return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
 

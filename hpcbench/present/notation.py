@@ -10,7 +10,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
-"""Most letters of a name that are shown. A name from a file may be longer."""
+"""Largest number of letters of a name that are shown. A name from a file may be longer."""
 _REASONS = 300
 _FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -28,7 +28,7 @@ class Interval:
     low: float | None
     high: float | None
     pairs: int
-    """Number of values of the estimate, mostly of pairs of runs."""
+    """Number of values of the estimate; usually of pairs of runs."""
 
 
 def significant(value: float | None) -> str:
@@ -92,7 +92,7 @@ def integer(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Format a part of 1 as a percentage with one decimal."""
+    """Format a fraction as a percentage with one decimal."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 

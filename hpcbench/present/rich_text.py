@@ -28,7 +28,7 @@ def show(document: Document) -> None:
 
 
 def write(document: Document, width: int = UNBOUND) -> str:
-    """Return the report as text without colours, `width` columns wide."""
+    """Return the report as text without colors, `width` columns wide."""
     page = io.StringIO()
     _print(document, Console(file=page, width=width, highlight=False, force_terminal=False))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())

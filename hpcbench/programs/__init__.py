@@ -1,1 +1,1 @@
-"""Programs of others, run with their messages counted or compressed through PyTorch's own collectives."""
+"""Users' PyTorch programs, with their messages counted or compressed by intercepting PyTorch's collectives."""

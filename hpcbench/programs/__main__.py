@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
 def _read_applied(path: Path) -> AppliedScheme | None:
     try:
         return AppliedScheme.from_line(path.read_text(encoding="utf-8"))
-    except OSError:  # no rank has started: the launcher's messages give the reason
+    except OSError:  # no rank has started, and the launcher's messages contain the reason
         return None
 
 

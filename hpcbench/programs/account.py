@@ -22,7 +22,7 @@ class Key(NamedTuple):
     codec: str
     """Codec; empty if the calls were not encoded."""
     why: str
-    """Reason why they were not encoded."""
+    """Reason why the calls were not encoded."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class CallCounts(MessageCounts):
     call_bytes: int = 0
     """Bytes of the tensors that were given to the calls."""
     sizes: dict[int, int] = field(default_factory=dict)
-    """Calls by number of elements."""
+    """Number of calls for each number of elements."""
 
 
 _SIZES = 512

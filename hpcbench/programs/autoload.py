@@ -13,7 +13,7 @@ _started: list[object] = []
 
 def autoload() -> None:
     """Install the kernels if the variable is set, once in a process."""
-    text = os.environ.get("HPCBENCH_TORCH")  # named here, so that other programs import nothing more
+    text = os.environ.get("HPCBENCH_TORCH")  # the literal name, so that other programs import nothing more
     if not text or _started:
         return
     _started.append(text)

@@ -14,7 +14,10 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.programs.account import CallCounts
 
 Begin = Callable[[Sequence[Plan]], Work]
-"""Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""
+"""Function that begins a prepared call by its plans, in any thread.
+
+Calls begin in the order of the program on all ranks.
+"""
 
 
 class CallCarrier(ABC):
@@ -63,7 +66,11 @@ class CallCarrier(ABC):
         *,
         average: bool,
     ) -> Begin:
-        """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
+        """Prepare to sum each source over the ranks.
+
+        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        piece.
+        """
 
     @abstractmethod
     def all_to_all(

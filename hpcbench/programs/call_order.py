@@ -30,7 +30,7 @@ class CallOrder:
         self._lock = threading.Lock()
 
     def begin(self, call: Callable[[], Work], result: Any) -> Work:
-        """Begin a call at once if no earlier one waits, else after those; return its handle.
+        """Begin a call and return its handle. If earlier calls wait, it begins after them, otherwise immediately.
 
         Parameters
         ----------

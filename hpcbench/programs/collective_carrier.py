@@ -37,7 +37,7 @@ from hpcbench.programs.tensors import TORCH_TYPES
 
 
 class Submitted(Protocol):
-    """A collective as PyTorch gives it."""
+    """Handle of a collective, as PyTorch returns it."""
 
     def wait(self) -> Any:
         """Order the current stream behind the collective; on the host, return when it is over."""

@@ -24,7 +24,7 @@ class Decision:
     plans: Sequence[Plan] | None = None
     """A plan for each vector; empty if PyTorch carries out the calls; None before the ranks have decided."""
     ask: Callable[[], Sequence[Plan]] | None = None
-    """Decides together with the other ranks, and may wait for them."""
+    """Function that decides together with the other ranks, and may wait for them."""
 
     def make(self) -> Sequence[Plan]:
         """Return the plans, and decide first if needed. The decision may block until all ranks take part."""

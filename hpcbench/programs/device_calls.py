@@ -37,7 +37,7 @@ class Prepared:
 
 
 class DeviceCalls:
-    """Prepares the calls of a group in the caller's thread, where its stream is known.
+    """Preparation of the calls of a group in the caller's thread, where its stream is known.
 
     Parameters
     ----------

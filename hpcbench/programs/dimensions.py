@@ -41,7 +41,7 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("^EXPERT_MODEL_PARALLEL_GROUP$"), "EP"),
     (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP has norms and flags
 )
-"""Descriptions of frameworks; the first that matches counts."""
+"""Patterns of the frameworks' group descriptions, with the dimension of each; the first match counts."""
 
 
 def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Groups) -> str | None:
@@ -68,7 +68,7 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
         return None
     if groups.layout:
         return _of_axes(_axes_of_group(ranks, world, groups.layout), groups)
-    # all ranks of a program that has made no mesh: DDP and its like
+    # all ranks of a program without a mesh, such as one that uses DDP
     return "DP" if description == "default_pg" and len(ranks) == world else None
 
 
@@ -80,7 +80,7 @@ def is_undescribed(description: str) -> bool:
 
 
 def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
-    """Return the dimension along which two ranks of a layout are neighbours; None if there are several or none.
+    """Return the dimension along which two ranks of a layout are neighbors; None if there are several or none.
 
     Parameters
     ----------
@@ -131,7 +131,10 @@ def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> 
 
 
 def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
-    """Return the dimension of a group that spans axes: the user's, or DP for gradients over DP and CP."""
+    """Return the dimension of a group that spans these axes; None if unknown.
+
+    It is that of the user's matching pattern, the axes' common dimension, or DP for DP and CP together (gradients).
+    """
     spanned = sorted(axis.dimension for axis in axes)
     for pattern in groups.groups:
         if pattern.axes is not None and sorted(pattern.axes) == spanned:

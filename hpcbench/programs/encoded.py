@@ -158,7 +158,11 @@ class EncodedGroup(CallCarrier):
         *,
         average: bool,
     ) -> Begin:
-        """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
+        """Prepare to sum each source over the ranks.
+
+        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        piece.
+        """
         # asked for here: whether autograd is at work is visible only in the caller's thread
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         if outs[0].device.type != "cpu":
@@ -280,5 +284,5 @@ def _write(values: Array, out: torch.Tensor) -> None:
 
 
 def _contiguous(out: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself if it is contiguous, else memory for its values."""
+    """Return the tensor itself if it is contiguous, otherwise memory for its values."""
     return out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)

@@ -26,7 +26,7 @@ LAG = 2
 
 
 class Waited(Protocol):
-    """A message under way, as PyTorch gives it."""
+    """Handle of a message under way, as PyTorch returns it."""
 
     def wait(self) -> Any:
         """Return when the message has come or gone; raise if it never will."""

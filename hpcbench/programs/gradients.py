@@ -2,7 +2,7 @@
 
 A group of replicas sums gradients, but also parameters, moving averages, counts and metrics, which must stay exact.
 Autograd is at work while gradients are summed, except in frameworks that sum them after the backward pass: those have
-functions for it, which are on the caller's stack. All ranks of a call run the same code, so they get the same answer.
+functions for it, which are on the caller's stack. All ranks of a call run the same code, so they get the same result.
 A search of the stack costs about a tenth of a microsecond for each frame, so calls below `min_bytes` skip it.
 """
 

@@ -1,4 +1,4 @@
-"""The carriers of one group's encoded calls, one for each device, made at the first use."""
+"""The carriers of one group's encoded calls: one for each device, created at first use."""
 
 import torch
 import torch.distributed as dist
@@ -30,7 +30,7 @@ class GroupCarriers:
         self._streamed: dict[str, bool] = {}
 
     def of(self, tensor: torch.Tensor) -> CallCarrier:
-        """Return the carrier for a tensor's device."""
+        """Return the carrier of the group's encoded calls on a tensor's device. It is created at first use."""
         streamed = self._is_streamed(tensor.device)
         name = str(tensor.device) if streamed else "gloo"
         if name not in self._carriers:

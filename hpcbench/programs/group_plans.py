@@ -26,7 +26,7 @@ SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 BeginTrial = Callable[[Vectors, Plan, Channel], Work]
-"""Begins an encoded call that is not counted."""
+"""Function that begins an encoded call that is not counted."""
 
 
 class GroupPlans:
@@ -41,7 +41,7 @@ class GroupPlans:
     worker
         Thread of the encoded operations.
     begin
-        Begins an encoded call, so that it can be tried.
+        Function that begins an encoded call, so that it can be tried.
     """
 
     def __init__(self, rank: int, size: int, second: SecondGroup, worker: JobThread, begin: BeginTrial) -> None:
@@ -72,7 +72,7 @@ class GroupPlans:
         plans: list[Plan | None] = []
 
         def job() -> None:
-            self._second.gloo()  # whatever the decision, it carries the call
+            self._second.gloo()  # it carries the call, whatever is decided
             plans.extend(self._decide(operation, n, dtype, channel) for n in sizes)
 
         self._second.reporting(job)()
@@ -111,6 +111,6 @@ class GroupPlans:
 def lay_with(choice: Choice, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
     """Return the plan of a call; None for the library's own collective."""
     kind = np.dtype(np.float32) if operation in SUMS else dtype
-    like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # its size and type are all that counts
+    like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # only its size and type matter
     plan = choice.plan(operation, like, channel, feedback=channel.feedback and operation in SUMS)
     return None if plan is None or plan.algorithm is Algorithm.NATIVE else plan

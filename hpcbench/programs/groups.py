@@ -80,7 +80,7 @@ class GroupCalls:
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
-        # looking at the values of a call costs, and smaller ones are exact anyhow
+        # inspecting the values of a call takes time, and smaller calls are exact anyway
         self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
 
     def next_seed(self) -> int:
@@ -154,7 +154,7 @@ class GroupCalls:
         first = tensors[0]
         if len(tensors) == 1:
             n = first.numel()
-            # asking for the device's name takes longer than all else here
+            # getting the device's name takes longer than everything else here
             device = "cpu" if first.is_cpu else first.device.type
             nbytes = n * first.element_size()
             key: tuple[object, ...] = (call, dimension, first.dtype, n, device)
@@ -194,7 +194,7 @@ class GroupCalls:
         result
             Result of the handle.
         prepare
-            Prepares the encoded call in the caller's thread.
+            Function that prepares the encoded call in the caller's thread.
         plain
             Begins PyTorch's own call in a group.
         """

@@ -59,7 +59,10 @@ class Interception:
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
         self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
-        """The same by the groups themselves, until a mesh names more of them: reading a name at each call is slow."""
+        """Calls by process group instead of name, because reading a name at each call is slow.
+
+        Cleared when a mesh names more groups.
+        """
         self._meshes = MeshNames(self._by_group.clear)
         self._nodes = NodeLabels()
         self._waits = TimedWait()
@@ -141,7 +144,7 @@ class Interception:
         if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
             return None
         if calls is not None:
-            calls.stop(0.0)  # another group by that name, or a mesh has named this one
+            calls.stop(0.0)  # a different group of that name, or a mesh has named this one
             self._by_group.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
         calls = GroupCalls(group, description, self._settings, self.account)

@@ -53,7 +53,7 @@ class HostKernels:
         codec_of(codec).encode(source, wire.numpy(), residual=lacked, seed=seed)
 
     def decode(self, wire: torch.Tensor, out: torch.Tensor, codec: str, sent: Any, accumulate: bool) -> None:
-        """Decode a message, or add it to `out`. The values are rounded to the type in which they travelled first."""
+        """Decode a message, or add it to `out`. The values are rounded to the type in which they traveled first."""
         target, kind = array(out), DTYPES[sent]
         if target.dtype == kind:
             codec_of(codec).decode(wire.numpy(), target, accumulate=accumulate)

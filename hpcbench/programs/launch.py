@@ -24,7 +24,7 @@ class Ended:
     status: int
     """Exit status, as a shell gives it."""
     ranks: list[dict[str, Any]]
-    """Counts of each rank, by rank."""
+    """Counts of each rank, keyed by rank."""
 
     @property
     def world(self) -> int:

@@ -21,7 +21,7 @@ ranks share cores: many small slices cost more than they hide."""
 GLOO_MESSAGE_S = 100e-6
 """Guessed latency of a message within gloo's own calls, which no Python delays."""
 _SHARES = {Operation.ALL_REDUCE: 2, Operation.REDUCE_SCATTER: 1, Operation.ALL_GATHER: 1}
-"""Number of times that a rank sends the vector, but for its own part of it."""
+"""Number of times that a rank sends the vector, without its own part of it."""
 _SIZES = [1 << k for k in range(10, 34, 4)]
 _SMALL, _LARGE = 1 << 10, 1 << 20
 _TRIES = 3

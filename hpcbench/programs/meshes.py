@@ -59,7 +59,7 @@ class MeshNames:
             setattr(DeviceMesh, name, method)
 
     def described(self, name: str, description: str) -> str:
-        """Return the names of a group from meshes, else its description."""
+        """Return the names of a group from meshes, or its description if no mesh names it."""
         mesh_names = self._names.get(name)
         return description if not mesh_names else f"mesh_{' or '.join(sorted(mesh_names))}"
 

@@ -1,6 +1,6 @@
 """Encoded messages between two ranks. They travel in the group's own calls, so that one message stays one message.
 
-A second group would have to be made by all ranks, and a pipeline stage communicates only with its neighbours.
+A second group would have to be made by all ranks, and a pipeline stage communicates only with its neighbors.
 """
 
 import time

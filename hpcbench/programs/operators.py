@@ -23,7 +23,7 @@ from hpcbench.programs.worker import make_handle
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]
 InGroup = Callable[[ProcessGroup], Work]
-"""Begins PyTorch's own call in a group."""
+"""Function that begins PyTorch's own call in a group."""
 
 
 class Operators:
@@ -56,7 +56,7 @@ class Operators:
     def _allreduce(
         self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, op: Any, sparse: Any, *_rest: Any
     ) -> Any:
-        # several tensors are several devices of a rank, whose values gloo adds up, too
+        # several tensors belong to several devices of a rank, and gloo also sums over these
         work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, plain, tensors, op)
         return None if work is None else (tensors, work)
 
@@ -107,7 +107,7 @@ class Operators:
             return None
 
         def prepare() -> Begin:
-            joined = like.contiguous()  # memory of its own: the decision needed none
+            joined = like.contiguous()  # separate memory, which the decision did not need
             gather = decision.carrier.all_gather([joined], srcs, channel, row)
             return lambda plans: _then(gather(plans), lambda: _split(joined, outs[0]), outs)
 

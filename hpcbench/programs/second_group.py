@@ -23,7 +23,7 @@ from hpcbench.programs.gloo_carrier import GlooCarrier, PointToPoint
 from hpcbench.programs.worker import Job
 
 _created: Counter[str] = Counter()
-"""Number of second groups by the name of the first one: the same on all of its ranks."""
+"""Number of second groups, keyed by the name of the first one: the same on all of its ranks."""
 
 
 class SecondGroup:
@@ -118,7 +118,7 @@ def _connect_again(store: Store, timeout: timedelta) -> Store:
     try:
         connection: Store = store.clone()  # type: ignore[attr-defined]
     except (RuntimeError, NotImplementedError):
-        return store  # a store that somebody else has written
+        return store  # a store class from outside of PyTorch
     connection.set_timeout(timeout)  # a clone of a file's store has PyTorch's default
     return connection
 

@@ -12,7 +12,7 @@ from hpcbench.programs.table import summed
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:
-    """Return the counts that each rank has written, by rank."""
+    """Return the counts that each rank has written, keyed by rank."""
     reports = [data for path in directory.glob("rank-*.json") if (data := read_json(path)) is not None]
     return sorted(reports, key=lambda data: int(data["rank"]))
 
@@ -25,7 +25,7 @@ _SHARES = {
     "functional gather": 1,
     "all-to-all": 1,
 }
-"""How many times a rank sends a call's vector, but for its own part of it, by the algorithms that send the least."""
+"""Number of times that a rank sends a call's vector, without its own part, in the algorithms that send the least."""
 
 
 def sent_bytes(row: dict[str, Any]) -> int:
@@ -40,7 +40,7 @@ def sent_bytes(row: dict[str, Any]) -> int:
 
 
 def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
-    """Return the groups without a known dimension, by their descriptions."""
+    """Return the groups without a known dimension, one for each description."""
     unknown_bytes: dict[str, int] = {}
     for row in summed(ranks):
         if row["why"] == "unknown group":

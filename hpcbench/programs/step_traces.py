@@ -43,7 +43,7 @@ class StepTraces:
             return
         try:
             self._advance()
-        except RuntimeError as error:  # the program uses the profiler itself, for example
+        except RuntimeError as error:  # for example, the program uses the profiler itself
             log.warning("hpcbench: no trace: %s", " ".join(str(error).split())[:200])
             self._hook.remove()
 

@@ -23,7 +23,7 @@ class StreamPoint(Protocol):
     """A point in the order of a stream's work."""
 
     def done(self) -> bool:
-        """Whether the stream has reached the point. Nothing waits."""
+        """Return whether the stream has reached the point. Nothing waits."""
 
     def since(self, earlier: Any) -> float:
         """Return the seconds between two points that the stream has reached."""
@@ -110,7 +110,7 @@ class CudaMark:
         return bool(self.event.query())
 
     def since(self, earlier: "CudaMark") -> float:
-        """Return the seconds between two events, by the clock of the GPU."""
+        """Return the seconds between two events on the clock of the GPU."""
         return float(earlier.event.elapsed_time(self.event)) * 1e-3
 
 

@@ -28,7 +28,7 @@ from hpcbench.programs.residuals import Residuals
 from hpcbench.programs.stream_order import StreamOrder
 
 ALGORITHMS = (Algorithm.ENCODED, Algorithm.TWO_SHOT)
-"""Algorithms of a scheme that this carrier can do."""
+"""Algorithms of a scheme that this carrier supports."""
 
 
 class StreamedGroup(CallCarrier):
@@ -99,7 +99,11 @@ class StreamedGroup(CallCarrier):
         *,
         average: bool,
     ) -> Begin:
-        """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
+        """Prepare to sum each source over the ranks.
+
+        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        piece.
+        """
         # asked for here: whether autograd is at work is visible only in the caller's thread
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         share = 1 / self._topology.ranks

@@ -14,7 +14,7 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 }
 """Types of values that are encoded. Everything else travels exactly."""
 TORCH_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
-"""The same the other way round."""
+"""PyTorch's type for each type of `DTYPES`."""
 
 
 def array(tensor: torch.Tensor) -> Array:

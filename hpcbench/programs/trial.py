@@ -2,7 +2,7 @@
 
 No model answers that: it rests on the number of processors, on how many ranks share them, and on gloo itself, whose
 reduce-scatter is an all-reduce of the complete vector. All ranks try at the same time and use the times of the slowest
-one. So they all get the same answer.
+one. So they all get the same result.
 """
 
 import time
@@ -57,7 +57,7 @@ class Vectors:
     """
 
     def __init__(self, operation: Operation, n: int, dtype: torch.dtype, rank: int, size: int) -> None:
-        generator = torch.Generator().manual_seed(rank)  # the program's random numbers stay what they are
+        generator = torch.Generator().manual_seed(rank)  # the program's random numbers do not change
         first = torch.empty(n).normal_(generator=generator).to(dtype)
         part = first[: n // size].clone()
         self._first, self._operation = first, operation
@@ -86,7 +86,7 @@ def is_faster(
     renew: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Return whether the encoded call is faster than gloo's. It blocks until all ranks ask; they get the same answer.
+    """Return whether the encoded call is faster than gloo's. It blocks until all ranks ask; they get the same result.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def is_faster(
         group.allreduce([seconds], options).wait()
         plain_s, encoded_s = seconds.tolist()
         spent_s += plain_s + encoded_s
-        if pair:  # the first one makes connections and buffers
+        if pair:  # the first pair also creates connections and buffers
             ratios.append(encoded_s / max(plain_s, 1e-9))
         pair += 1
     return median(ratios) <= _GAIN

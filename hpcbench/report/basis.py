@@ -49,7 +49,7 @@ class Basis:
     neox_flops: float | None
     """Operations of one sequence by GPT-NeoX's formula."""
     recompute: str | int | None
-    """The part that the backward pass computes again: ``none``, ``selective``, ``full``, or a number of layers at a
+    """Part that the backward pass computes again: ``none``, ``selective``, ``full``, or a number of layers at a
     time.
     """
     chip: str | None

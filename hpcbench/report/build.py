@@ -90,7 +90,7 @@ def _build_chapters(
         return
     weak, is_sweep = find_common_weaknesses(cells), len(cells) > 1
     methods, notes = [list_methods(cell) for cell in cells], [_build_notes([cell]) for cell in cells]
-    # The overview of a sweep shows once what several cells share.
+    # The overview of a sweep shows common properties of its cells once.
     shared, shared_notes = _find_repeated(methods), _find_repeated(sentences.lines for sentences in notes)
     if is_sweep:
         below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]

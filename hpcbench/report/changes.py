@@ -41,12 +41,12 @@ class Change:
 
     @property
     def speed_ratio(self) -> Interval | None:
-        """Samples/s, new over old."""
+        """New samples/s divided by the old ones."""
         return exponentiate(self.speed.interval()) if self.speed else None
 
     @property
     def loss_difference(self) -> Interval | None:
-        """Validation loss, new minus old."""
+        """New validation loss minus the old one."""
         return self.loss.interval() if self.loss else None
 
     @property

@@ -65,14 +65,14 @@ class IntervalColumn:
     """A column of estimates with their intervals, from pairs of runs or from several runs."""
 
     key: str
-    """Name for programs."""
+    """Machine-readable name."""
     head: str
     """Heading of the column."""
     meaning: str
     of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
-    """Name for programs of the number of values behind the estimate."""
+    """Machine-readable name of the number of values behind the estimate."""
 
     def field(self, group: int = 0) -> Field[SchemeRow]:
         """Return the column of a table, with the function of its entries."""
@@ -83,7 +83,7 @@ class IntervalColumn:
         return estimate(self.of(row), self.write)
 
     def figures(self) -> dict[str, Figure]:
-        """Return the functions of estimate, interval and count, by their names for programs."""
+        """Return the functions of estimate, interval and count, keyed by their machine-readable names."""
         parts = {self.key: "estimate", f"{self.key}_low": "low", f"{self.key}_high": "high", self.count: "pairs"}
         return {name: partial(self._read, part) for name, part in parts.items()}
 
@@ -160,7 +160,7 @@ TESTS: dict[str, Figure] = {
     "loss_pairs_enough": follow("loss.enough"),
     "loss_in_time_pairs_enough": follow("loss_in_time.enough"),
 }
-"""Values of the tests of the differences, by their names for programs."""
+"""Values of the tests of the differences, keyed by their machine-readable names."""
 LATER_TESTS: dict[str, Figure] = {
     **_read_p_values(speed_p_apart="speed.apart"),
     "loss_difference_worst": follow("loss.worst"),

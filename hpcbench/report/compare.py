@@ -85,7 +85,7 @@ class SchemeRow:
 
     @property
     def counted(self) -> list[Measures]:
-        """Runs from which its numbers are computed: the completed ones, else those with a known speed."""
+        """Runs from which its numbers are computed: the completed ones or, if none completed, those with a speed."""
         return select_counted(self.runs)
 
     @property

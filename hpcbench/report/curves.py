@@ -9,7 +9,7 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.report.statistics import is_usable
 
 WINDOW = 0.05
-"""Part of a run's steps whose losses are averaged, because the loss of one step depends mostly on its batch."""
+"""Fraction of a run's steps whose losses are averaged, because the loss of one step depends mostly on its batch."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ class Duel:
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme over the other's; None if they have no pair."""
+    """Speed of the scheme divided by the other's; None if they have no pair."""
     loss: LossFinding | None
     """Loss of the scheme minus the other's; None if no pair has both losses."""
 

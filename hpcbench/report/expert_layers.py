@@ -21,7 +21,7 @@ class LayerLoads:
 
     @property
     def imbalance(self) -> float:
-        """Tokens of the fullest expert over the mean."""
+        """Number of tokens of the fullest expert, divided by the mean over the experts."""
         return max(self.tokens) / fmean(self.tokens)
 
 
@@ -33,17 +33,17 @@ class ExpertLoads:
 
     @property
     def dropped_part(self) -> float:
-        """Choices of a full expert, as a part of all choices."""
+        """Fraction of the choices that were dropped because the expert was full."""
         return sum(layer.dropped for layer in self.layers) / sum(sum(layer.tokens) for layer in self.layers)
 
     @property
     def imbalance(self) -> float:
-        """Imbalance, a mean over the layers."""
+        """Mean imbalance of the layers."""
         return fmean(layer.imbalance for layer in self.layers)
 
     @property
     def unused(self) -> int:
-        """Experts that no token chose, in all layers."""
+        """Number of experts that no token chose, summed over the layers."""
         return sum(layer.tokens.count(0) for layer in self.layers)
 
 

@@ -15,7 +15,7 @@ from hpcbench.report.looks import compute_level_part, find_next_look
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate
 
 AS_FAST = 0.03
-"""Part of the speed within which two schemes are as fast as each other."""
+"""Largest relative difference in speed at which two schemes count as equally fast."""
 
 NOT_SHOWN: Literal["not shown"] = "not shown"
 """Inconclusive. JSON and CSV of earlier versions have this value, too."""
@@ -52,7 +52,7 @@ class SpeedFinding(Interval):
     """Samples/s divided by the baseline's, or by another scheme's. A single pair has no p-values."""
 
     margin: float
-    """Margin of the speed as a part of 1. A smaller gain does not count as faster."""
+    """Margin of the speed as a fraction. A smaller gain does not count as faster."""
     equal: PValue | None
     """The p-value of the hypothesis that the ratio is 1, two-sided."""
     at_margin: PValue | None
@@ -101,7 +101,7 @@ class LossFinding(Interval):
     """Loss minus the baseline's, or minus another scheme's. A single pair has no p-values."""
 
     margin: float
-    """Difference that counts as none."""
+    """Largest difference that does not count."""
     within: PValue | None
     """The p-value of the hypothesis that the difference is not beyond the margin, on the side of the estimate."""
     apart: PValue | None
@@ -146,7 +146,7 @@ class SpeedTest:
 
     @classmethod
     def of(cls, values: Values, margin: float) -> "SpeedTest":
-        """Take the ratios of pairs of positive, finite values; `margin` is a part of 1."""
+        """Take the ratios of pairs of positive, finite values; `margin` is a fraction."""
         return cls(estimate_mean([math.log(a) - math.log(b) for a, b in values]), margin)
 
     @property
@@ -243,7 +243,7 @@ def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding
 
 
 def compute_margin(values: Values, part: float, *, of_both: bool = False) -> float:
-    """Return the margin of a loss: a part of the mean loss of the second scheme, or of both schemes."""
+    """Return the margin of a loss: a fraction of the mean loss of the second scheme, or of both schemes."""
     return part * abs(fmean(value for pair in values for value in (pair if of_both else pair[1:])))
 
 

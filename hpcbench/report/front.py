@@ -127,7 +127,7 @@ def relate(duel: Duel) -> str:
 
 
 def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
-    """Return the fastest scheme with a good loss, else the fastest with a loss not significantly worse."""
+    """Return the fastest scheme with a good loss, or the fastest whose loss is not significantly worse."""
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     candidates = list(filter(_is_good, rows)) or fair or rows
     return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)

@@ -25,14 +25,14 @@ SPEED_PART = 0.75
 Its loss begins with the other part, so that a worse loss is found even if the speed stays undecided.
 """
 SIDE_PASSES = 0.5
-"""Part of its share that a speed passes on when it is only known to differ.
+"""Fraction of its share that a speed passes on when it is only known to differ.
 
 It passes on all of it when its interval contains none of its bounds.
 """
 TO_PEERS = 0.5
-"""Part of the share of a decided answer that goes to the undecided ones; the other part goes to the cell's details."""
+"""Fraction of the share of a decided answer that goes to the undecided ones. The rest goes to the cell's details."""
 DETAILS = {"controls": 3, "duels": 4, "times": 1}
-"""Weights of the details among each other."""
+"""Relative weights of the details."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -69,7 +69,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Chains:
-    """The chains of one cell, by scheme or pair of schemes."""
+    """The chains of one cell, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Chain] = field(default_factory=dict)
     controls: Mapping[Hashable, Chain] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Chains:
 
 @dataclass(frozen=True)
 class Allotment:
-    """The shares of the questions of one cell, by scheme or pair of schemes."""
+    """The shares of the questions of one cell, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Shares]
     controls: Mapping[Hashable, Shares]
@@ -137,7 +137,7 @@ def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0)
 
 def divide_level(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
     """Divide the level over all questions of a report, given the chains of each cell."""
-    # A cell without an answer keeps a place, whose share is free for its details.
+    # A cell without an answer still gets a share, which its details use.
     places = {
         (i, key): chain for i, cell in enumerate(cells) for key, chain in (cell.answers or {None: Chain()}).items()
     }

@@ -150,7 +150,7 @@ def render(runs: list[RunProgress], elapsed: float, left: float | None, height: 
         table.add_column(name, justify="right", no_wrap=True)
     shown = _choose(runs, max(height - 4, 4))
     explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
-    explained.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
+    explained.sort(key=lambda run: run.state == "pending")  # a stable sort: pending runs come last
     reasons = [
         Text(
             make_printable(f"{run.id}: {describe_outcome(run)}", 400), style="dim" if run.state == "pending" else "red"

@@ -1,4 +1,4 @@
-"""Looks at a growing study: the part of the level for each number of pairs, and the next useful number of pairs.
+"""Looks at a growing study: the fraction of the level for each number of pairs, and the next useful number of pairs.
 
 Each report of a growing study is another chance of a false finding. The level is therefore divided over a fixed
 schedule of looks, which depends only on the number of pairs (alpha spending: Lan and DeMets, Biometrika 70, 1983). The
@@ -14,13 +14,13 @@ from hpcbench.report.significance import student_t_quantile
 LOOKS = (3, 5, 8, 12, 20, 30, 50, 100)
 """Numbers of pairs at which a study may be looked at. Fewer pairs count as the next of these numbers."""
 PARTS = (0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.005, 0.005)
-"""Part of the level at each look. Most goes to few pairs, where Student's t needs it."""
+"""Fraction of the level for each look. Most goes to few pairs, where Student's t needs it."""
 MOST = LOOKS[-1]
 """Largest number of pairs that is advised."""
 
 
 def compute_level_part(pairs: int) -> float:
-    """Return the part of the level for a comparison of `pairs` pairs."""
+    """Return the fraction of the level for a comparison of `pairs` pairs."""
     return PARTS[min(bisect_left(LOOKS, pairs), len(LOOKS) - 1)]
 
 

@@ -119,6 +119,6 @@ def _describe_trace(about: dict[str, float]) -> str:
 def _make_targets(exports: Sequence[Path]) -> "list[ExportTarget]":
     if not exports:
         return []
-    from hpcbench.report.export.files import ExportTarget  # with what only it needs, such as SQLite
+    from hpcbench.report.export.files import ExportTarget  # imports SQLite, for example
 
     return [ExportTarget.of(path) for path in exports]

@@ -21,7 +21,7 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """The numbers of one run; None if its log does not give them. Its pace is that of the steps after the warm-up.
+    """The numbers of one run; None if its log does not contain them. Its pace is that of the steps after the warm-up.
 
     FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
     are never mixed.
@@ -45,9 +45,9 @@ class Measures(Pace):
     peak: float | None
     """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
     mfu: float | None
-    """Model FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
+    """Model FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
     hfu: float | None
-    """Executed FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
+    """Executed FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
     message_bytes: int
     wire_bytes: int | Unknown
     """Bytes after the codec of all ranks, in the steps after the warm-up."""
@@ -96,7 +96,7 @@ class Measures(Pace):
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Part of the bytes that went through a codec, of those that the scheme has one for; None if there are none."""
+        """Fraction of the bytes for which the scheme has a codec that were encoded; None if there are no such bytes."""
         return traffic.compute_coded_part(self.channels)
 
     @property
@@ -167,7 +167,7 @@ def select_completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def select_counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs from which a scheme's numbers are computed: the completed ones, else those with a known speed."""
+    """Return the runs that a scheme's numbers are computed from: completed ones or, without any, those with a speed."""
     return select_completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -204,7 +204,7 @@ def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple
 def _compute_flops(
     log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis
 ) -> float | None:
-    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
+    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, otherwise as printed."""
     return _recompute_flops(per_sample, rate, rests_on) or compute_mean_rate(log, name, rests_on.first)
 
 

@@ -18,9 +18,9 @@ from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
-"""Fewest values that can have an outlier. One of three is often far away by chance."""
+"""Smallest number of values that can have an outlier. One of three is often far away by chance."""
 _SIGMA = 1.4826
-"""The factor from the median absolute deviation to the standard deviation of a normal distribution."""
+"""Standard deviation of a normal distribution divided by its median absolute deviation."""
 
 
 def compute_robust_deviations(values: Sequence[float]) -> list[float]:
@@ -85,7 +85,7 @@ def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
 
 
 def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
-    """List the pairings whose baseline was far from the others, with its speed over the median of all.
+    """List the pairings whose baseline was far from the others, with its speed divided by the median of all.
 
     Such a pair still compares two runs of one allocation, but may not show the same as the others.
     """

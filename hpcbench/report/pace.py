@@ -24,7 +24,7 @@ _RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 @dataclass(frozen=True)
 class Pace:
-    """Work per second over some steps, and the times of these steps. A value is None if the log does not give it."""
+    """Work per second over some steps, and the times of these steps. A value is None if the log does not contain it."""
 
     samples_per_s: float | None
     tokens_per_s: float | None
@@ -35,7 +35,7 @@ class Pace:
     step_seconds_p95: float | None
     """Step time that 95 % of the steps do not exceed."""
     unevenness: float | None
-    """Mean step time over the median; if step times are not known, steps took times that are inverse to a rate."""
+    """Mean step time divided by the median. If step times are not known, they are inverse to a rate."""
 
     @property
     def rates(self) -> Rates:

@@ -14,7 +14,7 @@ from hpcbench.predict import schedule
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not give it."""
+    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not contain it."""
 
     device: int | None = None
     """Allocated memory on a GPU of the rank that needed the most."""
@@ -25,7 +25,7 @@ class PeakMemory:
     host: int | None = None
     """Resident memory of all ranks together. Shared memory counts once for each rank."""
     states: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that last from step to step in the rank that holds the most, by their name in the event."""
+    """Bytes that persist between steps on the rank that holds the most, keyed by their names in the event."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class StepPhases:
     optimizer: float
     other: float
     idle: float | None
-    """Part of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage has
-    ended.
+    """Fraction of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage
+    has ended.
 
     The passes last from their start to the end of the last stage's. None for a single stage.
     """
@@ -100,11 +100,11 @@ class StepPhases:
 
     @property
     def waiting(self) -> float:
-        """Part of the time in which ranks wait for each other.
+        """Fraction of the time in which ranks wait for each other.
 
-        Between stages it is what is idle of the passes. Replicas of a single stage wait for gradients and for weights,
-        which collectives gather with the update and a parameter server sends before the passes: it is what is not
-        spent in the passes, the update included.
+        With several stages, it is the idle fraction of the passes. Replicas of a single stage wait for gradients and
+        for weights: collectives gather the weights with the update, and a parameter server sends them before the
+        passes. There it is the fraction of the step outside of the passes, including the update.
         """
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 

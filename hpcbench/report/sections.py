@@ -24,7 +24,7 @@ Named = tuple[str, Path]
 
 
 def parse_name(path: Path) -> Named | None:
-    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
+    """Return name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():
         return None
@@ -121,7 +121,7 @@ def read(paths: list[Path]) -> Subjects:
 
 
 def make_sections(submissions: Sequence[Submission]) -> list[Section]:
-    """Submissions with their runs compared, with one level for all that the report finds."""
+    """Return submissions with their runs compared, with one error level for all findings of the report."""
     cells = compare_all([_make_study(submission) for submission in submissions])
     return list(zip(submissions, cells, strict=True))
 
@@ -153,7 +153,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _find_home(path: Path) -> Path:
-    """Directory of the submission that a log lies in."""
+    """Return the directory of the submission that a log lies in."""
     return path.absolute().parents[1] if path.name == "log.txt" else path.absolute().parent
 
 

@@ -19,7 +19,7 @@ def exponentiate(interval: Interval) -> Interval:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a value of a log is a number whose sums and squares are finite, too."""
+    """Return whether a value of a log is a number whose sums and squares are finite, too."""
     return abs(value) < 1e100
 
 
@@ -65,19 +65,19 @@ class Mean:
         return distance / self.error
 
     def p_two_sided(self, null: float = 0.0) -> float:
-        """p-value of the hypothesis that the mean is `null`."""
+        """Return the p-value of the hypothesis that the mean is `null`."""
         return 2 * student_t_cdf(-abs(self.t(null)), self.freedom)
 
     def p_greater(self, null: float = 0.0) -> float:
-        """p-value of the hypothesis that the mean is at most `null`: small if the mean is shown to lie above it."""
+        """Return the p-value of the hypothesis that the mean is at most `null`; small if it is significantly above."""
         return student_t_cdf(-self.t(null), self.freedom)
 
     def p_less(self, null: float = 0.0) -> float:
-        """p-value of the hypothesis that the mean is at least `null`: small if the mean is shown to lie below it."""
+        """Return the p-value of the hypothesis that the mean is at least `null`; small if it is significantly below."""
         return student_t_cdf(self.t(null), self.freedom)
 
     def p_within(self, margin: float) -> float:
-        """p-value of the hypothesis that the mean lies `margin` or more away from 0, on either side.
+        """Return the p-value of the hypothesis that the mean lies `margin` or more away from 0, on either side.
 
         Two one-sided tests (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987): the larger p-value
         counts. It is below 5 % exactly if the 90 % interval of the mean lies within the margin. So equivalence is
@@ -87,14 +87,14 @@ class Mean:
 
 
 def estimate_mean(values: Sequence[float]) -> Mean:
-    """Mean of a sample. The mean of the differences of pairs is the subject of Student's paired test."""
+    """Return the mean of a sample. Student's paired test is about the mean of the differences of pairs."""
     require_finite(values)
     n = len(values)
     return Mean(fmean(values), math.sqrt(_compute_variance(values) / n) if n > 1 else None, n - 1, n)
 
 
 def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
-    """Difference of the means of two independent samples, each with its own scatter and size.
+    """Return the difference of the means of two independent samples, each with its own scatter and size.
 
     Degrees of freedom are those of Welch (Biometrika 34, 1947) and Satterthwaite.
     """
@@ -113,7 +113,7 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
 
 
 def _compute_variance(values: Sequence[float]) -> float:
-    """Variance with n - 1 in the denominator.
+    """Return the variance with n - 1 in the denominator.
 
     The standard library's function computes exact fractions, which is slow.
     """
@@ -122,17 +122,17 @@ def _compute_variance(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean with Student's interval."""
+    """Return the mean with Student's interval."""
     return estimate_mean(values).interval(confidence)
 
 
 def geometric_interval(values: Sequence[float]) -> Interval:
-    """Geometric mean with its interval, from Student's t on the logarithms."""
+    """Return the geometric mean with its interval, from Student's t on the logarithms."""
     return exponentiate(mean_interval([math.log(x) for x in _require_positive(values)]))
 
 
 def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
-    """Geometric mean of ``values[i] / base[i]`` with its interval.
+    """Return the geometric mean of ``values[i] / base[i]`` with its interval.
 
     Speeds of one allocation scale together, so that ratios are similar from pair to pair, and differences are not.
     """
@@ -141,7 +141,7 @@ def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
 
 
 def paired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:
-    """Mean of ``values[i] - base[i]`` with its interval."""
+    """Return the mean of ``values[i] - base[i]`` with its interval."""
     return mean_interval([x - y for x, y in zip(values, base, strict=True)])
 
 
@@ -152,12 +152,12 @@ def _require_positive(values: Sequence[float]) -> Sequence[float]:
 
 
 def average_known(values: Iterable[float | None]) -> float | None:
-    """Arithmetic mean of the known values that can be summed; None if there is none."""
+    """Return the arithmetic mean of the known values that can be summed; None if there is none."""
     numbers = [value for value in values if value is not None and is_usable(value)]
     return fmean(numbers) if numbers else None
 
 
 def average_known_geometrically(values: Iterable[float | None]) -> float | None:
-    """Geometric mean of the known positive values. Ratios of such means are means of their pairs' ratios."""
+    """Return the geometric mean of the known positive values. Ratios of such means are means of pairs' ratios."""
     numbers = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
     return geometric_mean(numbers) if numbers else None

@@ -70,13 +70,13 @@ class Arm:
     times: tuple[TimeToLoss, ...]
     """Times to the reference's last loss, of each pair in which they are known."""
     pairs: int
-    """Pairs of runs whose times are known, and those whose run diverged, which has not reached the loss."""
+    """Number of pairs whose times are known or whose run diverged. A run that diverged did not reach the loss."""
     time_ratio: Interval | None
-    """Time to the loss over the reference's, over those pairs in which it was reached."""
+    """Time to the loss divided by the reference's, over the pairs in which it was reached."""
     loss: Interval | None
     """Validation loss minus the reference's, at the last step."""
     waiting: float | None
-    """Fraction of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
+    """Fraction of the time that ranks wait; see `hpcbench.report.quantities.staleness`."""
     waiting_change: Interval | None
     """Waiting fraction minus that of the reference."""
     ages: Ages | None
@@ -89,7 +89,7 @@ class Arm:
 
     @property
     def reached(self) -> int:
-        """Pairs in which the loss was reached."""
+        """Number of pairs in which the loss was reached."""
         return sum(time.mine is not None for time in self.times)
 
     @property

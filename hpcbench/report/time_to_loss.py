@@ -27,7 +27,7 @@ class TimeToLoss:
     basis: Basis
     """Kind of the loss."""
     mine: float | None
-    """None if the run never reached the loss."""
+    """Seconds of the first run; None if it never reached the loss."""
     other: float
 
 

@@ -11,7 +11,7 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu
 
 _LONGEST = 60
-"""Most characters of a command in a title."""
+"""Largest number of characters of a command in a title."""
 
 
 def write_title(cell: Cell) -> tuple[str, str]:
@@ -30,13 +30,13 @@ def write_title(cell: Cell) -> tuple[str, str]:
 
 
 def describe_place(run: RunResult) -> str:
-    """Study and site of a run, with the label of a submission that stays apart from others of the study."""
+    """Return study and site of a run, with the label of a submission that stays apart from others of the study."""
     apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
     return make_printable(f"{run.study} on {run.site}{apart}")
 
 
 def describe_size(cell: Cell) -> str:
-    """Model, parameters and steps of a cell, without which a finding about it says too much."""
+    """Return model, parameters and steps of a cell, which limit what a finding about it means."""
     run = find_example(cell)
     steps = run.settings.work.steps or (run.log.planned_steps if run.log else None)
     parts = [_describe_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
@@ -85,7 +85,7 @@ def _describe_model(run: RunResult) -> str:
 
 
 def _describe_layout(run: RunResult) -> str:
-    """Sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
+    """Return the sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
     layout = run.settings.layout
     shares = layout.cp not in (None, 1)
     sizes = {"dp": layout.dp, "tp": layout.tp, "cp": layout.cp if shares else None, "pp": layout.pp}

@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 _LARGEST = 1 << 62
 """Largest number that a run can have counted."""
 Unknown = Literal["unknown"]
-"""Marks bytes that are not known, because a scheme's variables may make the MPI library compress."""
+"""Value for bytes that are not known, because a scheme's variables may make the MPI library compress."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """The dimensions in the order in which they are shown. No codec may touch EXACT."""
 
@@ -26,13 +26,13 @@ class TrafficSum:
 
     dimension: str
     phase: str | None
-    """Phase; None for a dimension, and if the log does not give it."""
+    """Phase; None for a dimension, and if the log does not contain it."""
     kind: str | None
-    """Kind; None for a dimension, and if the log does not give it."""
+    """Kind; None for a dimension, and if the log does not contain it."""
     axis: str | None
     """Axis of the tensor grid; None for other traffic, and for a dimension."""
     codec: str | None
-    """Codec; None for a dimension whose channels differ, and if the log does not give it."""
+    """Codec; None for a dimension whose channels differ, and if the log does not contain it."""
     calls: int
     plain_calls: int
     """Calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
@@ -41,7 +41,7 @@ class TrafficSum:
     to_code: int
     """Message bytes of channels with a codec."""
     coded_bytes: int | Unknown
-    """Message bytes that went through the codec; unknown if the log does not give them."""
+    """Message bytes that went through the codec; unknown if the log does not contain them."""
     wire_bytes: int | Unknown
     """Bytes after the codec."""
     network_bytes: int | Unknown
@@ -106,7 +106,7 @@ class TimeSplit:
 
     @property
     def exposed_part(self) -> float:
-        """Exposed communication as a part of the step."""
+        """Fraction of the step in which communication is exposed."""
         return self.exposed / self.step
 
 
@@ -123,13 +123,13 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
 
 def has_times(log: RunLog) -> bool:
-    """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
+    """Return whether the ``traffic`` event contains how long callers waited. That of a user's program does not."""
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
 
 def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
-    """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
+    """Return the traffic over the hosts' links, from the run's ``traffic`` event; None if it does not contain it."""
     event, shares = log.read_event(events.TrafficTotals), len(find_window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
@@ -138,7 +138,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
+    """Return the numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -147,7 +147,7 @@ def find_window(log: RunLog) -> range:
 
 
 def select_counted(log: RunLog, name: str) -> list[float]:
-    """One quantity of the steps that the ``traffic`` event counts."""
+    """Return one quantity of the steps that the ``traffic`` event counts."""
     steps = find_window(log)
     if log.last_step is not None and log.last_step.step < steps.stop:
         return log.steps.column(name, first=steps.start)
@@ -161,7 +161,7 @@ def sum_by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
-    """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
+    """Return sums over the channels of each axis of a tensor grid, keyed by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_add_up("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)

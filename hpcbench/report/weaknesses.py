@@ -131,7 +131,7 @@ def _has_correlated_repeats(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool
 def follow_each_other(values: Sequence[float]) -> bool:
     """Return whether successive values are more similar than in 19 of 20 random orders.
 
-    The measure is von Neumann's: the squared differences of neighbours (Annals of Mathematical Statistics 12, 1941),
+    The measure is von Neumann's: the squared differences of neighbors (Annals of Mathematical Statistics 12, 1941),
     compared with those of random orders of the same values, so that no distribution is assumed.
     """
     if len(values) < FEW_ORDERED:
@@ -162,7 +162,7 @@ def _compute_fall(run: Measures) -> float | None:
 
 
 def _shares_cores(run: Measures) -> bool:
-    """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
+    """Return whether ranks shared cores, from the cores that they had or, if unknown, from the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}

@@ -28,7 +28,7 @@ class SystemPreset(Section):
 
 @cache
 def read_systems() -> dict[str, SystemPreset]:
-    """Return all presets by name."""
+    """Return all presets, keyed by name."""
     return {name: SystemPreset.model_validate(fields) for name, fields in read_table("systems").items()}
 
 

@@ -26,7 +26,7 @@ class Batches:
     device
         Device for the tokens.
     own
-        Selects this rank's positions of tokens [b, s], if ranks share samples.
+        Function that selects this rank's positions of tokens [b, s], if ranks share samples.
     """
 
     def __init__(

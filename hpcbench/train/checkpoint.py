@@ -70,7 +70,7 @@ class Checkpoint:
     calls: dict[str, int]
     """Calls of each channel, the largest count of all ranks."""
     changed: tuple[str, ...] = ()
-    """Differences to the layout of the run that continues. If there are none, the next steps have the same bits."""
+    """Differences from the layout of the run that continues. If there are none, the next steps have the same bits."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Checkpoints:
         return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **stored)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
-        """Return the first rank's answer, because a shared file system may show another rank an older directory."""
+        """Return the first rank's result, because a shared file system may show other ranks an older directory."""
         answer: T = self._comm.bcast(ask() if self._comm.rank == 0 else None)
         return answer
 

@@ -25,7 +25,7 @@ def rank_file(rank: int) -> str:
 
 
 def numbered(directory: Path) -> dict[int, Path]:
-    """Return the checkpoints by step, complete or not. A checkpoint that is being written has another name."""
+    """Return the checkpoints, complete or not, keyed by step. One that is being written has a different name."""
     names = ((_NAME.fullmatch(path.name), path) for path in _children(directory))
     return {int(matched[1]): path for matched, path in names if matched}
 

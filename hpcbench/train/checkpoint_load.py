@@ -23,7 +23,7 @@ class Files:
     Parameters
     ----------
     path
-        Gives the path of a rank's file.
+        Function that returns the path of a rank's file.
     """
 
     def __init__(self, path: Callable[[int], Path]) -> None:

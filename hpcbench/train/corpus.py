@@ -91,7 +91,7 @@ class Corpus:
         return math.log(self.symbols)
 
     def unigram_loss(self) -> float:
-        """Loss in nats per token on the validation half of a model that uses only the tokens' frequencies."""
+        """Return the validation loss in nats per token of a model that uses only the tokens' frequencies."""
         counts = self._counts(self.train) + 1.0
         surprise = -np.log(counts / counts.sum())
         seen = self._counts(self.valid)

@@ -23,13 +23,14 @@ class ExpertMLP(nn.Module):
     Attributes
     ----------
     apply_experts : callable
-        Function for the experts' output; parallel training replaces it.
+        Function that computes the experts' output. Parallel training replaces it.
     shares : callable
-        Function for the shares of the experts in whole samples, for the losses; replaced if ranks share positions.
+        Function that computes the experts' shares over whole samples, for the router's losses. Context parallelism
+        replaces it, because each rank then has only part of a sample's positions.
     penalty : Penalty
-        Adds the router's losses to that of the text.
+        Object that adds the router's losses to the loss of the text.
     watch : callable or None
-        Called after every forward pass.
+        Callback, called after every forward pass.
     """
 
     def __init__(self, hidden: int, settings: Experts, expert: Callable[[], nn.Module]) -> None:

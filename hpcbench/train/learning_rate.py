@@ -6,7 +6,10 @@ from hpcbench.contract.training import Train
 
 
 def learning_rate(step: int, train: Train) -> float:
-    """Learning rate of step `step` (from 0): a linear warm-up, then a cosine down to the lowest at the last step."""
+    """Return the learning rate of step `step`, from 0.
+
+    A linear warm-up is followed by a cosine down to the lowest rate at the last step.
+    """
     if step < train.warmup_steps:
         return train.lr * (step + 1) / train.warmup_steps
     progress = (step - train.warmup_steps) / max(1, train.steps - 1 - train.warmup_steps)

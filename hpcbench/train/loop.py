@@ -47,7 +47,7 @@ def train(
     checkpoints
         Writer of checkpoints; None writes none.
     told_to_stop
-        Called after each step, see `Trainer.step`.
+        Callback, called after each step, see `Trainer.step`.
     observers
         Observers of the steps, in the order of their events in the log.
 

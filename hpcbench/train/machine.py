@@ -27,7 +27,7 @@ _GPU_FIELDS = {
     "power.limit": "power_limit_w",
     "compute_mode": "compute_mode",
 }
-"""The fields that nvidia-smi is asked for, and their names here."""
+"""Fields that nvidia-smi is asked for, and their names here."""
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Milestones:
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
-        """Do what is due after a step. Return the run's state and the reason if it must end here.
+        """Carry out the actions that are due after a step. Return the run's state and the reason if it must end here.
 
         Parameters
         ----------

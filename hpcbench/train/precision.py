@@ -16,7 +16,7 @@ _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np
 
 
 def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
-    """Return the dtype that messages are rounded to, by their content; None if they keep the dtype of the sums."""
+    """Return the dtype that messages of each content are rounded to; None if they keep the dtype of the sums."""
     exact = train.sum_format
     return {content: None if name == exact else _MESSAGES[name] for content, name in train.message_formats.items()}
 

@@ -19,7 +19,7 @@ class RowCounts:
     Parameters
     ----------
     engine
-        Reduces the gradients.
+        Engine that reduces the gradients.
     mesh
         Mesh of the ranks.
 

@@ -32,7 +32,7 @@ from hpcbench.train.step_result import StepResult
 from hpcbench.train.trainer import Trainer
 
 _REPORT = 3
-"""Numbers of a report: share of the mean loss, message bytes, wire bytes."""
+"""Number of values in a report: summand of the mean loss, message bytes, wire bytes."""
 
 
 class ServedTrainer(Trainer):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _EVERY = 1.0
-"""Seconds between two looks. Each look asks a file system that others share."""
+"""Seconds between two checks. Each check queries a file system that others share."""
 
 
 class StopRequest:
@@ -28,7 +28,7 @@ class StopRequest:
     def __call__(self) -> bool:
         """Return whether the run was asked to stop.
 
-        It looks at the file unless the last look was just now. Once true, the answer stays true.
+        The file is checked unless it was checked a moment ago. Once true, the result stays true.
         """
         if not self._told and self._clock() >= self._next:
             self._told = self._path.exists()

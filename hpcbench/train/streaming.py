@@ -19,9 +19,9 @@ from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer
 
 _STOP, _DIVERGED = 1, 2
-"""Bits of an answer of the first rank."""
+"""Bits of a reply of the first rank."""
 _FLIGHT = "@"
-"""Before the number of a micro-batch under way, in the calls of a checkpoint."""
+"""Prefix of the number of a micro-batch under way, in the calls of a checkpoint."""
 
 
 class StreamTrainer(Trainer):

@@ -134,7 +134,7 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
         ) from None
     try:
         tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises no narrower exception
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0][:200]
         raise UserError(
             f"{path}: {reason}: data.tokenizer must name a tokenizer.json of the library tokenizers"

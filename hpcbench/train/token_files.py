@@ -1,4 +1,4 @@
-"""Files of token numbers, mapped into memory: NumPy arrays, bare numbers, and the pairs that Megatron-LM writes."""
+"""Memory-mapped files of token IDs: NumPy arrays, raw binary files, and Megatron-LM's pairs (.bin and .idx)."""
 
 import hashlib
 import os

@@ -96,7 +96,7 @@ class Traffic:
 
     @property
     def compute_seconds(self) -> float:
-        """Seconds of this rank in the steps, without the time in which it waited for messages."""
+        """Return the seconds of this rank in the steps, without the time in which it waited for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:

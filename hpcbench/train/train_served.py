@@ -30,7 +30,7 @@ def train_served(
     taken
         Steps that the trainer has already taken.
     told_to_stop
-        Called after each gradient of the first rank.
+        Callback, called after each gradient of the first rank.
     observers
         Observers of the steps. For them a round of clocks is one step, after which they write nothing.
 

@@ -52,7 +52,7 @@ class Trainer:
     comm
         Communicator of ``run.ranks`` ranks.
     progress
-        Drives the operations of the groups.
+        Driver of the operations of the groups.
     corpus
         The text.
     places
@@ -131,7 +131,7 @@ class Trainer:
 
     @property
     def smallest_loss_scale(self) -> float:
-        """The smallest loss scale. A step that overflows even with it has gradients that no scale makes finite."""
+        """The smallest loss scale. If a step overflows even with this scale, no scale makes its gradients finite."""
         return self._scale.smallest
 
     def forget_times(self) -> None:
@@ -154,7 +154,7 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
-        `told_to_stop` is called after the step was timed. Its answer is sent to all ranks with sums that every step
+        `told_to_stop` is called after the step was timed. Its result is sent to all ranks with sums that every step
         makes.
         """
         scale = self._scale.value
@@ -180,7 +180,7 @@ class Trainer:
     def _timed(self, step: int) -> Timed:
         """Take a step and count its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
-        clock.settle()  # what was sent between the steps belongs to none
+        clock.settle()  # messages between the steps belong to no step
         self.traffic.begin()
         start = clock.mark()
         mean_loss = self.backward(step)
@@ -253,7 +253,7 @@ class Trainer:
         """Return the mean validation loss in nats per token, and the number of tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
         passes = len(batches)
-        if self.run.train.zero == 3:  # replicas give each other weights: those with fewer batches repeat the last one
+        if self.run.train.zero == 3:  # replicas gather from each other: those with fewer batches repeat the last
             passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
         filler = (batches or self._batches.train(0))[-1:]
         actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpcbench.batch.schedulers.attempt import ask_scheduler
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. Only the clarity of a message depends on the answer."""
+"""Deadline of each call in seconds. Only the clarity of a message depends on the result."""
 _REMEDY = "set account: in the study to one that may run there"
 _MOST = 20
 """Maximum number of accounts in a message."""

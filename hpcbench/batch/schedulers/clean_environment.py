@@ -67,5 +67,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment of calls whose answer is parsed: English messages, and times in UTC."""
+    """Return the environment of calls whose output is parsed: English messages, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

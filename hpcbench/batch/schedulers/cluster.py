@@ -1,4 +1,4 @@
-"""Typed answers of schedulers about a machine: whether they run, their queues, and their nodes."""
+"""Results of queries of schedulers about a machine: whether they run, their queues, and their nodes."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ class Sighting:
     answers: bool | None
     """Whether the scheduler answers and takes jobs; None if its client hangs."""
     fact: str
-    """Answer or failure, for people."""
+    """Result or failure, for people."""
     client: str | None = None
     """Path of its program for jobs. It proves nothing: sites wrap these programs."""
     name: str | None = None
@@ -88,7 +88,7 @@ class QueueFacts:
     min_nodes: int | None = None
     max_nodes: int | None = None
     max_walltime: str | None = None
-    """In the notation of site files."""
+    """Longest walltime, in the notation of site files."""
     max_submitted: int | None = None
     sharing: str = "?"
     """Rule about sharing nodes: Slurm's ``OverSubscribe``, LSF's ``SCHEDULING POLICIES``."""

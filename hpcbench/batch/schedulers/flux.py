@@ -87,7 +87,7 @@ class Flux(JobScheduler):
 
 
 def _named(name: str) -> Mapping[str, JobStatus]:
-    """Return the state of every job of this name, by id."""
+    """Return the state of every job of this name, keyed by id."""
     done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
     if done.status:
         raise UserError(f"flux jobs --name={name}: {done.first_line}")

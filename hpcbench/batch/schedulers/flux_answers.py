@@ -56,7 +56,7 @@ def submitted(output: str) -> str | None:
 
 
 def named(output: str, name: str) -> Mapping[str, JobStatus]:
-    """Return the statuses of jobs of this name by id, from lines of id, status and name."""
+    """Return the statuses of jobs of this name, keyed by id, from lines of id, status and name."""
     statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
         text, _, remainder = line.strip().partition("|")
@@ -68,7 +68,7 @@ def named(output: str, name: str) -> Mapping[str, JobStatus]:
 
 
 def read_statuses(output: str) -> Mapping[str, JobStatus]:
-    """Return statuses by id from the output of ``flux jobs`` in `FORMAT`; other lines are skipped."""
+    """Return statuses, keyed by id, from the output of ``flux jobs`` in `FORMAT`; other lines are skipped."""
     statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
         cells = line.split("|", len(FIELDS) - 1)

@@ -17,7 +17,7 @@ def find_flux() -> Sighting:
     size = ask_scheduler(["flux", "getattr", "size"])
     if not size.ok or not size.out.strip().isdigit():
         return report_failure("flux", "flux", size, "flux getattr size gives no number")
-    jobs = ask_scheduler(["flux", "jobs", "-n", "-c", "1"])  # a broker gives its size without the one that takes jobs
+    jobs = ask_scheduler(["flux", "jobs", "-n", "-c", "1"])  # a broker has a size without a job manager
     if not jobs.ok:
         return report_failure("flux", "flux", jobs, "")
     printed = ask_scheduler(["flux", "version"])

@@ -24,7 +24,7 @@ class JobStatus:
     restarts: int | None = None
     """Number of restarts by the scheduler; None if it does not report that."""
     accounting: Mapping[str, str] = field(default_factory=dict)
-    """Wait, run time, energy and the like, by the scheduler's own names."""
+    """Waiting time, run time, energy and similar values, keyed by the scheduler's names."""
 
 
 def job_of(id: str) -> str:

@@ -85,7 +85,7 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
     Parameters
     ----------
     ends_orphans
-        Whether this LSF has -ti, which ends a job whose dependency failed. Without -ti the job waits for ever.
+        Whether this LSF has -ti, which ends a job whose dependency failed. Without -ti the job waits forever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", _plain(job.name) + array]

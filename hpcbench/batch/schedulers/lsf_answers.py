@@ -51,7 +51,10 @@ TERMINATIONS: Mapping[str, State] = {
     "TERM_REQUEUE_ADMIN": State.PREEMPTED,
     "TERM_RC_RECLAIM": State.PREEMPTED,
 }
-"""State by LSF's reason for the end of a job. The exit status counts less: it may be empty, or the program's."""
+"""State for each reason that LSF gives for the end of a job.
+
+It takes precedence over the exit status, which may be empty or may be that of the program.
+"""
 
 AT_RUN_LIMIT = 140
 """Exit status after SIGUSR2, which LSF sends at the run limit."""
@@ -89,7 +92,7 @@ class LsfTimeReader:
             try:
                 time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
             except ValueError:
-                continue  # the 29th of February, of another year
+                continue  # 29 February, in a year that has none
             if match[3] or time < self.now + datetime.timedelta(days=1):
                 return time.strftime("%Y-%m-%dT%H:%M:%SZ")
         return None
@@ -116,12 +119,12 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
 
 
 def waiting(reason: str) -> JobStatus:
-    """Return the status of a waiting job, with the remedy if it would wait for ever."""
+    """Return the status of a waiting job, with the remedy if it would wait forever."""
     return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
 def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
-    """Parse the answer to ``bjobs -o "... delimiter='^'"``; lines before the header are a banner."""
+    """Parse the output of ``bjobs -o "... delimiter='^'"``; lines before the header are a banner."""
     statuses: dict[str, JobStatus] = {}
     names: list[str] = []
     for line in text.splitlines():
@@ -156,7 +159,7 @@ def _row_word(row: Mapping[str, str], clock: LsfTimeReader) -> JobStatus:
 
 
 def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
-    """Parse the answer to ``bjobs`` or ``bjobs -w``; hosts may continue on separate lines."""
+    """Parse the output of ``bjobs`` or ``bjobs -w``; hosts may continue on separate lines."""
     statuses: dict[str, JobStatus] = {}
     header, last = "", ""
     for line in text.splitlines():

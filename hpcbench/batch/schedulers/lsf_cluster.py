@@ -37,7 +37,7 @@ def find_lsf() -> Sighting:
     bsub = shutil.which("bsub")
     if not bsub:
         return Sighting("lsf", False, f"{product}: lsid answers, but bsub is not on PATH", None, name[1])
-    queues = ask_scheduler(["bqueues", "-l"])  # lsid asks another daemon than the one that takes jobs
+    queues = ask_scheduler(["bqueues", "-l"])  # lsid queries a different daemon from the one that accepts jobs
     if not queues.ok or "QUEUE" not in queues.out:
         why = queues.problem or f"bqueues lists no queue: {queues.err.strip()[:120]}"
         fact = f"{product}: lsid answers, but not the daemon that takes jobs: {why}"
@@ -62,7 +62,7 @@ def read_parameters() -> LsfParameters:
 
 def list_bsub_options() -> set[str]:
     """Return the options in the help of bsub; empty if the help does not list them."""
-    answer = ask_scheduler(["bsub", "-h"])  # relatives of LSF end with an error after it
+    answer = ask_scheduler(["bsub", "-h"])  # variants of LSF print the help and then fail
     listed = set(re.findall(r"(?<![\w-])-[A-Za-z]\w*", f"{answer.out}\n{answer.err}"))
     return listed if listed.issuperset(_ALWAYS) else set()
 

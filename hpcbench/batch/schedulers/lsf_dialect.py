@@ -1,4 +1,4 @@
-"""Command lines and answers of LSF's bsub, and the remedies for refusals."""
+"""Command lines and output of LSF's bsub, and the remedies for refusals."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 OVER = re.compile("already finished|No matching job|is being terminated|is not found")
-"""Answer of bkill for a job that is already over."""
+"""Output of bkill for a job that is already over."""
 
 DIALECT = SubmitDialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),

@@ -15,7 +15,7 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline in seconds. The answer only gives an earlier message."""
+"""Deadline in seconds. The result only gives an earlier message."""
 _QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
 
 

@@ -26,7 +26,7 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF's programs when the daemon hangs. They retry for ever, and bsub sends the job each time."""
+"""Message of LSF's programs when the daemon hangs. They retry forever, and bsub sends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
@@ -77,7 +77,7 @@ class LsfQuery:
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """Return the statuses of all listed jobs that were submitted under this name, by the ids of elements.
+        """Return the statuses of all listed jobs that were submitted under this name, keyed by the ids of elements.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class LsfQuery:
 
 
 def _answered(answer: ProgramResult) -> bool:
-    """Return whether the answer is about jobs, or states that there are none."""
+    """Return whether the output is about jobs, or states that there are none."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 

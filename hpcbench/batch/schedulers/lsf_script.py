@@ -18,29 +18,29 @@ class Parameters:
 
     job_name: str = "submitit"
     time: int = 5
-    """Minutes."""
+    """Time limit in minutes."""
     nodes: int = 1
     tasks_per_node: int = 1
     cpus_per_task: int = 1
     gpus_per_node: int = 0
     mem_gb: float | None = None
-    """A host, in GB, as a reservation; no limit is set, since its unit is the site's."""
+    """Reserved memory per host in GB. No limit is set, because its unit depends on the site."""
     stderr_to_stdout: bool = False
     queue: str | None = None
     project: str | None = None
-    """``-P``"""
+    """Project: option ``-P``."""
     group: str | None = None
-    """``-G``"""
+    """User group: option ``-G``."""
     whole_nodes: bool = False
-    """``-nnodes`` in place of slots: the CORAL machines."""
+    """Whether to request whole nodes (``-nnodes``, on CORAL machines) instead of slots."""
     hand_in: str = "stdin"
-    """``stdin``, or ``file`` where the site wants ``bsub script``."""
+    """Way of submission: ``stdin``, or ``file`` if the site requires ``bsub script``."""
     launcher: str = "mpirun -n {tasks}"
-    """What starts several tasks."""
+    """Command that starts several tasks."""
     signal_delay_min: int = 2
-    """Minutes ahead of the limit at which a function is asked to checkpoint, by ``-wa`` and ``-wt``; 0 for never."""
+    """Minutes before the limit at which a function is asked to checkpoint (``-wa`` and ``-wt``); 0 for never."""
     refuses: Sequence[str] = ()
-    """Options that this LSF does not take: ``-wa`` and ``-wt``, without which no function is asked to checkpoint."""
+    """Options that this LSF refuses. Without ``-wa`` and ``-wt`` no function is asked to checkpoint."""
     array_parallelism: int = 256
     additional_parameters: Mapping[str, str | int | None] = field(default_factory=dict)
     """More options, such as ``{"-x": None}``."""
@@ -68,7 +68,7 @@ class Parameters:
 
     @property
     def tasks(self) -> int:
-        """Processes in all."""
+        """Total number of processes."""
         return self.nodes * self.tasks_per_node
 
 

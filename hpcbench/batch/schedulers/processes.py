@@ -1,4 +1,4 @@
-"""Processes told apart by id and start time, since ids are used again; and the end of a whole tree of them."""
+"""Identity of processes by id and start time, because ids are used again; and termination of process trees."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ def identity(pid: int) -> dict[str, Any] | None:
 
 
 def here(process: dict[str, Any]) -> bool:
-    """Whether the process was started on this machine, so that it can be looked up."""
+    """Return whether the process was started on this machine, so that it can be looked up."""
     return bool(process.get("host") == socket.gethostname())
 
 
 def alive(process: dict[str, Any] | None) -> bool:
-    """Whether this very process still runs; a zombie does not."""
+    """Return whether this very process still runs; a zombie does not."""
     if process is None or type(process.get("pid")) is not int or process != identity(process["pid"]):
         return False
     fields = _stat(process["pid"])
@@ -30,7 +30,7 @@ def alive(process: dict[str, Any] | None) -> bool:
 
 
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
-    """End a process, all that it started, and all in its session.
+    """Terminate a process, its descendants, and all processes in its session.
 
     The process itself is asked first, so that it can end its children and leave its marks. What still runs when it is
     gone, or after `grace` seconds, is killed.
@@ -54,7 +54,7 @@ def _signal(process: dict[str, Any], number: signal.Signals) -> None:
 
 
 def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Descendants of the process, and members of its session, which may have lost their parents."""
+    """Return descendants of the process, and members of its session, which may have lost their parents."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     table = {pid: fields for pid in pids if (fields := _stat(pid))}
     family = {process["pid"]} if alive(process) else set()
@@ -72,7 +72,7 @@ class _Stat(NamedTuple):
     parent: int
     session: int
     start: int
-    """In clock ticks since the machine started."""
+    """Start time in clock ticks since the machine started."""
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -80,7 +80,7 @@ def _stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
+    fields = text.rpartition(")")[2].split()  # the name before it may contain blanks and parentheses
     return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 

@@ -76,7 +76,7 @@ def _options(job: BatchJob) -> list[str]:
     if job.after:
         kind = "afterany" if job.after_any else "afterok"
         options.append(f"--dependency={kind}:" + ":".join(job.after))
-        options.append("--kill-on-invalid-dep=yes")  # without it the job waits for ever for a failed one
+        options.append("--kill-on-invalid-dep=yes")  # without it the job waits forever for a failed one
     return options
 
 

@@ -61,7 +61,7 @@ _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     ),
     (re.compile("JobHeldUser|JobHeldAdmin"), "it is held: `scontrol release` lets it run, `hpcbench cancel` ends it"),
 )
-"""Remedies for jobs that would wait for ever, by Slurm's reason."""
+"""Remedies for jobs that would wait forever, by Slurm's reason."""
 
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
 """Fields of squeue. The last one is free text, which may contain the separator."""
@@ -99,7 +99,7 @@ def elements(job_id: str) -> Iterator[str]:
 
 
 def read_squeue(text: str) -> dict[str, JobStatus]:
-    """Parse the answer to a query for `SQUEUE_FIELDS`, separated by bars; other lines are skipped."""
+    """Parse the output of squeue with `SQUEUE_FIELDS`, separated by bars; other lines are skipped."""
     statuses: dict[str, JobStatus] = {}
     for cells in _rows(text, len(SQUEUE_FIELDS)):
         row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
@@ -119,7 +119,7 @@ def read_squeue(text: str) -> dict[str, JobStatus]:
 
 
 def read_squeue_short(text: str) -> dict[str, JobStatus]:
-    """Parse the answer of an old squeue to ``%i|%T|%N|%r``."""
+    """Parse the output of an old squeue with the format ``%i|%T|%N|%r``."""
     statuses: dict[str, JobStatus] = {}
     for job_id, theirs, hosts, reason in _rows(text, 4):
         _file(
@@ -143,7 +143,7 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """Parse the answer to a query for `fields`. Steps only give out-of-memory states and the memory used."""
+    """Parse the output of sacct with `fields`. Steps only give out-of-memory states and the memory used."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):

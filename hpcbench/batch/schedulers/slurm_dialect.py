@@ -1,4 +1,4 @@
-"""Answers of Slurm's sbatch, and the remedies for refusals."""
+"""Output of Slurm's sbatch, and the remedies for refusals."""
 
 import re
 

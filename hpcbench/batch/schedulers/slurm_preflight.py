@@ -14,7 +14,7 @@ from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. The answer only gives an earlier message."""
+"""Deadline of each call in seconds. The result only gives an earlier message."""
 MOST = 8
 """Maximum number of kinds of jobs to check. The jobs of a study differ little."""
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")
@@ -72,7 +72,7 @@ def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[s
 
 
 def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
-    """Return whether Slurm gave no answer: it is busy, silent, or too old for the question."""
+    """Return whether Slurm gave no answer: it is busy, does not respond, or is too old for the query."""
     return bool(
         dialect.busy.search(answer.output)
         or dialect.unclear.search(answer.output)

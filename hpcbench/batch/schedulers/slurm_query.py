@@ -78,7 +78,7 @@ class SlurmQuery:
         return {job: statuses[job] for job in ids if job in statuses}
 
     def named(self, *names: str) -> dict[str, JobStatus]:
-        """Return the state of every job that has one of these names, by the ids of elements.
+        """Return the state of every job that has one of these names, keyed by the ids of elements.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: ProgramResult) -> ProgramResult | None:
-    """Return the answer of a successful call; None if the only id was unknown."""
+    """Return the output of a successful call; None if the only id was unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.output):

@@ -19,7 +19,7 @@ _OVER = frozenset(
 """Final states. A preempted job may run again, and the state of a lost job is unknown."""
 
 _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
-"""States that have another name in submitit."""
+"""States that have a different name in submitit."""
 
 
 class StatusWatcher(core.InfoWatcher):

@@ -27,7 +27,7 @@ class Job:
     queue: str | None
     account: str | None
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variables of single runs in addition to those of the site, by the run's id."""
+    """Variables of single runs in addition to those of the site, keyed by the run's id."""
     clear: Sequence[str] = ()
     """Variables of any scheme of the study. Their values in the submitter's shell must not reach a run."""
     run_limit: Duration | None = None
@@ -43,7 +43,7 @@ class Job:
     name: str = ""
     """Name in the queue; by default study and id."""
     program: bool = False
-    """Whether its runs are of another program: a process of hpcbench then starts the launcher and reads its output."""
+    """Whether its runs are of a user's program: a process of hpcbench then starts the launcher and reads its output."""
     outside: str = ""
     """The interpreter of that process on the host; empty for that of the ranks."""
     once_a_node: bool = False

@@ -17,7 +17,7 @@ _MOST_TRIED = 4096
 
 
 def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
-    """Register a dialect under the `kind` in site files, with the name of its program."""
+    """Register a launcher dialect and its program's name under the `kind` that site files use."""
 
     def register(launch: Launch) -> Launch:
         _REGISTRY[kind] = (program, launch)

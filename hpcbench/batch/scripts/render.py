@@ -1,4 +1,4 @@
-"""Rendering of job scripts from templates. Values of users are quoted by the filter ``q``."""
+"""Rendering of job scripts from templates. The Jinja filter ``q`` quotes user-supplied values."""
 
 import re
 import traceback

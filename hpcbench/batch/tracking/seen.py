@@ -72,7 +72,7 @@ def advance(seen: Seen | None, name: str, word: JobStatus | None, clock: float, 
         return replace(seen, absent=None)  # a node that does not answer for a while: the job keeps its state
     stale = seen.word.state in _FINAL and word.state in (State.RUNNING, State.SUSPENDED) and clock - seen.since < _STALE
     if stale and not _began_again(seen, word):
-        return replace(seen, absent=None)  # an answer that is older than the last one
+        return replace(seen, absent=None)  # an answer that is older than the previous one
     return Seen(name, word, seen.since if word.state is seen.word.state else clock, ended=ended)
 
 

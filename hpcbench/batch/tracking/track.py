@@ -117,7 +117,7 @@ def _queue_name(job: str, ledger: Ledger) -> str:
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """Return the question to the scheduler about a job: ``its end``, only what it ``cost``, or empty."""
+    """Return what the scheduler is asked about a job: ``its end``, only what it ``cost``, or empty for nothing."""
     submitted = ledger.of(job)
     if submitted is None:
         return ""

@@ -20,7 +20,7 @@ UNITS = {
     "ns": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "s": 1.0, "%": 1e-2,
     "B/s": 1.0, "KB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
 }  # fmt: skip
-"""Factor from a printed figure to s, B/s, or a part of 1."""
+"""Factor from a printed figure to s, B/s, or a fraction."""
 NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
 _COUNT = re.compile(r"[0-9]{1,18}")
 
@@ -62,11 +62,11 @@ class Heading:
         return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
 
     def fits(self, cells: Sequence[str]) -> bool:
-        """Whether a row has as many words as it should."""
+        """Return whether a row has as many words as it should."""
         return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
     def begins(self, cells: Sequence[str]) -> bool:
-        """Whether words can be the beginning of a row, which has more."""
+        """Return whether words can be the beginning of a row, which has more."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
     def read(self, cells: Sequence[str], line: int) -> TableRow | None:

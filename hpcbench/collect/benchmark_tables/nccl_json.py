@@ -58,7 +58,7 @@ def read_json(text: str, path: Path) -> Microbenchmark | None:
 
 
 def _name(content: dict[str, Any]) -> str:
-    """Name of the program, from its command line."""
+    """Return the name of the program, from its command line."""
     arguments = content.get("args")
     program = arguments[0] if isinstance(arguments, list) and arguments else ""
     return make_printable(Path(program).name, 60) if isinstance(program, str) else ""

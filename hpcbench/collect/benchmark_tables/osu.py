@@ -81,7 +81,8 @@ def _column(match: "re.Match[str]", name: str) -> BenchmarkColumn:
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
     """Return the heading that rows with more words than columns have; None if it is not known.
 
-    Only a heading of a latency alone can be completed: the figures behind it must lie on its two sides.
+    Only a heading whose single value column is the latency can be completed. In every row, the minimum and maximum
+    after the latency must enclose it.
     """
     width = len(rows[0][0])
     bare = [column for column in head.columns if column.name != SIZE]

@@ -15,7 +15,7 @@ class TableRow:
     bytes: int | None
     """Message size in bytes; None for an operation without one, such as a barrier."""
     values: dict[str, float]
-    """Value of each quantity in its base unit (s, B/s, 1/s, part of 1)."""
+    """Value of each quantity in its base unit (s, B/s, 1/s, or a fraction)."""
     wrong: int | None = None
     """Number of wrong elements; None if nothing was checked."""
     datatype: str = ""

@@ -10,11 +10,11 @@ from hpcbench.collect.dialects.texts import Text
 from hpcbench.collect.dialects.units import Value
 
 _LONGEST = 1 << 14
-"""Most characters of one record. Characters of a line beyond them are not looked at."""
+"""Largest number of characters of one record. Characters of a line beyond them are not looked at."""
 _PIECES = 12
-"""Most lines that one record may be wrapped into."""
+"""Largest number of lines that one record may be wrapped into."""
 _RANKS = 4096
-"""Most ranks whose records may be open at a time."""
+"""Largest number of ranks whose records may be open at a time."""
 
 
 @dataclass

@@ -9,7 +9,7 @@ from hpcbench.collect.dialects.units import GIB, NUMBER, PLAIN, SECONDS, WHOLE
 
 _ASSIGNED = r"(?:^|[ ,]){name}={value}(?=GB|,|\s|$)"
 _SPACED = r"(?:^| ){name}: {value}(?=\s|$)"
-_MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # it divides by 1024 three times, and says GB
+_MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # it divides by 1024 three times, and prints GB
 
 DEEPSPEED = Dialect(
     "DeepSpeed",

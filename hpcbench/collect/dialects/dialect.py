@@ -27,9 +27,9 @@ class Field:
     """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: PrintedUnit
     since_last: bool = False
-    """Whether it counts since the line before, where a record counts since the beginning."""
+    """Whether it counts since the previous line, although a record counts since the beginning."""
     running_mean: bool = False
-    """Whether it is the mean over all steps since the beginning, where a record has that of its own steps."""
+    """Whether it is the mean over all steps since the beginning, although a record has the mean of its own steps."""
     form: str = ""
     """Form of the field, if it differs from the other fields of its line."""
 

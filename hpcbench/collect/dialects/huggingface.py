@@ -21,7 +21,7 @@ NANOTRON = Dialect(
             r"iteration: (?P<step>[0-9]{1,18}) / (?P<steps>[0-9]{1,18}) *\|",
             tail=rf"\|{_ETA}",
             joined=rf"{BARS}*?{_ETA}",
-            end=r"\|\s*model_tflops_per_gpu:[^|]{1,40}(?:\|.{0,4000})?",  # no time left was printed until 2025
+            end=r"\|\s*model_tflops_per_gpu:[^|]{1,40}(?:\|.{0,4000})?",  # the remaining time is printed since 2025
             form=BAR,
             # The global batch is left out: it was in samples once and is in tokens now, under one name.
             fields=(
@@ -49,7 +49,7 @@ PICOTRON = Dialect(
             r"Step: (?P<step>[0-9]{1,18}) *\|(?=\s*Loss:)",
             tail=r"\|\s*Memory usage: *[0-9]{1,9}\.[0-9]{2}GB",
             joined=rf"{BARS}*?\s*Memory usage: *[0-9]{{1,9}}\.[0-9]{{2}}GB",
-            # The memory is left out: it is what is reserved when the line is printed, not the most that was.
+            # The memory is left out: it is the memory reserved at the time of the line, not the peak.
             form=BAR,
             fields=(
                 Field("Loss", "loss", PLAIN),

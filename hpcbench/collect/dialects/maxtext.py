@@ -16,7 +16,7 @@ MAXTEXT = Dialect(
             form=r", {name}: {value}(?=,|\s|$)",
             fields=(
                 Field("seconds", "seconds", SECONDS),
-                # What the model needs, from its shape: recomputation is not in it.
+                # Operations that the model needs, computed from its shape, without recomputation.
                 Field("TFLOP/s/device", "model_flops_per_rank", TFLOPS),
                 Field("Tokens/s/device", "tokens_per_s_per_rank", PLAIN),
                 Field("loss", "loss", PLAIN),

@@ -21,12 +21,12 @@ class _MergedRecord:
     steps: int | None
     values: dict[str, Value]
     kinds: set[Line]
-    """The kinds of lines that gave the values."""
+    """Kinds of the lines that gave the values."""
 
 
 @dataclass
 class Merge:
-    """The steps and evaluations so far. Each quantity has rank 0's value, else the first that was printed."""
+    """The steps and evaluations so far. Each quantity has rank 0's value or the first printed one."""
 
     since_last: set[str]
     """Quantities that are counted from one line to the next, and are summed here."""

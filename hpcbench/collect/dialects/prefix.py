@@ -15,7 +15,7 @@ _PREFIXES = (
     r"(?P<label>[0-9]{1,7}): ",
     # Ray
     r"\([A-Za-z_]\w{0,60} pid=[0-9]{1,10}(?:, ip=[0-9.]{7,15})?\) ?",
-    # pdsh: a node name has a digit or a dot, and a field has not
+    # pdsh: a node name contains a digit or a dot, and a field does not
     r"(?=[\w-]{0,60}[0-9.])[A-Za-z][\w.-]{0,80}: ",
     rf"\[?{_DATE}[ T]{_CLOCK}(?:Z|[-+][0-9]{{2}}:?[0-9]{{2}})?\]?:? ?",
     rf"[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ 0-9][0-9] {_CLOCK} [0-9]{{4}} ?",
@@ -30,7 +30,7 @@ _MOST = 12
 
 
 def plain(text: str) -> str:
-    """Remove the codes that colour a terminal."""
+    """Remove the codes that color a terminal."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 

@@ -124,7 +124,7 @@ class DialectReader:
             self._merge.overflows.append(record.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """Return how the run ended: as the framework reports it unless steps follow, else by the last planned step."""
+        """Return how the run ended: as the framework reports it unless steps follow, otherwise from the last step."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)
@@ -139,7 +139,7 @@ def _skipped(last: Step | None) -> list[DamagedLine]:
     skipped = last.skipped or 0 if last is not None else 0
     if last is None or skipped <= _MANY_SKIPPED * last.step:
         return []
-    # Steps that are counted here are fewer than those of the engine that skips.
+    # The steps counted here are fewer than those of the engine that skips steps.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
     fraction = of_all if skipped <= last.step else " steps were skipped"
     return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, and changed no weight")]

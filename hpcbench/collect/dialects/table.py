@@ -15,7 +15,7 @@ from hpcbench.collect.dialects.verl import VERL
 
 TRANSFORMERS = trainer(DEEPSPEED)
 DIALECTS: tuple[Dialect, ...] = (
-    # Lines of GPT-NeoX and NeMo hold what looks like Megatron's.
+    # Lines of GPT-NeoX and NeMo contain text that looks like a line of Megatron.
     NEOX,
     NEMO,
     MEGATRON,

@@ -17,7 +17,7 @@ class Text:
     number: int
     """Number of the line, from 1."""
     text: str | None
-    """Text without colours and line end; None for a line that is too long."""
+    """Text without colors and line end; None for a line that is too long."""
     ended: bool
     """Whether it has a line end."""
 

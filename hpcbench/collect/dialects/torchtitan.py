@@ -1,4 +1,4 @@
-"""The log lines of torchtitan: coloured, with two spaces between fields. Every rank may print them.
+"""The log lines of torchtitan: colored, with two spaces between fields. Every rank may print them.
 
 Without a validation set, only the last stage of a pipeline has a loss. The others print -1.
 """

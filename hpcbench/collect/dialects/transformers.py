@@ -15,7 +15,7 @@ _PAIRS = r"""(?:['"][^'"{}]{1,80}['"]: [^{}]{1,80}?(?:, |(?=\})))*\}"""
 
 
 def _dictionary(key: str) -> str:
-    """Expression of the beginning of a dictionary with a key."""
+    """Return the expression of the beginning of a dictionary with a key."""
     return rf"""\{{(?=[^{{}}]{{0,4000}}?['"]{key}['"]: )"""
 
 

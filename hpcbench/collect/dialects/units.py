@@ -24,7 +24,7 @@ class PrintedUnit:
     pattern: str
     """Regular expression of the printed value, and of its unit if that is glued to the number."""
     convert: Callable[[str], Value | None]
-    """Gives the value in the unit of `Step` for the matched text; None for a text that stands for no value."""
+    """Function that converts the matched text to the unit of `Step`; None for a text that stands for no value."""
 
 
 def _plain(printed: str) -> float:
@@ -56,7 +56,7 @@ def _scaled_count(printed: str) -> int | None:
 
 
 def _percent(printed: str) -> float | None:
-    """Convert a percentage to a part of 1; None for a negative one, which stands for "not known yet"."""
+    """Convert a percentage to a fraction; None for a negative one, which stands for "not known yet"."""
     value = _plain(printed.rstrip("%"))
     return None if value < 0 else value / 100
 

@@ -27,7 +27,7 @@ VERL = Dialect(
                 Field("train/lr", "lr", PLAIN),
                 Field("timing_s/step", "seconds", SECONDS),
                 Field("perf/time_per_step", "seconds", SECONDS),
-                # Of all tokens, prompts and answers, over the time and the number of GPUs.
+                # All tokens, prompts and answers, divided by the time and the number of GPUs.
                 Field("perf/throughput", "tokens_per_s_per_rank", PLAIN),
                 Field("perf/mfu/actor", "mfu", PLAIN),
                 Field("perf/max_memory_allocated_gb", "memory_bytes", GIB),

@@ -25,7 +25,7 @@ class Configuration(Event):
     neox_flops_per_sample: float | None
     """Operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
-    """The three formulas in words, by the names ``model``, ``hardware`` and ``neox``."""
+    """The three formulas in words, keyed by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
     """Digest of the text."""
     corpus_tokens: dict[str, Any] | None
@@ -66,7 +66,7 @@ class SparseSwitch(Event):
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None
-    """The densities that were measured."""
+    """Densities that were measured."""
     rows_s: tuple[float, ...] | None
     """Seconds to send rows at each of these densities, on the slowest rank."""
 

@@ -92,7 +92,7 @@ class Environment(Event):
     kernels: str | None
     """Instruction set of the codecs' kernels."""
     comm_precision: dict[str, Any] | None
-    """Number format of messages, by their content."""
+    """Number format of messages for each kind of content."""
     overlap: bool | None
     """Whether communication overlaps with computation."""
     mpi_thread_level: int | None
@@ -101,7 +101,7 @@ class Environment(Event):
     links_note: str | None = None
     """Why the measured times do not apply here."""
     half_sums: dict[str, Any] | None = None
-    """Implementation that sums 16-bit values, by number format."""
+    """Implementation that sums 16-bit values, for each number format."""
     gpu_aware_mpi: str | None = None
     container: str | None = None
     """Container program and image of the ranks."""

@@ -28,7 +28,7 @@ class ChannelTraffic(LogObject):
     algorithm: str | None
     """Algorithm that the scheme requests."""
     algorithms: dict[str, Any] | None
-    """Number of calls of the first rank, by the algorithm that was used."""
+    """Number of calls of the first rank for each algorithm that was used."""
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None

@@ -33,7 +33,10 @@ class Energy(Counted):
     seconds: float | None
     """Seconds for which the counters ran."""
     scope: str | None
-    """Summed hardware: nodes, GPUs and processors, GPUs, or processors. None if a counter is missing."""
+    """Hardware whose energy is summed: ``nodes``, ``GPUs and processors``, ``GPUs`` or ``processors``.
+
+    None if a counter is missing.
+    """
     joules: float | None
     """Energy of the scope in joules."""
     node_joules: float | None

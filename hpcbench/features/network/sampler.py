@@ -72,7 +72,7 @@ def _find_start(process: int) -> str | None:
 
 
 _MOST_CORES = 0.9
-"""Share of a node's cores from which a job is alone on it: some sites reserve a few cores for the system."""
+"""Fraction of a node's cores from which a job counts as alone on it. Some sites reserve a few cores."""
 
 
 def shares_node() -> bool:

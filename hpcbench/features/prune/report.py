@@ -71,7 +71,7 @@ class ParameterSparsity:
         return sum(part.zeros for part in self.parts) / sum(part.weights for part in self.parts)
 
     def by_layer(self) -> dict[str, float]:
-        """Return the fraction of zeros of each layer, by its name in the model."""
+        """Return the fraction of zeros of each layer, keyed by its name in the model."""
         sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for part in self.parts:
             layer = ".".join(part.name.split(".")[:2])

@@ -34,7 +34,7 @@ class Positions:
     mesh
         Mesh whose ``cp`` group shares the positions, by the method in its layout.
     policy
-        Gives the channels.
+        Policy that gives the channels.
     overlap
         Whether messages move while the attention is computed.
     """

@@ -1,6 +1,6 @@
 """The positions of a rank, and the pairs of its queries and another rank's keys that are computed.
 
-In causal attention a query sees the keys before it. With neighbouring positions, the first rank would be idle most of
+In causal attention a query sees the keys before it. With neighboring positions, the first rank would be idle most of
 the time. In zig-zag order the sample is cut into 2p pieces, and rank r has pieces r and 2p - 1 - r: every rank has the
 same work with every other one (the balanced order of striped and zig-zag ring attention).
 
@@ -18,7 +18,7 @@ Order = Callable[[int, int, int], Tensor]
 
 
 def in_order(positions: int, rank: int, ranks: int) -> Tensor:
-    """Return neighbouring positions: rank r has the r-th part of the sample."""
+    """Return neighboring positions: rank r has the r-th part of the sample."""
     return torch.arange(rank * positions, (rank + 1) * positions)
 
 
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
     queries, keys
         The rank's queries, and the other rank's keys that they see.
     causal
-        Whether a query sees only keys up to its own number.
+        Whether each query attends only to keys up to its own index (causal mask).
     """
 
     queries: slice

@@ -19,7 +19,7 @@ from hpcbench.parallel.context.passing import Sharers
 
 
 def head_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to all ranks' keys; all are [b, a, m, d] at neighbouring positions."""
+    """Compute attention of this rank's queries to all ranks' keys; all are [b, a, m, d] at neighboring positions."""
     values: Tensor = _Heads.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 

@@ -1,6 +1,6 @@
 """Experts that are spread over ranks: tokens travel to the ranks that hold their experts, and results back.
 
-The ranks of an expert-parallel group are neighbours in data parallelism. Each holds a part of a layer's experts and
+The ranks of an expert-parallel group are neighbors in data parallelism. Each holds a part of a layer's experts and
 all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
 They sum the results on the rank of the expert, on the received rows. Ranks that share the positions of samples route
 their own positions, and exchange the counts of chosen experts.
@@ -71,7 +71,7 @@ class Spread:
     mesh
         Mesh whose ``ep`` group shares out the experts, and whose ``tp`` group cuts each.
     policy
-        Gives the channels of dimension EP, and of TP.
+        Policy that gives the channels of dimension EP, and of TP.
     settings
         Settings of the layers.
     overlap

@@ -31,7 +31,7 @@ class Lines:
     mesh
         Mesh whose tensor-parallel ranks form the grid.
     policy
-        Gives the channels of each axis.
+        Policy that gives the channels of each axis.
     overlap
         Whether messages move while the rank computes.
 

@@ -27,7 +27,7 @@ class Operand(NamedTuple):
 
 
 Compute = Callable[[Tensor, Tensor, int], Tensor]
-"""Computes a block of the result from two blocks and the number of the piece."""
+"""Function that computes a block of the result from two blocks and the number of the piece."""
 
 
 def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | None, compute: Compute) -> Tensor:
@@ -36,13 +36,13 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     Parameters
     ----------
     how
-        Gives the number of pieces.
+        The multiplication, which gives the number of pieces.
     left, right
         The operands.
     into
         The line along which results are reduced; None if the pieces' results are added up.
     compute
-        Multiplies two blocks. It returns a new tensor.
+        Function that multiplies two blocks. It returns a new tensor.
     """
     overlap = any(line.overlap for line in (left.line, right.line, into) if line)
     coming = [_piece(left, 0), _piece(right, 0)]

@@ -31,13 +31,13 @@ class Switch(NamedTuple):
     computed: float
     """Density below which sending rows takes fewer bytes than sending the whole gradient (`Ways.switch_density`)."""
     measured: float
-    """The density up to which rows are quicker: see `crossing`."""
+    """Density up to which sending rows is faster; see `crossing`."""
     whole_s: float
-    """Seconds of the whole gradient."""
+    """Seconds to send the whole gradient."""
     densities: tuple[float, ...]
     """The densities that were measured."""
     rows_s: tuple[float, ...]
-    """Seconds of rows at each of them."""
+    """Seconds to send rows at each of these densities."""
 
 
 def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact: Channel, clock: Clock) -> Switch:
@@ -52,7 +52,7 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
     exact
         Channel of the times.
     clock
-        Measures this rank's times.
+        Clock that measures this rank's times.
     """
     times = [0.0] * (2 + len(DENSITIES))
     if by_rows and piece:

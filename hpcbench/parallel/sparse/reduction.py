@@ -30,11 +30,11 @@ class Taken:
     reductions: int = 0
     by_rows: int = 0
     touched: int = 0
-    """Rows that this replica touched, summed over the reductions."""
+    """Number of rows that this replica touched, summed over the reductions."""
     left: int = 0
-    """Rows that left this replica, once for each that got them."""
+    """Number of rows that this replica sent, once for each receiver."""
     saved_bytes: int = 0
-    """Bytes of all replicas that were not sent."""
+    """Number of bytes that all replicas together did not have to send."""
 
 
 class ByRows:
@@ -43,7 +43,7 @@ class ByRows:
     Parameters
     ----------
     touched
-        Records the touched rows.
+        Record of the touched rows.
     group
         The replicas.
     channel
@@ -104,7 +104,7 @@ class ByRows:
         return self.send(piece, gradients, index, divisor, counts)
 
     def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
-        """Whether a gradient with these counts of rows travels by rows: the same result on all replicas."""
+        """Return whether a gradient with these counts of rows travels by rows: the same result on all replicas."""
         if self._always:
             return True
         return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch
@@ -207,7 +207,7 @@ def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tu
 
 
 def _among(mine: range, index: Index, values: Tensor) -> Rows:
-    """Select the rows that lie in a run of rows, by their places in it."""
+    """Select the rows that lie in a run of rows, and return their places in it."""
     start, stop = _within(index, mine)
     places = torch.from_numpy(index[start:stop] - mine.start).long()
     return Rows(places.to(values.device), values[start:stop])

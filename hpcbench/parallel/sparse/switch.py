@@ -15,7 +15,7 @@ COUNT_BYTES = 8
 """Bytes of a count of rows. Counts are sent before rows are."""
 
 Counts = Sequence[Sequence[int]]
-"""By replica: the number of touched rows; or, if each replica needs its piece only, the number in each piece."""
+"""Number of touched rows of each replica or, if each replica needs only its piece, the number in each piece."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class Ways:
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 
     def shorter_by_rows(self, counts: Counts) -> bool:
-        """Whether rows are fewer bytes."""
+        """Return whether rows are fewer bytes."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
 
     def density(self, counts: Counts) -> float:
-        """Return the mean share of rows that a replica touched. A row on a border counts twice."""
+        """Return the mean fraction of rows that a replica touched. A row on a border counts twice."""
         return min(sum(map(sum, counts)) / (self.replicas * self.rows), 1.0)
 
     @property
     def switch_density(self) -> float:
-        """Share of touched rows at which both ways have the same number of bytes.
+        """Fraction of touched rows at which both ways have the same number of bytes.
 
         It assumes that each replica touches the same number of rows, evenly spread over the pieces. Above 1, rows
         always have fewer bytes.

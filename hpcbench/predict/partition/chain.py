@@ -131,7 +131,7 @@ class LayerChain:
 
     @cached_property
     def first_equal(self) -> list[list[int]]:
-        """Begin of the first run of layers that equals layers i to j, so that equal runs are cut only once."""
+        """Start of the first run of layers that equals layers i to j, so that equal runs are cut only once."""
         numbers: dict[ChainLayer, int] = {}
         kinds = [numbers.setdefault(layer, len(numbers)) for layer in self.layers]
         first: dict[tuple[int, ...], int] = {}

@@ -25,7 +25,7 @@ def count_versions(ranks: int, behind: float) -> int:
 
 
 class Reach:
-    """Finds the first layer that the stages of some units can reach.
+    """Search for the first layer that the stages of some units can reach.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Solver:
     def __init__(self, chain: LayerChain, setting: Setting, reach: Reach | None = None) -> None:
         self._chain, self._setting, self._reach = chain, setting, reach
         self._solved: dict[tuple[int, int, int, int, float], tuple[float, _Best]] = {}
-        """Limit of the search in seconds and best cut, by subproblem."""
+        """Limit of the search in seconds and best cut, for each subproblem."""
         self._below = [math.prod(level.units for level in setting.levels[:k]) for k in range(len(setting.levels))]
         inner = range(1, len(chain))
         self._messages = [[0.0, *(chain.time_boundary(j, link, setting) for j in inner)] for link in setting.levels]

@@ -16,7 +16,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pat
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Hooks the end of torch's import. While its parts are imported, torch is only half there."""
+    """Hook for the end of torch's import. While its parts are imported, torch is incomplete."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -146,12 +146,12 @@ _ONE: Mapping[str, Callable[[Path, ExportTable, Iterable[Row]], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
-"""Function that writes a table, by suffix."""
+"""Function that writes a table, for each suffix."""
 _ALL: Mapping[str, Callable[[Path, Mapping[ExportTable, Iterable[Row]]], None]] = {
     ".sqlite": write_sqlite,
     ".db": write_sqlite,
 }
-"""Function that writes all tables, by suffix."""
+"""Function that writes all tables, for each suffix."""
 
 
 @dataclass(frozen=True)

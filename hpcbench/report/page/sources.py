@@ -15,9 +15,9 @@ from hpcbench.files import read_json
 from hpcbench.present.page.safe import visible
 
 MOST_LINES = 4000
-"""Most lines that a page quotes: four for each of a thousand runs."""
+"""Largest number of lines that a page quotes: four for each of a thousand runs."""
 LONGEST = 400
-"""Most characters of a quoted line."""
+"""Largest number of characters of a quoted line."""
 _CHUNK = 1 << 16
 _CITED = re.compile(r"[^\s(]\S*:[0-9]+")
 
@@ -70,7 +70,7 @@ class Citations:
         return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # a name may be no UTF-8
 
     def target(self, source: str) -> str:
-        """Link to a place: to its line in the page, else to its file below the page's directory, else empty."""
+        """Return the link to a place: to its line in the page, or to its file below the page's directory, or none."""
         path, number = _split_place(source)
         anchor = self._find_anchor(path, number) if number is not None else ""
         return f"#{anchor}" if anchor else self.href(Path(path))
@@ -136,7 +136,7 @@ def _read_lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
 
 
 LONGEST_FILE = 20_000
-"""Most characters of a quoted file."""
+"""Largest number of characters of a quoted file."""
 _FILES = {"study.yaml": "Study file", "site.json": "Site file, as resolved"}
 
 

@@ -40,7 +40,7 @@ def list_compared(cell: Cell) -> list[SchemeRow]:
 
 
 def write_heading(row: SchemeRow) -> str:
-    """Write the write_heading of a scheme's panel: its name, with the remark below."""
+    """Write the heading of a scheme's panel: its name, with the remark below."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
-"""Most points of a curve. More would not be visible at the width of a panel. Means also smooth the curve."""
+"""Largest number of points of a curve. More would not be visible in a panel, and means also smooth the curve."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LossCurve:
 
 
 def list_runs(row: SchemeRow) -> list[Measures]:
-    """List the runs whose losses are drawn: those that completed or diverged, else all with a loss."""
+    """List the runs whose losses are drawn: those that completed or diverged or, without any, all with a loss."""
     logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 

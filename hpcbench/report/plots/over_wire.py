@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_CHANNELS, MOST_CODECS = 4, 5
-"""Most groups of the figure of errors, and most lines of each. Those with the fewest message bytes become ``other``."""
+"""Largest number of groups in the figure of errors, and of lines per group.
+
+Those with the fewest message bytes become ``other``.
+"""
 
 
 @dataclass(frozen=True)

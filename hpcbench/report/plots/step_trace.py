@@ -17,13 +17,13 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
-"""Most schemes, and most ranks of each, that are drawn. More would be too small to be read."""
+"""Largest numbers of schemes, and of ranks of each, that are drawn. More would be too small to be read."""
 COLUMNS = 48
 """Columns of a rank's line. A step has hundreds of spans; drawn one by one, only their outlines would be visible."""
 _SAMPLES = 50
 """Number of instants per column at which the kind of span is determined."""
 LEAST_SHARE = 0.03
-"""Share of the steps below which a kind of span is not visible and counts as ``other``."""
+"""Fraction of the steps below which a kind of span is not visible and counts as ``other``."""
 OTHER = "other"
 SPANS = {
     "forward": COLOURS[5],
@@ -33,9 +33,12 @@ SPANS = {
     OTHER: COLOURS[2],
     "waiting": "#d9d9d9",
 }
-"""Colour of each kind of span, from the bottom of a column to its top. If spans overlap, the later kind counts."""
+"""Color of each kind of span, from the bottom of a column to its top.
+
+If spans overlap, the kind that comes later in this list counts.
+"""
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
-"""Colours of concurrent activities, which are drawn below a rank's columns."""
+"""Colors of concurrent activities, which are drawn below a rank's columns."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Panel:
     """Largest difference between the ranks' clocks in seconds."""
 
     def list_spans(self, trace: StepTrace) -> list[tuple[str, float, float]]:
-        """List kind, begin and length (s) of the spans of one rank, from the begin of the step on the common clock."""
+        """List kind, start and length of the spans of one rank, in seconds since the start of the step.
+
+        Times are those of the common clock.
+        """
         start = min(
             _convert_to_common_clock(other, span)
             for other in self.ranks
@@ -68,7 +74,7 @@ class Panel:
 
     @cached_property
     def seconds(self) -> float:
-        """Seconds from the begin of the step to its end on the last rank."""
+        """Seconds from the start of the step to its end on the last rank."""
         return max(begin + length for trace in self.ranks for _, begin, length in self.list_spans(trace))
 
     def compute_shares(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:

@@ -74,7 +74,7 @@ def _read_seconds(run: Measures, part: str) -> float | None:
 
 
 _MOST = 16
-"""Most layers, and most experts per layer, whose counts are listed."""
+"""Largest numbers of layers, and of experts per layer, whose counts are listed."""
 
 
 def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:

@@ -111,7 +111,7 @@ def _declare_phase(part: str) -> Quantity:
 
 
 def _declare_part(of: Quantity, key: str, group: int) -> Quantity:
-    """Declare a part of the step, divided by the step."""
+    """Declare the time of a part of the step as a fraction of the step's time."""
 
     def value(run: Measures) -> Value:
         seconds = of.compute(run)

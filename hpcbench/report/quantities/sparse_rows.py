@@ -60,7 +60,7 @@ class SparseGradients:
     switch_density: float
     density: float
     part: float
-    """Reductions that were sent by rows, as a part of all."""
+    """Fraction of the reductions that were sent by rows."""
     saved_bytes: float
     """Wire bytes that all ranks saved in a step, compared with sending the complete gradient."""
 

@@ -74,7 +74,7 @@ class Ages:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Share of each staleness in all gradients."""
+        """Fraction of the gradients with each staleness."""
         return {age: count / self.total for age, count in self.counts.items()}
 
 

@@ -17,7 +17,7 @@ def _declare_raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantit
 
 
 def _declare_time(part: str, meaning: str) -> Quantity:
-    """Declare seconds per step and rank, by their name in `TimeSplit`."""
+    """Declare seconds per step and rank, given their name in `TimeSplit`."""
     return Quantity(
         key=f"{part}_s",
         head=f"{part} ({{unit}})",

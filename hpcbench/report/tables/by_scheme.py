@@ -46,7 +46,7 @@ from hpcbench.report.titles import find_example
 from hpcbench.report.traffic import TrafficSum, find_window, sum_by_axis
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
-"""Name of the column, by the name in the configuration event of the log."""
+"""Name of the FLOP/s column for each formula name in the log's configuration event."""
 _PHASES_NOTE = (
     "Medians over the runs of means over steps and ranks. Exposed time is contained in the phases. Idle is a part of"
     " the passes, which last until the last stage has ended. By the schedule it is (p - 1)/(v m + p - 1), if all parts"
@@ -84,7 +84,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of the phases of a step and the exposed communication, in seconds and as parts of the step."""
+    """Make the table of the phases of a step and the exposed communication, in seconds and as fractions of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)

@@ -55,7 +55,7 @@ class _Measured:
     tables: list[Microbenchmark]
 
     def takes(self, other: Microbenchmark) -> bool:
-        """Whether a table of the same benchmark can be merged with these."""
+        """Return whether a table of the same benchmark can be merged with these."""
         first = self.tables[0]
         same = (first.path, first.version, first.quantities) == (other.path, other.version, other.quantities)
         return same and self.rows.keys().isdisjoint(size.key for size in other.sizes)

@@ -24,7 +24,7 @@ class _Line:
 
     @property
     def error(self) -> float | None:
-        """Relative error of the prediction: predicted over measured, minus 1."""
+        """Relative error of the prediction: predicted divided by measured, minus 1."""
         return self.predicted.value / self.measured - 1 if self.predicted and self.measured else None
 
 

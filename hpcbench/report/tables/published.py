@@ -41,7 +41,7 @@ class Published(Section):
     note: str | None = None
 
     def concerns(self, scheme: str) -> bool:
-        """Whether a scheme of hpcbench is of the figure's kind."""
+        """Return whether a scheme of hpcbench is of the figure's kind."""
         return any(fnmatchcase(scheme, pattern) for pattern in self.schemes)
 
 

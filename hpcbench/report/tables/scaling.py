@@ -73,7 +73,7 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """List the points of each series, scheme by scheme.
 
     The cells of a series have the same settings, except for the global batch and the layout. They also have the same
-    property of the batch (`Kind.same`).
+    property of the batch (`ScalingKind.same`).
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
@@ -97,7 +97,7 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
 
 
 def has_modes(cells: list[Cell]) -> bool:
-    """Whether a cell has tensor parallelism on a grid. Then each series has one mode."""
+    """Return whether a cell has tensor parallelism on a grid. Then each series has one mode."""
     return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
 
 

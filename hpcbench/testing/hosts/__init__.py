@@ -68,7 +68,7 @@ class Hosts:
         if delay_us < 0:
             raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
         self.count = count
-        bucket(rate)  # refuses a wrong one here, not in the with statement
+        bucket(rate)  # refuses a wrong rate here, not in the with statement
         self._rate = rate
         self._delay_us = delay_us
         self._one_command = threading.Lock()
@@ -177,7 +177,7 @@ class Hosts:
     def _outcome(
         self, process: subprocess.Popen[str], command: Sequence[str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Output and end of the process.
+        """Return output and end of the process.
 
         After the timeout it is ended, with all processes on the hosts.
         """
@@ -210,7 +210,7 @@ class Hosts:
                 stderr=stream,
                 text=True,
                 errors="replace",
-                start_new_session=True,  # Ctrl-C is for us, who then end all of it
+                start_new_session=True,  # Ctrl-C reaches this process, which then ends all others
             ) as process,
         ):
             try:
@@ -294,7 +294,7 @@ class Hosts:
                 self._first.communicate(timeout=_START)  # closes its standard input
             except subprocess.TimeoutExpired:
                 self._first.kill()
-        with self._one_command:  # that of another thread has ended, now that there are no hosts
+        with self._one_command:  # the command of a different thread has ended, because there are no hosts any more
             while self._namespaces:
                 os.close(self._namespaces.popitem()[1])
         self._first = None

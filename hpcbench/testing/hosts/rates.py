@@ -5,7 +5,7 @@ import re
 from hpcbench.errors import UserError
 
 _QUEUE = 16_000_000
-"""Bytes that a link queues, so many that TCP loses none. With 10 ms of the link's rate it lost a third of its speed."""
+"""Bytes that a link queues, enough that TCP loses none. With 10 ms of the rate it lost a third of its speed."""
 _OFFLOADED = 70_000
 """Bytes of the largest packet of segmentation offload, with the headers of all its segments."""
 _PAYLOAD, _HEADERS = 1448, 66

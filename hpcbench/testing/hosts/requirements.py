@@ -14,7 +14,7 @@ _KERNEL = {
 
 
 def why_not() -> str | None:
-    """Why hosts cannot be made here, and the remedy, in one line; None if they can."""
+    """Return why hosts cannot be made here, and the remedy, in one line; None if they can."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
         packages = "iproute2 util-linux mount hostname"

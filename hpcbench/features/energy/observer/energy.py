@@ -54,7 +54,7 @@ class EnergyMeter(Observer):
     ) -> None:
         self._world, self._comm, self._first, rank = world, comm, first, comm.rank
         self.absent: dict[str, str] = {}
-        """Source -> why this rank, which should read a counter of the source, cannot."""
+        """Reason, for each source, why this rank cannot read the counter that it should read."""
         counters: list[Counter] = []
         this_rank = world[rank]
         if all(other.host != this_rank.host for other in world[:rank]):

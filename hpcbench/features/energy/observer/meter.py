@@ -1,4 +1,4 @@
-"""Meter of a rank: reads its counters at the begin and end of counted steps, and often enough in between."""
+"""Meter of a rank: reads its counters at the start and end of counted steps, and often enough in between."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Meter:
     counters
         Counters that this rank reads. Each counter of a host is read by one rank.
     clock
-        Returns the time in seconds.
+        Function that returns the time in seconds.
 
     Attributes
     ----------
@@ -87,7 +87,10 @@ class Meter:
                 metered.begin(now)
 
     def tick(self) -> None:
-        """Read the counters after a counted step that the next one follows, if the last reading is old."""
+        """Read the counters if the last reading is at least `EACH` seconds old.
+
+        Called after a counted step if the next step follows immediately.
+        """
         if self._running is not None and self._clock() - self._running >= EACH:
             self._running = self._count(self._running)
 

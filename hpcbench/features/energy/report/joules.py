@@ -21,7 +21,7 @@ class StepJoules:
     seconds: float
     """Seconds for which the counters ran."""
     parts: Mapping[str, float]
-    """Joules per step by part (``node``, ``gpu``, ``processor``), for the parts with complete counters."""
+    """Joules per step for each part (``node``, ``gpu``, ``processor``) with complete counters."""
 
     @property
     def per_step(self) -> float:

@@ -13,7 +13,7 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True)
 class CountedBytes:
-    """Bytes of the counted steps, by the counters of all nodes."""
+    """Bytes of the counted steps, measured by the counters of all nodes."""
 
     sent: int
     uncertain: int

@@ -28,7 +28,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masks:
-    """Selects the weights that become zero, and sends the masks to all replicas.
+    """Masks of a rank's weights: selects the weights that become zero, and sends the masks to all replicas.
 
     Parameters
     ----------

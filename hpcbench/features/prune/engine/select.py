@@ -18,7 +18,7 @@ from hpcbench.features.prune.engine.targets import DIGIT, Target, count_place_by
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]
-"""Reduces an array over all ranks in place, to the sums or the maxima."""
+"""Function that reduces an array over all ranks in place, to the sums or the maxima."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def get_magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def select_two_of_four(part: TargetSlice) -> Bits:
-    """Return a mask of the two largest of each four neighbours along the inputs; of equal weights the earlier.
+    """Return a mask of the two largest of each four neighbors along the inputs; of equal weights the earlier.
 
     Raises
     ------
