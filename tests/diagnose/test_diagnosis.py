@@ -112,6 +112,15 @@ def test_a_node_of_the_backward_pass_that_waits_does_not_compute(tmp_path: Path)
     assert diagnosis.computing == pytest.approx(0.4) and diagnosis.exposed == pytest.approx(0.45)
 
 
+def test_messages_in_the_group_of_all_ranks_have_an_unknown_dimension(tmp_path: Path) -> None:
+    """Data parallelism sends none; the user may name the dimension."""
+    events = [*steps(0, 1000), kernel(0, 500), collective(500, 100, "SendRecv"), collective(700, 100)]
+    kinds = {row.kind.operation: row.kind.dimension for row in read(tmp_path, events).rows}
+    assert kinds == {"send/receive": "unknown", "all-reduce": "DP"}
+    named = Groups(groups=[GroupPattern.model_validate({"match": "^default_pg$", "dimension": "PP"})])
+    assert {row.kind.dimension for row in read(tmp_path, events, names=named).rows} == {"PP"}
+
+
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
     """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
     first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]

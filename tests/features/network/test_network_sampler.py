@@ -67,3 +67,21 @@ def test_a_program_that_has_ended_gets_one_sample(tmp_path: Path):
         time.sleep(0.05)
     time.sleep(0.5)
     assert len(read_samples(tmp_path)[0].times) == 1
+
+
+def test_samples_have_the_links_between_gpus(tmp_path: Path):
+    code = (
+        "import subprocess, sys\nfrom pathlib import Path\n"
+        "from hpcbench.features.network import sampler\n"
+        "from hpcbench.features.network.counters import Reading\n"
+        "from hpcbench.features.network.nvlink import NvLinks\n"
+        "NvLinks.read = lambda self: {'gpu0': Reading('nvlink', 7, 9)}\n"
+        "done = subprocess.Popen(['true']); done.wait(); sampler.start_sampler(Path(sys.argv[1]), done.pid)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "here.jsonl")], check=True, timeout=60)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "here.jsonl").exists() or not read_samples(tmp_path)[0].times:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    kind, samples = read_samples(tmp_path)[0].devices["gpu0"]
+    assert kind == "nvlink" and samples[0][1:] == (7, 9)

@@ -12,6 +12,7 @@ from mpi4py import MPI
 from hpcbench.features.network import observer
 from hpcbench.features.network.counters import Reading
 from hpcbench.features.network.nvlink import NvLinks
+from hpcbench.features.network.report.sent import CountedBytes
 from hpcbench.features.network.window import count_bytes, read_samples
 
 KIB = 1024
@@ -86,3 +87,10 @@ def test_own_runs_read_them_at_the_counted_steps(
     meter.pause(1, more=True)
     counted = meter.summary(from_step=1, to_step=1)
     assert (counted.sent_bytes, counted.nvlink_bytes) == (0, 30 * KIB)
+
+
+def test_the_report_divides_by_steps_and_nodes() -> None:
+    counted = CountedBytes(sent=1, uncertain=0, whole_run=None, nvlink=1200, steps=3, nodes=2)
+    assert counted.nvlink_per_step_and_node == 200
+    without = CountedBytes(sent=1, uncertain=0, whole_run=None, nvlink=None, steps=3, nodes=2)
+    assert without.nvlink_per_step_and_node is None
