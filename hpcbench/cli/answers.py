@@ -113,6 +113,14 @@ def predict(
         bool,
         typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
     ] = False,
+    program: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Training program that carries out the study: how it overlaps, shards and rounds. hpcbench is its own "
+            "engine; others are megatron-core, nemo, maxtext, torchtitan, fsdp, deepspeed; a wrong name lists all.",
+        ),
+    ] = "hpcbench",
     format: Annotated[
         str | None,
         typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
@@ -137,6 +145,7 @@ def predict(
             plots=plots,
             only=only,
             partition=partition,
+            program=program,
         )
     )
 
