@@ -43,5 +43,5 @@ def test_programs(tiny: Tiny) -> None:
     """Each family has its error, and no run that ran is called too large."""
     lines = tiny("predict_programs.py").lines
     (line,) = [line for line in lines if line.startswith("all: ")]
-    found = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)
-    assert found and float(found[1]) < 20
+    match = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)
+    assert match and float(match[1]) < 20
