@@ -102,7 +102,8 @@ class Costing:
 
     def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
-        inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
+        times = fabric.nccl_parts if self._workload.program.nccl else fabric.collective_parts
+        inside, network = (part * factor for part in times(operation, nbytes, place))
         if fabric.core_costs:
             inside = self._sum_core_seconds(fabric.core_costs, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
