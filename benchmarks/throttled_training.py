@@ -59,7 +59,7 @@ def main() -> int:
         for rate in options.rates or ():
             bits_per_second(rate)
             if options.rates.count(rate) > 1:
-                raise UserError(f"--rates: {rate} is here twice: remove one")
+                raise UserError(f"--rates: {rate} is listed twice: remove one")
         if options.repeats is not None and options.repeats < 1:
             raise UserError(f"--repeats {options.repeats}: give 1 or more")
         if reason := why_not():

@@ -56,7 +56,7 @@ def need_gpu() -> None:
     from hpcbench.codecs.device import cuda
 
     if not torch.cuda.is_available():
-        raise UserError("PyTorch sees no GPU here: run it where there is one, or with --device cpu")
+        raise UserError("PyTorch detects no GPU here: run it on a node with a GPU, or with --device cpu")
     try:
         cuda()
     except (ImportError, RuntimeError) as error:

@@ -187,7 +187,7 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
     if wire.size < at_least:
-        raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
+        raise ValueError(f"{name}: {wire.size} bytes on the wire, but {at_least} are needed")
 
 
 def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
@@ -204,5 +204,6 @@ def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it needs as many float32"
+            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: give a "
+            "float32 array of the same size"
         )

@@ -128,7 +128,7 @@ def parse(name: str) -> CodecSpec:
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
         return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
-    raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
+    raise ValueError(f"unknown codec {name!r}: use one of {KNOWN}")
 
 
 def plugin(family: str) -> EntryPoint | None:

@@ -66,8 +66,8 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
         raise ValueError("schedule interleaved needs two chunks a stage or more: use 1f1b for one")
     if microbatches % stages:
         raise ValueError(
-            f"schedule interleaved needs a multiple of {stages} micro-batches, one for each stage: {microbatches} is "
-            "none: use 1f1b, or another number"
+            f"schedule interleaved needs a multiple of {stages} micro-batches, not {microbatches}:"
+            " use 1f1b, or another number"
         )
     forwards = list(forward_only(stage, stages, microbatches, chunks))
     backwards = [Action("backward", action.microbatch, chunks - 1 - action.chunk) for action in forwards]

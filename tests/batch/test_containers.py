@@ -120,7 +120,7 @@ def test_a_path_below_a_bind_is_not_bound_again() -> None:
     [
         ({"image": "x"}, "srun", "container.kind: is missing"),
         ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
-        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: bind needs"),
+        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: mpi bind needs"),
         ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA's driver only"),
         ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
         ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),

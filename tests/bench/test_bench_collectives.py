@@ -253,7 +253,7 @@ def test_what_an_algorithm_cannot_do_is_left_out_and_said(tmp_path: Path) -> Non
     done = bench("collectives", "--op", "all-reduce", "--op", "all-gather", *only)
     assert done.returncode == 0, done.stderr
     assert (
-        "Not measured: homomorphic does not support all-gather over 1 nodes x 2 ranks: it does all-reduce only"
+        "Not measured: homomorphic does not support all-gather over 1 nodes x 2 ranks: it supports all-reduce only"
         in done.stdout
     )
     assert any(re.match(r"\S+\s+int8:256 homomorphic\s+homomorphic\s", line) for line in done.stdout.splitlines())

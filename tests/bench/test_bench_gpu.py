@@ -100,7 +100,7 @@ def test_what_has_no_kernels_is_left_out_and_named(
 ) -> None:
     assert bench(monkeypatch, "--device", "gpu") == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[-1] == "Not on this device: none" and not any(line.startswith("none ") for line in out)
+    assert out[-1] == "Not available on this device: none" and not any(line.startswith("none ") for line in out)
     assert bench(monkeypatch, "none", "--device", "gpu") == 2
     assert capsys.readouterr().err == "hpcbench: none: has no kernels for a GPU\n"
 

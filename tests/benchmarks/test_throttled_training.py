@@ -198,7 +198,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
         (["nowhere"], "no part 'nowhere': use shared, own, tensor, curve"),
         (["--shares", "100"], "--shares 100: give percents from 1 to 95"),
         (["--show", "/no/such/file"], "/no/such/file: No such file"),
-        (["--rates", "9mbit", "9mbit"], "--rates: 9mbit is here twice"),
+        (["--rates", "9mbit", "9mbit"], "--rates: 9mbit is listed twice"),
         (["own", "--repeats", "0"], "--repeats 0: give 1 or more"),
         (["own", "--rates", "fast"], "link rate 'fast': write it like 50mbit"),
     ],

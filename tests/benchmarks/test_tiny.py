@@ -138,7 +138,7 @@ def test_codecs_on_a_gpu(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_training_needs_a_gpu(refused: Callable[..., str]) -> None:
-    assert "PyTorch sees no GPU here" in refused("train_gpu.py")
+    assert "PyTorch detects no GPU here" in refused("train_gpu.py")
 
 
 @pytest.mark.long

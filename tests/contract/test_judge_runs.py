@@ -192,7 +192,7 @@ def ended(status: int | None) -> Mark:
             MIDDLE,
             JobSummary("j", State.FAILED, 1),
             State.LOST,
-            "without an status file of this run after step 4 of 6",
+            "without a status file of this run after step 4 of 6",
         ),
         (RUNS, MIDDLE, JobSummary("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (RUNS, MIDDLE, JobSummary("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),

@@ -89,7 +89,7 @@ WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "no rank": (lambda at: [write(at / f"{k}.json", two_steps(), None) for k in range(2)], "does not contain its rank"),
     "other steps": (
         lambda at: [write(at / f"{k}.json", [*steps(0, 9, first=9 * k), kernel(0, 9)], k) for k in range(2)],
-        "no step in common (0.json: steps 0 to 0; 1.json: steps 9 to 9)",
+        "no common step (0.json: steps 0 to 0; 1.json: steps 9 to 9)",
     ),
 }
 

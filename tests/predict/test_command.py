@@ -221,7 +221,7 @@ def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
 def test_links_within_a_node_that_nobody_measured_have_no_winner(tmp_path: Path) -> None:
     path = cluster(tmp_path)
     path.write_text(path.read_text().replace("nodes: 2\nranks_per_node: 1", "ranks_per_node: 2"))
-    assert re.search(r"naive-int8: unknown: run .* \([0-9.]+ GB/s a rank within nodes is assumed\)\.", printed(path))
+    assert re.search(r"naive-int8: unknown: run .* \([0-9.]+ GB/s per rank within nodes is assumed\)\.", printed(path))
 
 
 @pytest.mark.parametrize(("more", "least"), [("", 0.0), ("oversubscribe: true\n", 0.3)])

@@ -68,8 +68,8 @@ def test_a_slower_machine_is_predicted_slower_in_other_runs_too(tmp_path: Path) 
         assert after[scheme] == pytest.approx(3 * seconds, rel=1e-6)
     learned = about["learned"]
     assert isinstance(learned, list)
-    assert learned[0].startswith("2 earlier runs: computing took 3.00 times what the tables say")
-    assert "by what the other runs taught: mean error" in learned[2]
+    assert learned[0].startswith("2 earlier runs: computation took 3.00 times the time from the tables")
+    assert "by the calibration by the other runs: mean error" in learned[2]
 
 
 def test_codecs_tell_their_speed_themselves(tmp_path: Path) -> None:

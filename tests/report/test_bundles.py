@@ -119,7 +119,10 @@ def test_a_user_named_like_a_key_of_the_files_does_not_break_them(root: Path, tm
     about = {"user": "scheme", "command": ["/home/scheme/bin/hpcbench"]}
     (root / "provenance" / "submit.json").write_text(json.dumps(about))
     done = hpcbench("report", root, "--bundle", tmp_path / "paper.tar.gz", "--anonymous")
-    assert "scheme: also words of the files: replaced in paths below /home and addresses only" in done.output
+    assert (
+        "scheme: also occur as ordinary words, so they are replaced only in paths below /home and in addresses"
+        in done.output
+    )
     assert figures(tmp_path / "paper.tar.gz") == figures(root)
     assert b"/home/user-1/bin" in packed(tmp_path / "paper.tar.gz")["demo-001/provenance/submit.json"]
 
@@ -213,7 +216,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: end it with .tar.gz"),
+        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: it must end with .tar.gz"),
         (["--anonymous"], "--anonymous: needs --bundle FILE: add it"),
         (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
     ],

@@ -110,7 +110,7 @@ def test_the_report_shows_median_and_p95_and_warns_once(tmp_path: Path, capsys: 
     assert mean / middle == pytest.approx(3.8, rel=0.1) and late / middle == pytest.approx(8, rel=0.01)
     assert list_notes(cell(root).runs) == [
         "mean and median step time differ by more than 5 % in 5 of 10 runs, most in r1-naive-int8 (mean 3.8 times the"
-        " median): some steps stall, or steps take one of two times; speeds rest on the mean"
+        " median): some steps stall, or there are two typical step times; speeds use the mean"
     ]
     report([root], "json")
     runs = json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["runs"]

@@ -232,7 +232,7 @@ def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: P
     root = strong(tmp_path)
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
     learn_nothing(root)
-    assert answer(cell(root), "local")[0].endswith(", at a loss that says nothing, see below.")
+    assert answer(cell(root), "local")[0].endswith(", whose loss shows nothing (see below).")
 
 
 def slow_after(log: Path, last: int) -> None:

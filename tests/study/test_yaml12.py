@@ -87,7 +87,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("# only a comment\n", 1, "found nothing"),
         ("- a\n- b\n", 1, "found a list"),
         ("just words\n", 1, "found 'just words'"),
-        ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is here twice"),
+        ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is given twice"),
         ("a:\n\tb: 1\n", 2, "tab"),
         ("a: [1, 2\nb: 3\n", 1, "the bracket in 'a: [1, 2' is not closed"),
         ("a: 'x\n", 1, "is not closed: add the second quote"),

@@ -48,7 +48,7 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, m
     ("damage", "message"),
     [
         ("cut", "rank-00001.pt has 1000 bytes, [0-9]+ were written"),
-        ("flipped", "rank-00001.pt has other bytes than were written"),
+        ("flipped", "rank-00001.pt does not contain the bytes that were written"),
         ("gone", "rank-00000.pt: No such file or directory"),
         ("empty", "rank-00000.pt has 0 bytes, [0-9]+ were written"),
         ("no_complete", "complete.json: No such file or directory"),
@@ -57,7 +57,7 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, m
         ("complete_no_digest", "complete.json is damaged"),
         ("complete_few_ranks", "complete.json is damaged"),
         ("complete_other_place", "complete.json is damaged"),
-        ("complete_stale", "rank-00000.pt has other bytes than were written"),
+        ("complete_stale", "rank-00000.pt does not contain the bytes that were written"),
         ("complete_is_a_list", "complete.json is damaged"),
     ],
 )

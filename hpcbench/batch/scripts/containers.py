@@ -94,14 +94,16 @@ def check(container: Container, site: Site) -> None:
         A field is missing, or fields contradict each other: one line with the remedy.
     """
     if container.kind is None:
-        raise ValueError(f"container.kind: is missing, in the study and in site {site.site}: set apptainer, pyxis ...")
+        raise ValueError(
+            f"container.kind: is set neither in the study nor in site {site.site}: set apptainer, pyxis ..."
+        )
     if container.kind == "pyxis" and site.launcher.kind != "srun":
         raise ValueError(
             f"container.kind: pyxis is part of srun, and the launcher of {site.site} is {site.launcher.kind}: use "
             "another kind, such as apptainer"
         )
     if container.mpi == "bind" and not container.mpi_paths and container.kind not in _BRINGS_MPI:
-        raise ValueError("container.mpi_paths: bind needs the directories of the host's MPI library: name them")
+        raise ValueError("container.mpi_paths: mpi bind needs the directories of the host's MPI library: list them")
     contained(container, site, ranks_per_node=1, root="/submission", reads=(), names=())
 
 
