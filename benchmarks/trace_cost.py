@@ -117,7 +117,7 @@ def show(measured: dict[str, Any], ranks: int) -> None:
     print(f"on: {share:+.1%} of a step{ends}")
     paid = measured["spans"] * measured["question_s"]
     questions = f"{measured['spans']:.0f} questions of {measured['question_s'] * 1e9:.0f} ns"
-    print(f"off: {questions}: {paid / off * 1e6:.1f} millionths of a step")
+    print(f"off: {questions}: {paid / off * 100:.4f} % of a step")
 
 
 if __name__ == "__main__":

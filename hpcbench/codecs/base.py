@@ -185,7 +185,7 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
         Type or size is wrong.
     """
     if wire.dtype != np.uint8:
-        raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
+        raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
     if wire.size < at_least:
         raise ValueError(f"{name}: {wire.size} bytes on the wire, but {at_least} are needed")
 

@@ -201,14 +201,14 @@ def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
     """The same study has one as soon as the bandwidth is stated or measured."""
     path = cluster(tmp_path)
     text = printed(path)
-    assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s a node between nodes is assumed)." in text
+    assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s per node between nodes is assumed)." in text
     assert re.search(r"\| naive-int8 .*\| unknown \| unknown \|", text)
     assert not re.search(r"loses|wins|pays", text)
     assert printed(path, "html").count("<svg") == 2, "curves of the gain would rest on nothing"
     (document,) = [run["against_baseline"] for run in predicted(path)["predictions"] if run["against_baseline"]]  # type: ignore[attr-defined]
     assert document["gain"] is None and document["bytes_per_s"] is None
     stated = cluster(tmp_path, "network: {description: slow, bandwidth_gbit: 0.1}\n")
-    assert "naive-int8: wins by" in printed(stated) and "0.1 Gbit/s a node between nodes (data sheet)" in printed(
+    assert "naive-int8: wins by" in printed(stated) and "0.1 Gbit/s per node between nodes (data sheet)" in printed(
         stated
     )
     tables = tmp_path / "measured"
