@@ -134,7 +134,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if (scheme.optimizer or train.optimizer) != "onebit-adam":
         yield (
             ("train", "freeze_step"),
-            "adamw does not freeze its variance: leave it out, or set optimizer to onebit-adam, in train or in a scheme",
+            "adamw does not freeze its variance: leave it out, or set optimizer to onebit-adam here or in a scheme",
         )
     if scheme.optimizer not in (None, train.optimizer):
         yield ("train", "optimizer"), f"each scheme has {scheme.optimizer}: leave it out, or remove it in a scheme"
