@@ -188,7 +188,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("train.sequence_parallel", {"train.sequence_parallel": True}, "set layout.tp to 2 or more"),
     ("train", {"train.node_copy": True}, "node_copy is a second copy of the pieces of ZeRO stage 3"),
     ("train.node_copy", {"train.node_copy": True, "train.zero": 3}, "no other replica to gather weights from"),
-    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam, in train or in a scheme"),
+    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam here or in a scheme"),
     *(
         (
             f"train.{name}",
