@@ -1,4 +1,4 @@
-"""Scripts of Slurm and LSF sites, run by hand with a fake launcher, and the commands that track them."""
+"""Scripts of Slurm and LSF sites that run by hand with a fake launcher, and the commands that track them."""
 
 import json
 import os

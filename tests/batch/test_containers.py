@@ -118,7 +118,7 @@ def test_a_path_below_a_bind_is_not_bound_again() -> None:
 @pytest.mark.parametrize(
     ("fields", "where", "message"),
     [
-        ({"image": "x"}, "srun", "container.kind: is missing"),
+        ({"image": "x"}, "srun", "container.kind: is set neither"),
         ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
         ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: mpi bind needs"),
         ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "only NVIDIA's driver"),

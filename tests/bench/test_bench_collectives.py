@@ -1,4 +1,4 @@
-"""`hpcbench bench collectives` on real ranks: its figures are those of plans and codecs, and later plans heed them."""
+"""`hpcbench bench collectives` on real ranks: figures agree with plans and codecs, and later plans use them."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ SIZES = [4096, 16384]
 
 
 def links(ranks: int, **rows: Any) -> dict[str, Any]:
-    """A file of a machine on which the library takes no time for an all-reduce, and a day for anything else."""
+    """Return the file of a machine whose library needs no time for an all-reduce, and a day for other operations."""
     others = [operation.value for operation in Operation if operation is not Operation.ALL_REDUCE]
     day = [[operation, size, 86400.0] for operation in others for size in SIZES]
     return {
@@ -50,7 +50,7 @@ def links(ranks: int, **rows: Any) -> dict[str, Any]:
 
 
 class Run:
-    """A run of the command on some ranks, with all its output."""
+    """Run the command on some ranks; return all its output."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
         self.ranks, self.directory = ranks, directory

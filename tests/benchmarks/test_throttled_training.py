@@ -1,4 +1,4 @@
-"""benchmarks/throttled_training.py: what its tables say of planted runs, and the whole way in its tiny form."""
+"""benchmarks/throttled_training.py: its tables for planted runs, and the complete script in its tiny form."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def throttled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def row(output: str, scheme: str, after: str) -> str:
-    """The scheme's line in the table that follows some words."""
+    """Return the scheme's line in the table after some text."""
     return next(line for line in output[output.index(after) :].splitlines() if line.split()[:1] == [scheme])
 
 

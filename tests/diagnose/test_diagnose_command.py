@@ -120,9 +120,9 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"patterns": ["mine"]}, "--group mine: give REGEX=DIMENSION"),
         ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
         ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
-        ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
-        ({"link_gbit": 0.0}, "--link 0: give Gbit/s"),
-        ({"link_gbit": float("nan")}, "--link nan: give Gbit/s"),
+        ({"codec_speed": 0.0}, "--codec-speed 0: must be a speed in GB/s"),
+        ({"link_gbit": 0.0}, "--link 0: must be the bandwidth of a rank's link in Gbit/s"),
+        ({"link_gbit": float("nan")}, "--link nan: must be the bandwidth of a rank's link in Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
     ],
 )

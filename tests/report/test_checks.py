@@ -1,4 +1,4 @@
-"""Logs that disagree with themselves: each planted fault is named with its line and both figures, nothing else is."""
+"""Inconsistent logs: each planted fault is reported with its line and both figures, and nothing else is."""
 
 # ruff: noqa: E501
 
@@ -24,7 +24,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Notes on the log with one change in one of its lines."""
+    """Return the notes on the log after one change in one of its lines."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"
@@ -68,7 +68,7 @@ def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
 
 
 def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
-    """0.05 samples/s may be 0.0549: what was printed with few digits is compared up to them."""
+    """0.05 samples/s may be 0.0549, so numbers with few digits are compared up to these digits."""
     lines = log_lines(Planted("baseline", 1, 145.9, 2.7))
     assert "samples/s 0.05 " in lines[-6]
     path = tmp_path / "log.txt"
@@ -96,7 +96,7 @@ def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
 
 
 def shaped(formula: float, column: str) -> RunResult:
-    """A run of the planted shape that prints what a formula gives, under a name."""
+    """Return a run of the planted shape that prints the result of a formula under a name."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
     run.settings = LoggedSettings.read(settings(RUN))
@@ -123,7 +123,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
-    """Notes on a log whose run recomputes one thing, and whose FLOPs are those of another."""
+    """Return the notes on a log with the recomputation of one setting and the FLOPs of another."""
     hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,

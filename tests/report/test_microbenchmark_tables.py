@@ -1,4 +1,4 @@
-"""Tables of other tools in a report: one alone, and several of one benchmark next to each other."""
+"""Tables of other tools in a report: a single one, and several of the same benchmark side by side."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user reads: the table at two widths, and the formats for other programs."""
+"""Output for users: the table at two widths, and the formats for other programs."""
 
 import csv
 import io
@@ -195,12 +195,12 @@ def test_latex(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def escaped(line: str, left: str, right: str) -> str:
-    """With brackets as a format writes them."""
+    """Return the text with brackets as a format writes them."""
     return "".join({"[": left, "]": right}.get(letter, letter) for letter in line)
 
 
 def sentences() -> list[str]:
-    """What stands below the table at full width."""
+    """Return the text below the table at full width."""
     return WIDE.split("\n\n")[1].splitlines()
 
 

@@ -96,7 +96,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a:\n  b: 2\n c: 3\n", 3, "the indentation of 'c: 3' fits no section above"),
         ("a: 1\nb = 2\n", 2, "'b = 2' is not `key: value`"),
         ("a: @b\n", 1, "a value must not begin with '@': put it in quotes"),
-        ("a:\tb\n", 1, "not YAML: a tab"),
+        ("a:\tb\n", 1, "not YAML: it contains a tab"),
         ("a: {{ name }}\n", 1, "{{ ... }} is not filled in here: write the value itself"),
         ("a: 1\n---\nb: 2\n", 2, "a second document"),
         ("a: !!python/object/apply:os.system [id]\n", 1, "tag"),

@@ -94,7 +94,9 @@ def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Prog
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "other|||100\nmine|||6\n")
     programs.answer("squeue", "1\n2_1\n2_2\n")
-    with pytest.raises(UserError, match=r"4 jobs: Slurm takes 6 of you at a time .*, and 3 are in the queue"):
+    with pytest.raises(
+        UserError, match=r"4 jobs: Slurm accepts at most 6 of your jobs at a time .*, and 3 are in the queue"
+    ):
         asked(root, "mine")
     assert asked(root)[-1] == "3 of your jobs are in the queue; Slurm accepts at most 100"
 
