@@ -26,18 +26,14 @@ from hpcbench.predict import flops, zero
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import count_activation_bytes, predict_memory
 from hpcbench.predict.products import read_published
-from hpcbench.predict.program import (
-    FSDP,
-    MEGATRON_2021,
-    MEGATRON_2022,
-    MEGATRON_CORE,
-    MEGATRON_DEEPSPEED,
-    TrainingProgram,
-)
+from hpcbench.predict.program import TrainingProgram, load_program
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 ROWS = Path(__file__).with_name("published") / "training.csv"
+FSDP, MEGATRON_DEEPSPEED = load_program("fsdp"), load_program("deepspeed")
+MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
+MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3
 """Megabytes: what is reduced after the backward pass goes as one message."""
 

@@ -116,6 +116,14 @@ def predict(
             help="Also print the fastest split of the model into stages and replicas on the same number of ranks.",
         ),
     ] = False,
+    program: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Training program that carries out the study: how it overlaps, shards and rounds. hpcbench is its own "
+            "engine; others are megatron-core, nemo, maxtext, torchtitan, fsdp, deepspeed; a wrong name lists all.",
+        ),
+    ] = "hpcbench",
     format: Annotated[
         str | None,
         typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
@@ -140,6 +148,7 @@ def predict(
             plots=plots,
             only=only,
             partition=partition,
+            program=program,
         )
     )
 

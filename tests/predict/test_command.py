@@ -24,6 +24,7 @@ from hpcbench.predict.memory_check import check_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.plots import draw_figures
 from hpcbench.predict.prediction_file import NAME, read_predictions
+from hpcbench.predict.program import list_programs, load_program
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
@@ -318,3 +319,20 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     assert about["products"]["basis"] == "measured here" and result[0].time.seconds.value > 0
     with pytest.raises(UserError, match="--precision int3: is unknown"):
         bench_gemm(hidden=[16], tokens=[32], **{**options, "precision": "int3"})  # type: ignore[arg-type]
+
+
+def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> None:
+    """The engine is the default. Megatron-Core adds gradients in fp32 and sends them so."""
+    path = study(tmp_path)
+    documents = [predicted(path), predicted(path, program="megatron-core")]
+    engine, core = (each["predictions"][0]["channels"]["DP BACKWARD GRAD"] for each in documents)  # type: ignore[index]
+    assert core["message_bytes"] == pytest.approx(2 * engine["message_bytes"], rel=0.01)
+    assert [each["program"]["name"] for each in documents] == ["hpcbench", "megatron-core"]  # type: ignore[index]
+    assert "Program: megatron-core, Megatron-Core." in printed(path, program="megatron-core")
+
+
+def test_every_program_has_sources_and_a_wrong_name_lists_all(tmp_path: Path) -> None:
+    for name in list_programs():
+        assert load_program(name).sources and load_program(name).title
+    with pytest.raises(UserError, match=r"--program nemos: did you mean nemo\? use one of hpcbench, "):
+        predicted(study(tmp_path), program="nemos")
