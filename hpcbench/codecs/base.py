@@ -45,7 +45,7 @@ class Codec(ABC):
         x
             Values, shape (n,), contiguous, with any alignment.
         out
-            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes behind the returned length may be
+            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may be
             overwritten, up to ``wire_bytes``.
         residual
             Error feedback: float32, shape (n,), the error of earlier messages. It is added to `x`, and this message's

@@ -1,6 +1,6 @@
 """The codecs as codecs of numcodecs, for users of zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
 
-numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, behind a head that says its
+numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, after a header with its
 type and the number of its values, because numcodecs gives a decoder nothing but bytes.
 """
 

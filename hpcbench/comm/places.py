@@ -45,7 +45,7 @@ class Place(Protocol):
         Parameters
         ----------
         dtype
-            Type in which values travel. The call is given arrays of this type.
+            Type in which values are sent. The call is given arrays of this type.
         on_host
             Whether the call needs arrays in host memory.
         """

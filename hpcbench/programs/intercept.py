@@ -79,7 +79,7 @@ class Interception:
         for name in COUNTED:
             self._register(library, name, _count(name))
         for name in unknown():
-            log.warning("hpcbench: c10d.%s is not supported: its calls travel exactly and are not counted", name)
+            log.warning("hpcbench: c10d.%s is not supported: its calls are sent uncompressed and not counted", name)
         self._meshes.watch()
         self._nodes.watch()
         self._waits.watch()
@@ -115,7 +115,7 @@ class Interception:
         operator = getattr(torch.ops.c10d, name).default
         difference = strange(name, operator._schema)
         if difference:
-            log.warning("hpcbench: %s: its calls travel exactly and are not counted", difference)
+            log.warning("hpcbench: %s: its calls are sent uncompressed and not counted", difference)
             return
         where, by_group = ARGUMENTS[name].index("process_group"), self._by_group
 

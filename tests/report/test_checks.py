@@ -42,8 +42,8 @@ FAULTS: list[tuple[int, str, str, str]] = [
     (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, and 1 by line "),
     (STEP, "loss 4.337500", "loss nan", "the loss of step 5 is nan"),
     (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, and 6.4e+08 by the formula"),
-    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 say 10000000"),
-    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 say 2800000"),
+    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 report 10000000"),
+    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 report 2800000"),
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
     (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
     (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s per step for messages, but a step took 0.25 s"),
@@ -63,7 +63,7 @@ def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: 
 def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
     (note,) = notes(tmp_path, STEP, "message 1000000 B", "message 1000001 B")
     assert note.endswith(
-        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 say 10000001"
+        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 report 10000001"
     )
 
 
@@ -249,7 +249,7 @@ def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:
 
 def test_samples_consumed_are_batches() -> None:
     (note,) = measure(foreign(samples=[64] * 3, consumed_samples=[64, 128, 200])).notes
-    assert note == "x: train.log:12: 200 consumed samples, and 192 by 3 steps of 64"
+    assert note == "x: train.log:12: 200 consumed samples, but 3 steps of 64 are 192"
 
 
 def test_tokens_a_second_of_all_and_of_one() -> None:

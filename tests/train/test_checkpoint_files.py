@@ -110,5 +110,5 @@ def test_a_full_disk_of_one_rank_is_reported_by_all(mpi_results, place):
     assert len(results) == 2
     for result in results:
         assert "checkpoint of step 4 cannot be written: rank 1 on" in result["error"]
-        assert "No space left on device: make room" in result["error"]
+        assert "No space left on device: free disk space" in result["error"]
         assert result["step"] == 2 and result["sound"]

@@ -55,7 +55,7 @@ class Lines:
             self.exact(columns, Phase.BACKWARD)
 
     def forward(self, axis: str) -> GridLine:
-        """Return the line for activations or weights, whichever travel over the axis.
+        """Return the line for activations or weights, whichever are sent over the axis.
 
         The backward pass uses it, too, if it needs them again.
         """
