@@ -91,8 +91,8 @@ def predict(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Tables of `hpcbench bench gemm` and `network`, and below it results of earlier runs of this site; "
-            "by default measured/SITE.",
+            help="Directory with the tables of `hpcbench bench gemm` and `network`, and with results of earlier runs "
+            "of this site; by default measured/SITE.",
             show_default=False,
         ),
     ] = None,
@@ -111,7 +111,10 @@ def predict(
     ] = None,
     partition: Annotated[
         bool,
-        typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
+        typer.Option(
+            "--partition",
+            help="Also print the fastest split of the model into stages and replicas on the same number of ranks.",
+        ),
     ] = False,
     program: Annotated[
         str,
@@ -178,7 +181,10 @@ def diagnose(
     ] = None,
     link: Annotated[
         float | None,
-        typer.Option(metavar="GBIT/S", help="Bandwidth of a rank's link, for the share of it that each call reaches."),
+        typer.Option(
+            metavar="GBIT/S",
+            help="Bandwidth of a rank's link in Gbit/s, to show the share of it that each call reaches.",
+        ),
     ] = None,
 ) -> int:
     """Find out from traces whether the network is the bottleneck."""

@@ -129,7 +129,7 @@ def predict_runs(
         raise UserError(
             refused[0]
             if refused
-            else "--only: names no run of repeat 1, and others are not predicted: leave the repeat out"
+            else "--only: matches no run of repeat 1, and other repeats are not predicted: leave the repeat out"
         )
     about = {
         "schema": SCHEMA,

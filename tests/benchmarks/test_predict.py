@@ -10,7 +10,7 @@ Tiny = Callable[..., Printed]
 
 
 def test_published_runs(tiny: Tiny) -> None:
-    """Both halves are named with their errors, and so are the targets; those of the first model are kept."""
+    """Both halves and the targets are printed with their errors; those of the first model stay unchanged."""
     lines = tiny("predict_published.py").lines
     for half in ("chosen on, all", "checked on, all"):
         (line,) = [line for line in lines if line.startswith(half)]
