@@ -1,4 +1,4 @@
-"""Conversions on a GPU between values and the shorter type in which they travel: rounding, widening and adding.
+"""Conversions on a GPU between values and the shorter type in which they are sent: rounding, widening and adding.
 
 Sums of values of one type are made here, too, because kernels of CuPy's own replace subnormal float32 by zero.
 The bits are those of NumPy's casts, and of ml_dtypes' casts to bfloat16: to nearest, ties to even, infinity beyond the
@@ -36,7 +36,7 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
     Raises
     ------
     TypeError
-        Values of that type do not travel as `sent`.
+        Values of that type cannot be sent as `sent`.
     """
     wide, short = type_of(values), type_of(sent)
     if wide not in (Type.F32, Type.F64) or short not in SHORT:

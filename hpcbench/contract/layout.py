@@ -91,7 +91,7 @@ class Partition(Section):
         if not self.stages:
             return [range(piece.start, piece.stop) for piece in cut_evenly(layers, self.parts)]
         if not self.fits(layers):
-            raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
+            raise ValueError(f"layout.stages: {self.stages} must list {self.parts} parts with {layers} layers in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
 

@@ -280,7 +280,7 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:
             return None
-        return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes no variance: leave it out")
+        return Misfit(("train", "freeze_step"), f"{train.optimizer} does not freeze its variance: leave it out")
     if train.prune is not None:
         return Misfit(
             ("train", "prune"),

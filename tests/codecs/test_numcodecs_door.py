@@ -1,4 +1,4 @@
-"""The codecs for numcodecs and zarr. Without numcodecs, a stand-in replaces its base class."""
+"""The codecs for numcodecs and zarr. If numcodecs is missing, a stand-in replaces its base class."""
 
 import sys
 from collections.abc import Iterator

@@ -119,9 +119,9 @@ def test_evaluation_goes_forward_only_with_any_number_of_micro_batches(stages, m
     ("name", "microbatches", "chunks", "says"),
     [
         ("interleaved", 6, 2, "multiple of 4 micro-batches"),
-        ("interleaved", 8, 1, "two chunks a stage"),
-        ("1f1b", 8, 2, "one chunk a stage, not 2: use interleaved"),
-        ("gpipe", 8, 2, "one chunk a stage, not 2: use interleaved"),
+        ("interleaved", 8, 1, "at least two chunks per stage"),
+        ("1f1b", 8, 2, "one chunk per stage, not 2: use interleaved"),
+        ("gpipe", 8, 2, "one chunk per stage, not 2: use interleaved"),
     ],
 )
 def test_impossible_schedules_are_refused(name, microbatches, chunks, says):

@@ -157,7 +157,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "model.experts.min_capacity",
         {"model.experts": {"count": 4, "drop": "none", "min_capacity": 8}},
-        "experts with drop none take every token",
+        "experts with drop none have no capacity",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
     ("data", {"data.path": "x.txt"}, "leave it out for `source: stdlib`"),
@@ -188,9 +188,13 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("train.sequence_parallel", {"train.sequence_parallel": True}, "set layout.tp to 2 or more"),
     ("train", {"train.node_copy": True}, "node_copy is a second copy of the pieces of ZeRO stage 3"),
     ("train.node_copy", {"train.node_copy": True, "train.zero": 3}, "no other replica to gather weights from"),
-    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam, in train or in a scheme"),
+    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam here or in a scheme"),
     *(
-        (f"train.{name}", {f"train.{name}": 8, "train.precision": precision}, f"precision {precision} scales no loss")
+        (
+            f"train.{name}",
+            {f"train.{name}": 8, "train.precision": precision},
+            f"precision {precision} needs no loss scale",
+        )
         for name in ("loss_scale_window", "loss_scale_hysteresis")
         for precision in ("fp64", "fp32", "bf16")
     ),
@@ -212,7 +216,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every needs a sparsity that grows"),
     ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
-    ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 splits no layer"),
+    ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 does not split layers"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
@@ -346,7 +350,7 @@ def test_a_matrix_may_make_a_setting_idle_in_some_cells(
 
 def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"layout\.context: changes nothing in any run: layout\.cp 1 shares no positions"
+        UserError, match=r"layout\.context: changes nothing in any run: layout\.cp 1 does not split positions"
     ):
         runs_of(tmp_path, {"matrix": {"layout.context": ["ring", "rsa"]}})
     with pytest.raises(UserError, match=r"^--set train\.slow_rank=1: train\.slow_rank: changes nothing in any run"):

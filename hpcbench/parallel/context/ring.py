@@ -1,8 +1,8 @@
-"""Ring attention: blocks of keys and values travel around the ring, and each rank joins its attention to each block.
+"""Ring attention: blocks of keys and values move around the ring, and each rank joins its attention to each block.
 
 A rank never holds more than two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the
-backward pass keys and values travel around the ring again, together with their gradients. Shapes: b samples, a heads, m
-positions of a rank, d features of a head.
+backward pass keys and values move around the ring again, together with their gradients. Shapes: b samples, a heads,
+m positions of a rank, d features of a head.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys travel, then values.
+"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys are sent, then values.
 
 A rank holds the scores of its queries with all keys, so the softmax is the usual one. It keeps the scores for the
 backward pass: memory grows as s^2 / p. Shapes: p ranks, b samples, a heads, m positions of a rank, s of all, d features

@@ -1,4 +1,4 @@
-"""Experts that are spread over ranks: tokens travel to the ranks that hold their experts, and results back.
+"""Experts that are spread over ranks: tokens are sent to the ranks that hold their experts, and results back.
 
 The ranks of an expert-parallel group are neighbors in data parallelism. Each holds a part of a layer's experts and
 all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
