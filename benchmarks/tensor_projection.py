@@ -22,6 +22,7 @@ from tiny import parse
 
 from hpcbench.console import columns
 from hpcbench.contract.grid import Axes, Grid, make_grid
+from hpcbench.contract.training import Model
 from hpcbench.predict import flops
 from hpcbench.predict import grid as grids
 
@@ -82,6 +83,11 @@ def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machin
     return latency + nbytes * sharing / machine.network
 
 
+def _block(work: Work) -> Model:
+    """Model with one layer of the step's width."""
+    return Model(layers=1, hidden=work.hidden, heads=1)
+
+
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
     """Return the seconds of computation and of each axis, from the traffic of a block's four products."""
     grid = make_grid(mode, ranks, depth)
@@ -91,7 +97,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
         return seconds | {"t": time_line(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
-    for layer in grids.list_block_products(work.rows, work.hidden):
+    for layer in grids.list_block_products(work.rows, _block(work)):
         for sent in (grids.count_forward_elements(grid, layer), grids.count_backward_elements(grid, layer)):
             for (*_, axis), n in sent.items():
                 elements[axis] += n
@@ -100,7 +106,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         if axis == "e":  # once a step, an all-reduce of the weights that a rank holds
             held = sum(
                 grids.count_held(grid, grid.products[p.word].w, p)
-                for p in grids.list_block_products(work.rows, work.hidden)
+                for p in grids.list_block_products(work.rows, _block(work))
             )
             n = round(2 * (depth - 1) / depth * held)
         seconds[axis] = time_line(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
@@ -153,7 +159,7 @@ def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
     total = 0.0
-    for layer in grids.list_block_products(work.rows, work.hidden):
+    for layer in grids.list_block_products(work.rows, _block(work)):
         total += sum(grids.count_forward_elements(grid, layer).values()) + sum(
             grids.count_backward_elements(grid, layer).values()
         )

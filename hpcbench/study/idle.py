@@ -88,10 +88,8 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     sent = list_live_traffic(setting)
     micro_batches = train.global_batch // (layout.dp * train.micro_batch)
     if model.positions == "learned":
-        yield (
-            ("model", "rotary_fraction"),
-            "learned positions have no rotation: leave it out, or set positions to rotary",
-        )
+        for name in ("rotary_fraction", "rotary_base"):
+            yield ("model", name), "learned positions have no rotation: leave it out, or set positions to rotary"
     if model.experts is not None and model.experts.drop == "none":
         for name in ("capacity", "min_capacity"):
             yield (
@@ -149,7 +147,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
 
 
 _CAN_BE_IDLE: tuple[FieldPath, ...] = (
-    ("model", "rotary_fraction"),
+    *(("model", name) for name in ("rotary_fraction", "rotary_base")),
     *(("model", "experts", name) for name in ("capacity", "min_capacity")),
     *(("train", "comm_precision", content) for content in CONTENTS),
     *(

@@ -56,18 +56,27 @@ TRAINS, PREDICTED = "trains", "predicted"
 """Where a change is visible: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
 
 CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "model.kv_heads": ({}, 1, TRAINS),
+    "model.mlp_width": ({}, 24, TRAINS),
+    "model.activation": ({}, "swiglu", TRAINS),
+    "model.norm": ({}, "rmsnorm", TRAINS),
+    "model.bias": ({"train.lr": 0.5}, False, TRAINS),
     "model.vocab": ({}, 300, TRAINS),
     "model.positions": ({}, "learned", TRAINS),
     "model.rotary_fraction": ({}, 0.5, TRAINS),
+    "model.rotary_base": ({}, 100.0, TRAINS),
     "model.parallel_residual": ({}, False, TRAINS),
     "model.tied": ({}, True, TRAINS),
     "model.experts": ({}, {"count": 4}, TRAINS),
     "model.experts.every": (FULL, 2, TRAINS),
+    "model.experts.first": (FULL, 1, TRAINS),
+    "model.experts.width": (FULL, 24, TRAINS),
     "model.experts.top": (FULL, 1, TRAINS),
     "model.experts.drop": (FULL, "probability", TRAINS),
     "model.experts.capacity": (FULL, 1.0, TRAINS),
     "model.experts.min_capacity": (FULL, 6, TRAINS),
     "model.experts.shared": (FULL, True, TRAINS),
+    "model.experts.shared_width": ({"model.experts": {"count": 4, "shared": True}}, 24, TRAINS),
     "model.experts.balance": (FULL, 1.0, TRAINS),
     "model.experts.z_loss": (FULL, 1.0, TRAINS),
     "data.valid_fraction": ({}, 0.3, TRAINS),
@@ -149,6 +158,8 @@ LABELS = {"model.name"}
 
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
+    ("model.rotary_base", {"model.positions": "learned", "model.rotary_base": 100.0}, "set positions to rotary"),
+    ("model.experts", {"model.experts": {"count": 4, "shared_width": 8}}, "set shared to true, or leave it out"),
     (
         "model.experts.capacity",
         {"model.experts": {"count": 4, "drop": "none", "capacity": 3.0}},
@@ -294,7 +305,11 @@ def log_of(run: contract.Run) -> list[Any]:
     torch.set_num_threads(1)  # more threads would only wait for each other
     stream = io.StringIO()
     loaded = corpus() if run.data == contract.Data() else text.load(run.data, run.train.seq_len)
-    ending = train(trainer_of(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), loaded), LogWriter(stream))
+    comm = MPI.COMM_SELF.Dup()
+    trainer = trainer_of(run, comm, Progress(Wait.SPIN), loaded)
+    ending = train(trainer, LogWriter(stream))
+    trainer.mesh.free()  # a process can have about 2000 communicators
+    comm.Free()
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     lines = [
         (line.loss, line.lr, str(line.gradient_norm), line.loss_scale, line.skipped)  # the text of two NaNs is equal
