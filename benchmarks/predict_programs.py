@@ -120,7 +120,12 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
     seconds = run["step_seconds"]
     memory = run["memory"]
     return Outcome(
-        row, seconds["value"], seconds["low"], seconds["high"], memory["fits"], memory["bytes"]["value"] / 1e9
+        row,
+        seconds["value"],
+        seconds["low"],
+        seconds["high"],
+        memory["fits"] is not False,
+        memory["bytes"]["value"] / 1e9,
     )
 
 
