@@ -49,7 +49,7 @@ def list_program_peaks(workload: Workload, stage: int) -> dict[str, dict[str, fl
     calls = StepCalls(model, train, layout, stage * layout.replicas * layout.tp)
     parameters = sum(bucket.length * count for bucket, count in calls.buckets)
     largest = max(bucket.length for bucket, _ in calls.buckets)
-    pieces = sum(bucket.length / (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
+    pieces = sum(bucket.length / max(workload.shard // bucket.ep, 1) * count for bucket, count in calls.buckets)
     weights = states["weights"] * (pieces if train.zero == 3 else parameters)
     gradients = states["gradients"] * (pieces if train.zero >= 2 else parameters)
     optimizer = 0.0 if train.offload else states["optimizer"] * (pieces if train.zero else parameters)

@@ -233,7 +233,9 @@ class StepModel:
                     continue
                 cost = self.traffic.cost(call, size=size)
                 sums = total.setdefault(call.channel, [0, 0.0, 0.0])
-                sums[0] += stages * times * call.message_bytes(size, index)
+                sharded = self.workload.program.shard and call.group == "dp"
+                sent = cost.wire_bytes if sharded else call.message_bytes(size, index)
+                sums[0] += stages * times * sent
                 sums[1] += stages * times * cost.wire_bytes
                 sums[2] += stages * times * cost.network_bytes
         stages = self.workload.layout.pp

@@ -86,6 +86,8 @@ class Costing:
         if call.operation == "send":
             return self._cost_message(call, nbytes, fabric)
         if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
+            if self._workload.program.shard and call.group == "dp" and call.operation in ("all-gather", "reduce-scatter"):
+                return self._cost_sharded(call.operation, nbytes, fabric)
             return self._cost_library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":
             return self._cost_exchange(call, nbytes, place, fabric)
@@ -99,6 +101,17 @@ class Costing:
         ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
         cost = cost_plan(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
+
+    def _cost_sharded(self, operation: str, nbytes: float, fabric: Fabric) -> Cost:
+        """Return the cost of a collective if only some of the replicas share the states, and others have copies.
+
+        Sums of gradients are then all-reduced over the copies.
+        """
+        shard, copies = self._workload.place_group("shard"), self._workload.place_group("copies")
+        cost = self._cost_library(operation, nbytes, shard, fabric) if shard.ranks > 1 else Cost()
+        if operation == "reduce-scatter" and copies.ranks > 1:
+            cost += self._cost_library("all-reduce", nbytes / shard.ranks, copies, fabric)
+        return cost
 
     def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
