@@ -25,7 +25,11 @@ from hpcbench.cli import app
 from hpcbench.contract.training import Model
 
 ROWS = Path(__file__).with_name("published") / "programs.csv"
-GPUS = {"A100": ("NVIDIA A100-SXM4-80GB", 80), "H100": ("NVIDIA H100 80GB HBM3", 80), "H100-500W": ("NVIDIA H100 96GB HBM2e", 96)}
+GPUS = {
+    "A100": ("NVIDIA A100-SXM4-80GB", 80),
+    "H100": ("NVIDIA H100 80GB HBM3", 80),
+    "H100-500W": ("NVIDIA H100 96GB HBM2e", 96),
+}
 SITE = """\
 site: published
 scheduler: {kind: slurm}

@@ -86,7 +86,11 @@ class Costing:
         if call.operation == "send":
             return self._cost_message(call, nbytes, fabric)
         if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
-            if self._workload.program.shard and call.group == "dp" and call.operation in ("all-gather", "reduce-scatter"):
+            if (
+                self._workload.program.shard
+                and call.group == "dp"
+                and call.operation in ("all-gather", "reduce-scatter")
+            ):
                 return self._cost_sharded(call.operation, nbytes, fabric)
             return self._cost_library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":

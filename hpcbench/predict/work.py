@@ -243,7 +243,9 @@ class ComputeCosts:
         grown = [] if program.wide_gradients else [nbytes / 2 for nbytes in wide]
         backward = Seconds(
             products=sum(product[1] + product[2] for product in linear),
-            memory=self._time_memory(8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves, *cast_back)
+            memory=self._time_memory(
+                8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves, *cast_back
+            )
             + self._time_memory(*grown) / _WIDTHS[train.precision],
         )
         recomputed = Seconds()
