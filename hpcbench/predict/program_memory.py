@@ -57,14 +57,14 @@ def list_program_peaks(workload: Workload, stage: int) -> dict[str, dict[str, fl
     cut = layout.layers_of(model.layers)
     actions = list(SCHEDULES[train.schedule](stage, layout.pp, workload.micro_batches, layout.chunks))
     layers = count_alive(actions, [len(cut[number]) for number in calls.parts])
-    kept = layers * count_kept_bytes(workload, recompute=train.recompute)
+    activations = layers * count_kept_bytes(workload, recompute=train.recompute)
     again = count_kept_bytes(workload, recompute="none") if train.recompute not in ("none", "selective") else 0.0
     logits = 0.0
     if stage == layout.pp - 1:  # A fused cross entropy keeps the logits in 16 bits and once in fp32.
         logits = train.micro_batch * train.seq_len // layout.cp * model.vocab / layout.tp * 6.0
     base = {"weights": weights, "optimizer": optimizer, "gradients": gradients}
     return {
-        "before backward": {**base, "activations": kept, "transient": gathered + again + logits},
+        "before backward": {**base, "activations": activations, "transient": gathered + again + logits},
         "after backward": {**base, "transient": gathered},
         "after reduction": {**base, "transient": gathered},
     }
