@@ -109,7 +109,7 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
-        "Intervals come from the errors of these inputs; they are not confidence intervals of repeated runs.",
+        "Intervals are meant to contain 80 % of the measured times; their width comes from the errors of these inputs.",
     ]
     lines += about["learned"]
     if about["measured"]:
