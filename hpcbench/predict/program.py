@@ -112,8 +112,10 @@ def load_program(name: str) -> TrainingProgram:
         raise UserError(f"--program {name}: {hint}use one of {', '.join(table)}")
     properties = dict(table[name])
     parent = load_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
-    known = {field.name for field in fields(TrainingProgram)}
-    assert properties.keys() <= known, f"programs.yaml: {name}: unknown fields {properties.keys() - known}"
+    field_names = {field.name for field in fields(TrainingProgram)}
+    assert properties.keys() <= field_names, (
+        f"programs.yaml: {name}: unfield_names fields {properties.keys() - field_names}"
+    )
     return replace(parent, name=name, **{**properties, "sources": tuple(properties["sources"])})
 
 
