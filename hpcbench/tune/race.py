@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcbench.tune.belief import Belief
-from hpcbench.tune.standings import Outcome, RaceRules, Standings
+from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 Phase = Literal["race", "confirm"]
 PROBABLE = 0.6
@@ -29,11 +29,11 @@ RIVALS = 1
 
 
 @dataclass(frozen=True)
-class Round:
+class RaceRound:
     """A completed round."""
 
     phase: Phase
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, RunOutcome]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Choice:
 
 
 def decide(
-    belief: Belief, controls: Sequence[str], rounds: Sequence[Round], rules: RaceRules, runs_left: int
+    belief: Belief, controls: Sequence[str], rounds: Sequence[RaceRound], rules: RaceRules, runs_left: int
 ) -> NextRound | Choice:
     """Return the next round, or the chosen scheme.
 
@@ -115,7 +115,7 @@ def _confirm(
     belief: Belief,
     standings: Standings,
     measured: set[str],
-    rounds: Sequence[Round],
+    rounds: Sequence[RaceRound],
     rules: RaceRules,
     runs_left: int,
 ) -> NextRound | Choice:
