@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, list_undominated, sum_options
-from hpcbench.tune.race import Choice, RaceRound, decide
+from hpcbench.tune.race import RaceRound, SchemeChoice, decide
 from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
@@ -127,7 +127,7 @@ class Machine:
 class Found:
     """Result of a search."""
 
-    choice: Choice
+    choice: SchemeChoice
     runs: int
     schemes: int
     """Number of schemes in the landscape."""
@@ -145,7 +145,9 @@ def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs
     best = landscape.best_within(budget)
     combinations = list_undominated(landscape.options, layers=3)
     if -min(each.seconds for each in combinations) < 0.03:
-        return Found(Choice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False)
+        return Found(
+            SchemeChoice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False
+        )
     named = {name_scheme(each.codecs): each for each in combinations}
     cast = name_scheme(dict.fromkeys(landscape.options, "bf16"))
     named.setdefault(cast, sum_options(landscape.options, dict.fromkeys(landscape.options, "bf16")))
@@ -153,7 +155,7 @@ def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs
     rules, belief = RaceRules(BASELINE, budget), Belief(landscape.options, named, BASELINE, budget)
     while True:
         step = decide(belief, [cast], rounds, rules, max_runs - 1 - machine.runs)
-        if isinstance(step, Choice):
+        if isinstance(step, SchemeChoice):
             break
         rounds.append(RaceRound(step.phase, machine.run(step.schemes)))
     excess = landscape.seconds[step.scheme] / best - 1

@@ -20,10 +20,10 @@ from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.schema import ProgramStudy, SchemeEntry
 from hpcbench.tune.candidates import CONTROLS, DIMENSIONS, choose_run, is_lossless, make_scheme
-from hpcbench.tune.prune import Plan, plan_program, plan_study
+from hpcbench.tune.prune import SearchPlan, plan_program, plan_study
 from hpcbench.tune.results import Tuned, write_scheme
 from hpcbench.tune.rounds import RoundResult, list_sets, run_round
-from hpcbench.tune.search import Limits, search
+from hpcbench.tune.search import SearchLimits, search
 from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import load_state
 
@@ -80,7 +80,7 @@ def tune(study: Path, options: TuneOptions) -> int:
     plan = make_plan(runs, run, site, study.parent, options.measured, budget)
     schemes = {each: entry for each in plan.combinations if (entry := _define(each, plan)) is not None}
     rules = RaceRules(loaded.study.baseline.scheme, budget, lossless=plan.lossless)
-    limits = Limits(options.max_runs, options.node_hours if options.node_hours is not None else float("inf"))
+    limits = SearchLimits(options.max_runs, options.node_hours if options.node_hours is not None else float("inf"))
     texts = [__version__, loaded.document.text.hex(), list(options.sets), document.text.hex(), budget]
     digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     directory = (options.out or Path(site.work or ".") / "results" / f"{loaded.study.study}-tune").absolute()
@@ -113,7 +113,7 @@ def tune(study: Path, options: TuneOptions) -> int:
 
 def make_plan(
     runs: Sequence[ExpandedRun], run: ExpandedRun, site: Site, base: Path, measured: Path | None, budget: float
-) -> Plan:
+) -> SearchPlan:
     """Return the candidates of a study: combinations of codecs, or the schemes of a program's study.
 
     Raises
@@ -133,7 +133,7 @@ def make_plan(
     return plan_program(list(schemes), run.study.baseline.scheme, lossless)
 
 
-def _define(name: str, plan: Plan) -> SchemeEntry | None:
+def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
     """Return the scheme of a combination; None for a preset or a scheme of the study."""
     codecs = plan.combinations[name].codecs
     if name in CONTROLS or "scheme" in codecs:

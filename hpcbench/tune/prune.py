@@ -39,7 +39,7 @@ class PrunedOption:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """The candidates of a search."""
 
     options: Mapping[str, Sequence[Option]]
@@ -59,7 +59,7 @@ class Plan:
         return self.best_gain is None or self.best_gain >= NOTABLE
 
 
-def plan_study(run: ExpandedRun, site: Site, base: Path, *, measured: Path | None, budget: float) -> Plan:
+def plan_study(run: ExpandedRun, site: Site, base: Path, *, measured: Path | None, budget: float) -> SearchPlan:
     """Predict each codec in each dimension alone, and combine those that can pay.
 
     Parameters
@@ -100,14 +100,14 @@ def plan_study(run: ExpandedRun, site: Site, base: Path, *, measured: Path | Non
     named = {name: each for name, each in name_combinations(combinations).items() if each.seconds < 0}
     controls = []
     for control, codec in CONTROLS.items():
-        whole = sum_options(options, {ALGORITHM: "encoded", **dict.fromkeys(dimensions, codec)})
+        control_sum = sum_options(options, {ALGORITHM: "encoded", **dict.fromkeys(dimensions, codec)})
         same = name_combination(dict.fromkeys(dimensions, codec))
         controls.append(same if same in named else control)
-        named.setdefault(controls[-1], whole)
+        named.setdefault(controls[-1], control_sum)
     lossless = frozenset(
         name for name, each in named.items() if not each.loss and is_lossless(make_scheme(_list_codecs(each)))
     )
-    return Plan(options, named, pruned, controls, lossless, best, _list_notes(run, fabric))
+    return SearchPlan(options, named, pruned, controls, lossless, best, _list_notes(run, fabric))
 
 
 def _list_codecs(combination: Combination) -> dict[str, str]:
@@ -145,11 +145,11 @@ def _list_notes(run: ExpandedRun, fabric: Fabric) -> list[str]:
     return [f"{fabric.describe(between=between)} is assumed: `hpcbench bench network` measures it"]
 
 
-def plan_program(schemes: Sequence[str], baseline: str, lossless: Sequence[str]) -> Plan:
-    """Return the candidates of a program's study, of which nothing is predicted: its schemes, each by itself."""
+def plan_program(schemes: Sequence[str], baseline: str, lossless: Sequence[str]) -> SearchPlan:
+    """Return the candidates of a program's study: its schemes, each by itself, without predictions."""
     names = [name for name in schemes if name != baseline]
     # Without a prediction, each scheme may as well lose as gain; the order is that of the study.
     options = {"scheme": [Option("none", 0.0, 0.0), *(Option(name, -0.1, 0.001) for name in names)]}
     combinations = {name: Combination({"scheme": name}, -0.1, 0.001) for name in names}
     note = "nothing is predicted for programs: `hpcbench diagnose` shows what compression could gain at most"
-    return Plan(options, combinations, (), [], frozenset(lossless), None, [note])
+    return SearchPlan(options, combinations, (), [], frozenset(lossless), None, [note])

@@ -13,9 +13,9 @@ from hpcbench.present.notation import Interval, figure_column, percent, text_col
 from hpcbench.present.results import Results
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import SchemeEntry
-from hpcbench.tune.prune import Plan, PrunedOption
-from hpcbench.tune.race import Choice
-from hpcbench.tune.search import Limits
+from hpcbench.tune.prune import PrunedOption, SearchPlan
+from hpcbench.tune.race import SchemeChoice
+from hpcbench.tune.search import SearchLimits
 from hpcbench.tune.standings import RaceRules, Standing, Standings
 from hpcbench.tune.state import RoundRecord, SearchState
 
@@ -45,11 +45,11 @@ class Tuned(Results):
 
     study: str
     site: str
-    plan: Plan
+    plan: SearchPlan
     rules: RaceRules
     state: SearchState
-    limits: Limits
-    choice: Choice | None
+    limits: SearchLimits
+    choice: SchemeChoice | None
     schemes: Mapping[str, SchemeEntry]
 
     def document(self, *, figures: bool = False) -> Document:
@@ -210,7 +210,7 @@ def _tabulate_rounds(rounds: Sequence[RoundRecord]) -> Table | None:
     return tabulate("rounds", "Rounds", numbered, fields)
 
 
-def _tabulate_plan(plan: Plan) -> Table | None:
+def _tabulate_plan(plan: SearchPlan) -> Table | None:
     if plan.best_gain is None:
         return None
     ranked = sorted(plan.combinations.items(), key=lambda item: item[1].seconds)
@@ -219,8 +219,8 @@ def _tabulate_plan(plan: Plan) -> Table | None:
         figure_column("predicted gain", lambda item: 1 / (1 + item[1].seconds) - 1, percent),
         figure_column("estimated loss", lambda item: item[1].loss, lambda value: f"{100 * value:+.3f} %"),
     ]
-    rest = len(ranked) - MOST_SHOWN
-    notes = [f"{rest} slower candidates are not shown."] if rest > 0 else []
+    slower = len(ranked) - MOST_SHOWN
+    notes = [f"{slower} slower candidates are left out."] if slower > 0 else []
     return tabulate("candidates", "Candidates", ranked[:MOST_SHOWN], fields, notes=notes)
 
 

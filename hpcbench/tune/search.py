@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.tune.belief import Belief, Uncertainty
-from hpcbench.tune.prune import Plan
-from hpcbench.tune.race import Choice, Phase, decide
+from hpcbench.tune.prune import SearchPlan
+from hpcbench.tune.race import Phase, SchemeChoice, decide
 from hpcbench.tune.rounds import RoundResult
 from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import RoundRecord, SearchState
@@ -17,7 +17,7 @@ PROGRAM_UNCERTAINTY = Uncertainty(time=1.5, loss=2.0)
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """What a search may spend."""
 
     runs: int
@@ -31,21 +31,21 @@ class Limits:
         return max(0, left)
 
 
-def make_belief(plan: Plan, rules: RaceRules) -> Belief:
+def make_belief(plan: SearchPlan, rules: RaceRules) -> Belief:
     """Return the belief before any run."""
     uncertainty = None if plan.best_gain is not None else PROGRAM_UNCERTAINTY
     return Belief(plan.options, plan.combinations, rules.baseline, rules.loss_budget, uncertainty)
 
 
 def search(
-    plan: Plan,
+    plan: SearchPlan,
     rules: RaceRules,
-    limits: Limits,
+    limits: SearchLimits,
     state: SearchState,
     directory: Path,
     run: Callable[[int, Sequence[str]], RoundResult | None],
     say: Callable[[str], None] = lambda line: None,
-) -> Choice | None:
+) -> SchemeChoice | None:
     """Search until a scheme is chosen; return None if a round is not over.
 
     Parameters
@@ -63,7 +63,7 @@ def search(
     """
     if not plan.can_pay:
         gain = 100 * (plan.best_gain or 0.0)
-        return Choice(rules.baseline, f"nothing can pay here: at most {gain:.1f} % is predicted", confirmed=False)
+        return SchemeChoice(rules.baseline, f"nothing can pay here: at most {gain:.1f} % is predicted", confirmed=False)
     while True:
         if state.rounds and state.rounds[-1].outcomes is None:
             record = state.rounds[-1]
@@ -71,7 +71,7 @@ def search(
             step = decide(
                 make_belief(plan, rules), plan.controls, state.completed, rules, limits.count_runs_left(state)
             )
-            if isinstance(step, Choice):
+            if isinstance(step, SchemeChoice):
                 return step
             phase: Phase = step.phase
             record = RoundRecord(phase, list(step.schemes))

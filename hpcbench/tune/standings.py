@@ -145,8 +145,8 @@ class Standings:
                 out[name] = f"significantly slower than {faster}"
         return out
 
-    def _beats(self, one: str, other: str) -> bool:
-        difference = self._time.difference(one, other)
+    def _beats(self, name: str, other: str) -> bool:
+        difference = self._time.difference(name, other)
         return difference is not None and (difference.sequence(self._level).high or 0.0) < 0
 
     @property

@@ -12,7 +12,7 @@ from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.tune.candidates import choose_run, make_scheme, name_combination
 from hpcbench.tune.losses import measure_error
-from hpcbench.tune.prune import ALGORITHM, Plan, plan_study
+from hpcbench.tune.prune import ALGORITHM, SearchPlan, plan_study
 from hpcbench.tune.rounds import list_sets, run_round, submit_once
 
 STUDY = """\
@@ -27,7 +27,7 @@ matrix: {{scheme: [baseline]}}
 SLOW = Path(__file__).parents[2] / "studies" / "neox-hybrid.yaml"
 
 
-def _plan(path: Path, sets: list[str]) -> Plan:
+def _plan(path: Path, sets: list[str]) -> SearchPlan:
     loaded = load_study(path, sets)
     site, _ = load_site(str(loaded.study.site), "test")
     runs = expand(loaded, site.capacity, offer(site))
@@ -49,9 +49,9 @@ def test_nothing_pays_within_a_node(tmp_path: Path) -> None:
 
 def test_predicted_times_of_combinations_add_up(tmp_path: Path) -> None:
     plan = _plan(_write(tmp_path), [])
-    whole = plan.combinations["naive-int8"]
+    control_sum = plan.combinations["naive-int8"]
     parts = {each.codec: each.seconds for each in plan.options["DP"]}
-    assert whole.seconds == pytest.approx(plan.options[ALGORITHM][0].seconds + parts["int8:256"])
+    assert control_sum.seconds == pytest.approx(plan.options[ALGORITHM][0].seconds + parts["int8:256"])
 
 
 def test_names_and_schemes_of_combinations() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, sum_options
-from hpcbench.tune.race import Choice, NextRound, RaceRound, decide
+from hpcbench.tune.race import NextRound, RaceRound, SchemeChoice, decide
 from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -30,13 +30,13 @@ def _belief() -> Belief:
     return Belief(OPTIONS, {name: sum_options(OPTIONS, codecs) for name, codecs in NAMES.items()}, "none-none", 0.01)
 
 
-def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[Choice, list[RaceRound]]:
+def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[SchemeChoice, list[RaceRound]]:
     """Run a race whose schemes have these times and losses, and those predicted else."""
     rounds: list[RaceRound] = []
     count = 0
     while True:
         step = decide(_belief(), [CAST], rounds, RULES, max_runs - count)
-        if isinstance(step, Choice):
+        if isinstance(step, SchemeChoice):
             return step, rounds
         outcomes = {}
         for name in step.schemes:
@@ -89,7 +89,7 @@ def test_the_same_rounds_give_the_same_decision() -> None:
 def test_a_baseline_that_fails_gives_no_round() -> None:
     rounds = [RaceRound("race", {"none-none": RunOutcome(None, None), CAST: RunOutcome(1.0, 2.0)})]
     step = decide(_belief(), [CAST], rounds, RULES, 4)
-    assert isinstance(step, Choice) and step.scheme == "none-none"
+    assert isinstance(step, SchemeChoice) and step.scheme == "none-none"
 
 
 def test_a_lossless_scheme_needs_no_test_of_its_loss() -> None:

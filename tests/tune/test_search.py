@@ -9,11 +9,11 @@ import pytest
 from hpcbench.errors import UserError
 from hpcbench.tune.choose import Option, sum_options
 from hpcbench.tune.command import parse_budget
-from hpcbench.tune.prune import Plan, plan_program
-from hpcbench.tune.race import Choice
+from hpcbench.tune.prune import SearchPlan, plan_program
+from hpcbench.tune.race import SchemeChoice
 from hpcbench.tune.results import Tuned, list_front
 from hpcbench.tune.rounds import RoundResult, list_sets
-from hpcbench.tune.search import Limits, search
+from hpcbench.tune.search import SearchLimits, search
 from hpcbench.tune.standings import RaceRules, RunOutcome
 from hpcbench.tune.state import NAME, SearchState, load_state
 
@@ -22,8 +22,8 @@ COMBINATIONS = {name: sum_options(OPTIONS, {"DP": name}) for name in ("bf16", "i
 RULES = RaceRules("base", 0.01)
 
 
-def _plan(gain: float = 0.25) -> Plan:
-    return Plan(OPTIONS, COMBINATIONS, (), ["bf16"], frozenset(), gain, ())
+def _plan(gain: float = 0.25) -> SearchPlan:
+    return SearchPlan(OPTIONS, COMBINATIONS, (), ["bf16"], frozenset(), gain, ())
 
 
 class _Site:
@@ -48,9 +48,11 @@ class _Site:
         return RoundResult(outcomes, 0.5 * len(schemes))
 
 
-def _search(directory: Path, site: _Site, limits: Limits | None = None) -> tuple[Choice | None, SearchState]:
+def _search(
+    directory: Path, site: _Site, limits: SearchLimits | None = None
+) -> tuple[SchemeChoice | None, SearchState]:
     state = load_state(directory, "d")
-    return search(_plan(), RULES, limits or Limits(12), state, directory, site.run), state
+    return search(_plan(), RULES, limits or SearchLimits(12), state, directory, site.run), state
 
 
 @pytest.mark.parametrize("stops", [(1,), (2,), (1, 2, 3), (3, 4)])
@@ -81,22 +83,24 @@ def test_a_crash_before_the_submission_repeats_the_planned_round(tmp_path: Path)
     assert load_state(tmp_path, "d").runs == len(content["rounds"][0]["schemes"])
 
 
-@pytest.mark.parametrize("limits", [Limits(3), Limits(5), Limits(12), Limits(100, node_hours=3.0)])
-def test_limits_are_kept(tmp_path: Path, limits: Limits) -> None:
+@pytest.mark.parametrize(
+    "limits", [SearchLimits(3), SearchLimits(5), SearchLimits(12), SearchLimits(100, node_hours=3.0)]
+)
+def test_limits_are_kept(tmp_path: Path, limits: SearchLimits) -> None:
     _, state = _search(tmp_path, _Site(), limits)
     assert state.runs <= limits.runs and state.node_hours <= limits.node_hours
 
 
 def test_nothing_runs_where_nothing_can_pay(tmp_path: Path) -> None:
     state = SearchState("d")
-    choice = search(_plan(0.02), RULES, Limits(12), state, tmp_path, _Site().run)
+    choice = search(_plan(0.02), RULES, SearchLimits(12), state, tmp_path, _Site().run)
     assert choice is not None and choice.scheme == "base" and "at most 2.0 %" in choice.reason
     assert state.runs == 0 and not (tmp_path / NAME).exists()
 
 
 def test_a_round_that_is_not_over_ends_the_command(tmp_path: Path) -> None:
     state = SearchState("d")
-    assert search(_plan(), RULES, Limits(12), state, tmp_path, lambda number, schemes: None) is None
+    assert search(_plan(), RULES, SearchLimits(12), state, tmp_path, lambda number, schemes: None) is None
     assert load_state(tmp_path, "d").rounds[0].outcomes is None
 
 
@@ -122,7 +126,7 @@ def test_wrong_budgets_are_refused(text: str) -> None:
 
 def test_the_results_are_complete(tmp_path: Path) -> None:
     choice, state = _search(tmp_path, _Site())
-    tuned = Tuned("s", "local", _plan(), RULES, state, Limits(12), choice, {})
+    tuned = Tuned("s", "local", _plan(), RULES, state, SearchLimits(12), choice, {})
     content = tuned.content()
     assert content["choice"]["scheme"] == "int8" and content["runs"] == state.runs
     assert {each["scheme"] for each in content["standings"]} == {"bf16", "int8"}
