@@ -28,8 +28,8 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
     for trace in traces:
         if trace.world != traces[0].world:
             raise UserError(
-                f"{trace.path}: of a job of {trace.world or 'unknown'} ranks, but {traces[0].path} is of"
-                f" {traces[0].world or 'unknown'}: give traces of one job"
+                f"{trace.path}: belongs to a job with {trace.world or 'unknown'} ranks, but "
+                f"{traces[0].path} to one with {traces[0].world or 'unknown'}: give traces of one job"
             )
         if trace.rank is None:
             if len(traces) > 1:

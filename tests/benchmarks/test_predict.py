@@ -40,8 +40,8 @@ def test_speed(tiny: Tiny) -> None:
 
 
 def test_programs(tiny: Tiny) -> None:
-    """Each family has its error, and no run that ran is called too large."""
+    """The error of each family is printed, and no run that was carried out is called too large."""
     lines = tiny("predict_programs.py").lines
     (line,) = [line for line in lines if line.startswith("all: ")]
-    found = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)
-    assert found and float(found[1]) < 20
+    matched = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)
+    assert matched and float(matched[1]) < 20

@@ -118,7 +118,7 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
-    """A few bytes in a table of gigabytes are not shown as 0.00."""
+    """A table of gigabytes does not show a few bytes as 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
     memory, traffic = text.partition("**Memory")[2].split("**Bytes that a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)

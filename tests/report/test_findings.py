@@ -249,7 +249,7 @@ def undivided(cells: list[Chains]) -> list[Allotment]:
 
 
 def no_difference_found(mean: Mean, margin: float) -> float:
-    """Take a large p-value for evidence that there is no difference."""
+    """Take a large p-value for evidence of equality."""
     return 0.0 if mean.p_two_sided() > 0.05 else 1.0
 
 
