@@ -31,7 +31,7 @@ from hpcbench.predict.step import StepModel
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 ROWS = Path(__file__).with_name("published") / "training.csv"
-FSDP, MEGATRON_DEEPSPEED = load_program("fsdp"), load_program("deepspeed")
+FSDP, MEGATRON_DEEPSPEED = load_program("llm-foundry"), load_program("deepspeed")
 MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
 MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3

@@ -119,9 +119,9 @@ def predict(
     program: Annotated[
         str,
         typer.Option(
-            metavar="NAME",
-            help="Training program that carries out the study: how it overlaps, shards and rounds. hpcbench is its own "
-            "engine; others are megatron-core, nemo, maxtext, torchtitan, fsdp, deepspeed; a wrong name lists all.",
+            metavar="NAME[,OPTION]",
+            help="Training program that carries out the study: hpcbench (the engine), megatron-core, nemo, maxtext, "
+            "torchtitan, fsdp, deepspeed, ...; a wrong name lists all. Options after commas: fp8 and shard=N.",
         ),
     ] = "hpcbench",
     format: Annotated[
