@@ -341,7 +341,7 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_intervals_of_shared_cores_hold_19_of_20_measured_times(learned: bool) -> None:
+def test_intervals_of_shared_cores_contain_8_of_10_measured_times(learned: bool) -> None:
     """Return the predicted and measured times of five stored comparisons.
 
     Errors of the inputs would add to the width.
@@ -353,7 +353,7 @@ def test_intervals_of_shared_cores_hold_19_of_20_measured_times(learned: bool) -
         for cell, alone in zip(stored["cells"], by_tables, strict=True):
             predicted = cell["predicted"] if learned else alone
             held.append(abs(statistics.median(cell["measured"]) - predicted) <= SHARED_CORES_ERROR * predicted)
-    assert len(held) == 200 and sum(held) >= 190
+    assert len(held) == 200 and 150 <= sum(held) <= 170
 
 
 def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:
