@@ -5,17 +5,19 @@ from collections.abc import Callable, Sequence
 
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, compute_front, conclude
+from hpcbench.report.front import Front, compute_front, conclude, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
 from hpcbench.report.provenance import list_some
+from hpcbench.report.recommendation import recommend
 from hpcbench.report.statistics import Interval
-from hpcbench.report.titles import describe_size
+from hpcbench.report.titles import describe_cell, describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
 from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, find_weaknesses
 
@@ -26,7 +28,8 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 def answer(cell: Cell, site: str) -> list[str]:
     """Return the sentences that answer whether compression pays in a cell, the answer first, then the footnotes."""
     weak = find_weaknesses(cell)
-    return [*list_findings(cell, site, weak), *weak.sentences, *list_methods(cell)]
+    first, *others = list_findings(cell, site, weak)
+    return [first, *recommend(cell), *others, *weak.sentences, *list_methods(cell)]
 
 
 def list_methods(cell: Cell) -> list[str]:
@@ -58,6 +61,19 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     if diverged := [row for row in cell.rows if row.diverged]:
         lines.append(say.DIVERGED.format(schemes=_list(diverged)))
     return [*lines, *conclude(cell, pareto)]
+
+
+def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return the answer of a sweep: in how many cells compression pays, and where it pays most."""
+    paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
+    if not paying:
+        return (say.NO_CELL_PAYS.format(cells=len(cells)),)
+    speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
+    count = len({id(cell) for _, _, cell in paying})
+    place = make_printable(describe_cell(cell.values))
+    return (
+        say.CELLS_THAT_PAY.format(count=count, cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)),
+    )
 
 
 def list_trouble(cell: Cell) -> list[str]:
@@ -122,10 +138,12 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
         loss = say.LOSS_WITHOUT_MEANING
     elif any(weak.has(row.scheme, RARE_FAILURES) for row in good):
         loss = say.LOSS_NO_WORSE_MOSTLY
-    paying = [row for row in good if _is_paying_by_codec(row, pareto, plain)]
-    others = [row for row in good if row not in paying]
+    fastest_first = sorted(good, key=lambda row: -row.speed.estimate if row.speed else 0.0)
+    paying = [row for row in fastest_first if _is_paying_by_codec(row, pareto, plain)]
+    others = [row for row in fastest_first if row not in paying]
     first = say.PAYS if paying else say.INCONCLUSIVE
-    lines = [first.format(where=where, schemes=_list(paying, _show_gain), loss=loss)]
+    schemes = ", ".join([_list(paying[:1], _show_gain), *filter(None, [_list(paying[1:], _show_estimate)])])
+    lines = [first.format(where=where, schemes=schemes, loss=loss)]
     if others:
         controls = ", ".join(plain)
         lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=controls))
@@ -178,6 +196,10 @@ def _list(rows: list[SchemeRow], detail: Callable[[SchemeRow], str] = lambda row
 
 def _show_gain(row: SchemeRow) -> str:
     return f" ({_show_ratio(row.speed)})" if row.speed else ""
+
+
+def _show_estimate(row: SchemeRow) -> str:
+    return f" ({row.speed.estimate:.2f})" if row.speed else ""
 
 
 def _show_worst_pair(row: SchemeRow) -> str:
