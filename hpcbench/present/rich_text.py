@@ -41,7 +41,12 @@ def _print(document: Document, console: Console) -> None:
         if i:
             console.print()
         _heading([chapter.title, chapter.subtitle], console)
+        group = ""
         for k, block in enumerate(chapter.blocks):
+            if block.group != group:
+                group = block.group
+                console.print()
+                console.print(Text(group, style="bold underline"))
             if isinstance(block, Table):
                 if k and not block.title:
                     console.print()

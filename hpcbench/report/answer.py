@@ -15,7 +15,7 @@ from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
 from hpcbench.report.provenance import list_some
-from hpcbench.report.recommendation import recommend
+from hpcbench.report.recommendation import is_paying_by_codec, list_plain, recommend
 from hpcbench.report.statistics import Interval
 from hpcbench.report.titles import describe_cell, describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
@@ -28,8 +28,15 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 def answer(cell: Cell, site: str) -> list[str]:
     """Return the sentences that answer whether compression pays in a cell, the answer first, then the footnotes."""
     weak = find_weaknesses(cell)
-    first, *others = list_findings(cell, site, weak)
-    return [first, *recommend(cell), *others, *weak.sentences, *list_methods(cell)]
+    lead, others = split_findings(cell, site, weak)
+    return [*lead, *others, *weak.sentences, *list_methods(cell)]
+
+
+def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
+    """Return the one or two sentences of the answer, and the other findings."""
+    findings, recommendation = list_findings(cell, site, weak), recommend(cell)
+    count = 2 if findings[:1] and "inconclusive" in findings[0] else 1
+    return [*findings[:count], *recommendation], findings[count:]
 
 
 def list_methods(cell: Cell) -> list[str]:
@@ -54,7 +61,7 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     if not compared and len(cell.rows) > 1:
         lines.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
     if schemes:
-        lines += _describe_schemes(schemes, where, weak, pareto, [row.scheme for row in controls if _is_plain(row)])
+        lines += _describe_schemes(schemes, where, weak, pareto, list_plain(cell))
     if idle := [row for row in compared if row.idle]:
         lines.append(say.NEVER_ENCODED.format(schemes=_list(idle)))
     lines += [_describe_control(row, row.speed) for row in controls if row.speed]
@@ -139,7 +146,7 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
     elif any(weak.has(row.scheme, RARE_FAILURES) for row in good):
         loss = say.LOSS_NO_WORSE_MOSTLY
     fastest_first = sorted(good, key=lambda row: -row.speed.estimate if row.speed else 0.0)
-    paying = [row for row in fastest_first if _is_paying_by_codec(row, pareto, plain)]
+    paying = [row for row in fastest_first if is_paying_by_codec(row, pareto, plain)]
     others = [row for row in fastest_first if row not in paying]
     first = say.PAYS if paying else say.INCONCLUSIVE
     schemes = ", ".join([_list(paying[:1], _show_gain), *filter(None, [_list(paying[1:], _show_estimate)])])
@@ -148,14 +155,6 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
         controls = ", ".join(plain)
         lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=controls))
     return lines
-
-
-def _is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
-    """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
-    if row.runs[0].run.settings.scheme.process_changes:
-        return True  # another system compresses within the algorithm that the baseline has
-    duels = [pareto.gain(row.scheme, control) for control in plain]
-    return all(duel is not None and duel.faster for duel in duels)
 
 
 def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
@@ -172,12 +171,11 @@ def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
         sentence = say.CONTROL_DIFFERS
     else:
         sentence = say.CONTROL_AS_FAST if speed.shown == "as fast" else say.CONTROL_SAME
-    kind, verdict = say.SAME_ALGORITHM if _is_plain(row) else say.CAST, row.outcome.text if row.outcome else ""
+    kind, verdict = (
+        say.SAME_ALGORITHM if row.kind is SchemeKind.PLAIN else say.CAST,
+        row.outcome.text if row.outcome else "",
+    )
     return sentence.format(scheme=row.scheme, kind=kind, speed=_show_ratio(speed), verdict=verdict, margin=_MARGIN)
-
-
-def _is_plain(row: SchemeRow) -> bool:
-    return row.kind is SchemeKind.PLAIN
 
 
 def _write_advice(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:

@@ -12,12 +12,11 @@ from hpcbench.errors import UserError
 from hpcbench.present.document import Block, Chapter, Document, Figure, Sentences, Table, Tone, make_chapter
 from hpcbench.report import identical
 from hpcbench.report import sentences as say
-from hpcbench.report.answer import list_findings, list_methods, list_trouble, summarize_cells
+from hpcbench.report.answer import list_methods, list_trouble, split_findings, summarize_cells
 from hpcbench.report.compare import Cell
 from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
-from hpcbench.report.recommendation import recommend
 from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, choose_group
 from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
@@ -113,11 +112,11 @@ def _build_chapters(
         )
     for cell, letters, method, cell_warnings in zip(cells, weak, methods, warnings, strict=True):
         bad = [*list_trouble(cell), *list_broken([cell], submission.plan.thresholds)]
-        first, *others = list_findings(cell, submission.plan.site, letters)
+        lead, others = split_findings(cell, submission.plan.site, letters)
         yield _make_chapter(
             *write_title(cell),
             [
-                Sentences((first, *recommend(cell))),
+                Sentences(tuple(lead)),
                 tabulate_comparison(cell, letters, explain=not is_sweep),
                 *_build_notes(bad, [line for line in cell_warnings if line not in shared_warnings], others, tables),
                 *_build_method([line for line in method if line not in shared], tables),
@@ -159,11 +158,12 @@ def _select(
 def _build_notes(
     bad: Sequence[str], warnings: Sequence[str], findings: Sequence[str], tables: Collection[str]
 ) -> list[Sentences]:
-    """Return the most important notes. The details have the others."""
-    tones: list[tuple[Tone, Sequence[str]]] = [("bad", bad), ("warning", warnings), ("", findings)]
+    """Return the trouble and the most important notes. The details have the others."""
+    tones: list[tuple[Tone, Sequence[str]]] = [("warning", warnings), ("", findings)]
     notes = [(line, tone) for tone, lines in tones for line in lines]
     most = MOST_NOTES - (METHOD not in tables and len(notes) > MOST_NOTES)
-    shown = [Sentences(tuple(line for line, of in notes[:most] if of == tone), tone) for tone, _ in tones]
+    shown = [Sentences(tuple(bad), "bad")]
+    shown += [Sentences(tuple(line for line, of in notes[:most] if of == tone), tone) for tone, _ in tones]
     hidden = [line for line, _ in notes[most:]]
     if METHOD not in tables:
         return [*shown, Sentences((say.MORE_NOTES.format(count=len(hidden)),) if hidden else ())]

@@ -3,7 +3,8 @@
 from hpcbench.present.notation import Interval, bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.front import compute_front, find_simplest, is_good
+from hpcbench.report.front import Front, compute_front, find_simplest, is_good
+from hpcbench.report.kinds import SchemeKind
 
 STEPS = 1000
 """Number of steps of the job for which times are computed."""
@@ -12,14 +13,29 @@ _UNITS = ((2 * _HOUR, _HOUR, "h"), (120.0, 60.0, "min"))
 """Shortest time shown in each unit, size of the unit, and its name. Shorter times are shown in seconds."""
 
 
+def list_plain(cell: Cell) -> list[str]:
+    """Return the controls that have the algorithm of the schemes and no codec."""
+    return [row.scheme for row in cell.rows if row.compared and row.kind is SchemeKind.PLAIN]
+
+
+def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
+    """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
+    if row.runs[0].run.settings.scheme.process_changes:
+        return True  # another system compresses within the algorithm that the baseline has
+    duels = [pareto.gain(row.scheme, control) for control in plain]
+    return all(duel is not None and duel.faster for duel in duels)
+
+
 def find_recommended(cell: Cell) -> SchemeRow | None:
-    """Return the scheme to take first; None if no scheme is significantly faster at a loss that is no worse.
+    """Return the scheme to take first; None if no scheme significantly pays.
 
     It is the simplest one that no other scheme significantly beats. If that is the baseline or a control, or if there
     are several, it is the fastest.
     """
-    good = [row for row in cell.rows if is_good(row) and not row.idle and not row.diverged]
-    simplest = find_simplest(cell, compute_front(cell))
+    pareto, plain = compute_front(cell), list_plain(cell)
+    compared = [row for row in cell.rows if is_good(row) and row.compared and not row.idle and not row.kind.is_control]
+    good = [row for row in compared if is_paying_by_codec(row, pareto, plain)]
+    simplest = find_simplest(cell, pareto)
     candidates = [row for row in good if row.scheme in simplest] or good
     return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)
 

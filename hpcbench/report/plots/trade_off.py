@@ -10,7 +10,7 @@ from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.present.document import Figure, Tone
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.front import compute_front
-from hpcbench.report.plots.drawing import name
+from hpcbench.report.plots.drawing import fit_name, name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
         axes.set_xlabel("speed / speed of the baseline (right: faster)")
         axes.set_ylabel("loss - loss of the baseline (up: worse)")
         grid(axes)
-        points = [(name(row.scheme), *_get_place(row)) for row in rows]
-        place_labels(fig, [(axes, [(name(cell.baseline or ""), 1.0, 0.0), *points])])
+        points = [(fit_name(row.scheme), *_get_place(row)) for row in rows]
+        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])])
 
     caption = (
         "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"

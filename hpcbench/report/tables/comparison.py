@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import make_printable
 from hpcbench.features.energy.report.table import make_speed_columns
 from hpcbench.features.network.report.table import list_columns
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
@@ -19,7 +20,7 @@ from hpcbench.report.duels import Duel
 from hpcbench.report.front import compute_front
 from hpcbench.report.quantities.speed import LOSS_VALID
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.sentences import STAR
+from hpcbench.report.sentences import OTHER_SYSTEM, STAR
 from hpcbench.report.weaknesses import Weakened
 
 VERDICT = Column(
@@ -50,9 +51,11 @@ def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> 
         *list_columns(rows),
     ]
     notes = [
-        *([weak.legend] if explain and weak.reasons else []),
-        *([STAR] if any(row.partial for row in rows) else []),
+        OTHER_SYSTEM.format(scheme=row.scheme, changes=make_printable(changes))
+        for row in rows
+        if (changes := row.runs[0].run.settings.scheme.process_changes)
     ]
+    notes += [weak.legend] * (explain and bool(weak.reasons)) + [STAR] * any(row.partial for row in rows)
     return tabulate("comparison", "", rows, fields, notes=notes, always=len(fields))
 
 
