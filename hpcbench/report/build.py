@@ -129,7 +129,8 @@ def _build_chapters(
 def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
     """Return a chapter in the order of a report: what readers need at once, then the details by group."""
     order = ("", *GROUPS)
-    return make_chapter(title, subtitle, sorted(filter(None, blocks), key=lambda block: order.index(block.group)))
+    present = [block for block in blocks if block is not None]
+    return make_chapter(title, subtitle, sorted(present, key=lambda block: order.index(block.group)))
 
 
 def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:

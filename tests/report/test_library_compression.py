@@ -47,7 +47,7 @@ def test_the_sentences_name_the_variables_and_call_it_no_control(
     monkeypatch.setenv("COLUMNS", "400")
     out = printed(root, capsys, "table")
     assert (
-        "mvapich ran with environment MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'. hpcbench does not see"
+        "mvapich ran with environment MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'. hpcbench cannot count"
         in out
     )
     assert "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mvapich (1.50 times" in out
