@@ -25,7 +25,11 @@ from hpcbench.cli import app
 from hpcbench.contract.training import Model
 
 ROWS = Path(__file__).with_name("published") / "programs.csv"
-GPUS = {"A100": ("NVIDIA A100-SXM4-80GB", 80), "H100": ("NVIDIA H100 80GB HBM3", 80)}
+GPUS = {
+    "A100": ("NVIDIA A100-SXM4-80GB", 80),
+    "H100": ("NVIDIA H100 80GB HBM3", 80),
+    "H100-500W": ("NVIDIA H100 96GB HBM2e", 96),
+}
 SITE = """\
 site: published
 scheduler: {kind: slurm}
@@ -120,7 +124,12 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
     seconds = run["step_seconds"]
     memory = run["memory"]
     return Outcome(
-        row, seconds["value"], seconds["low"], seconds["high"], memory["fits"], memory["bytes"]["value"] / 1e9
+        row,
+        seconds["value"],
+        seconds["low"],
+        seconds["high"],
+        memory["fits"] is not False,
+        memory["bytes"]["value"] / 1e9,
     )
 
 

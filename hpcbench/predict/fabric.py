@@ -113,6 +113,23 @@ class Fabric:
         """Return the seconds of a library's collective of a vector of `nbytes`, without other traffic on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
 
+    def nccl_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
+        """Return `collective_parts` of NCCL on many nodes.
+
+        Gathers and reduce-scatters go around a ring, so that their latency grows with the number of ranks. The network
+        is shared with other rings of the same collective: the bandwidth falls with a power of the number of switches.
+        """
+        inside, network = self.collective_parts(operation, nbytes, place)
+        if place.nodes == 1 or not nbytes:
+            return inside, network
+        if operation in _PAIRWISE:
+            ring = place.nodes * self.node_latency_s + (place.ranks - place.nodes) * self.within_latency_s
+            inside += max(ring - math.log2(place.nodes) * self.node_latency_s, 0.0)
+        rank_share = self.node_bytes_per_s / (place.per_node * place.concurrent)
+        switches = place.nodes / (constants.LEAF_NODES * rank_share)
+        crowd = max(switches, 1.0) ** constants.CONTENTION_POWER
+        return inside, network * crowd
+
     def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
         """Return the seconds of latency and links within a node, and the seconds for which the node's network is busy.
 
