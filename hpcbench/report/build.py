@@ -130,7 +130,8 @@ def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> 
     """Return a chapter in the order of a report: what readers need at once, then the details by group."""
     order = ("", *GROUPS)
     present = [block for block in blocks if block is not None]
-    return make_chapter(title, subtitle, sorted(present, key=lambda block: order.index(block.group)))
+    ordered = sorted(present, key=lambda block: order.index(block.group))
+    return make_chapter(title, subtitle, ordered)
 
 
 def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:
