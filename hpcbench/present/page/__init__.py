@@ -50,7 +50,7 @@ def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Pla
 
 
 @dataclass(frozen=True)
-class Group:
+class BlockGroup:
     """Blocks of a chapter that stand together: those in front, which have no title, or a folded group of details."""
 
     title: str
@@ -64,7 +64,7 @@ class Group:
         return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
 
 
-def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[Group]:
+def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[BlockGroup]:
     """Return the groups of a chapter, each with its answer, plots, tables, trouble and notes in this order."""
     answer = next(
         (block for block in chapter.blocks if isinstance(block, Sentences) and block.tone not in _OF_TONE), None
@@ -75,10 +75,10 @@ def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[Group]:
     ]
     titles = dict.fromkeys(["", *(block.group for block in chapter.blocks)])
     return [
-        Group(
+        BlockGroup(
             title,
             f"{id}-{title.lower().replace(' ', '-')}",
-            sorted((one for one in placed if one.block.group == title), key=lambda one: _ORDER.index(one.kind)),
+            sorted((item for item in placed if item.block.group == title), key=lambda item: _ORDER.index(item.kind)),
         )
         for title in titles
     ]
