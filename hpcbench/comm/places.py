@@ -132,13 +132,14 @@ class DevicePlace:
     caller
         Stream on which the caller makes the arrays.
     current
-        Function that returns the stream that is the caller's now.
+        Function that returns the stream that is the caller's now; by default it stays the same.
     """
 
     on_device = True
 
-    def __init__(self, pools: Pools, caller: int, current: Callable[[], int]) -> None:
-        self.pools, self._caller, self._current, self._stream = pools, caller, current, pools.stream()
+    def __init__(self, pools: Pools, caller: int, current: Callable[[], int] | None = None) -> None:
+        self.pools, self._caller, self._stream = pools, caller, pools.stream()
+        self._current = current or (lambda: caller)
         self._accelerator = pools.accelerator
         self.clock: Clock = DeviceClock(pools.accelerator, caller, pools.spans)
         self.called: Any = self.clock.mark()

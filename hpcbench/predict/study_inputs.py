@@ -73,6 +73,7 @@ def read_workload(run: ExpandedRun, site: Site, base: Path) -> Workload:
         oversubscribe=site.oversubscribe,
         device=site.device,
         base=base,
+        transport=site.transport,
     )
     try:
         return make_workload(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
