@@ -20,6 +20,9 @@ DEFAULT = (
     "fp8e4m3",
     "int8:256",
     "int4:32",
+    "int4:32/256",
+    "int3:32/256",
+    "int2:16/256",
     "sign:1024",
     "zfp:8",
     "zfp:16",
@@ -101,7 +104,7 @@ def measure(
     device
         BenchDevice that the codecs run on.
     repeats
-        Number of timed turns.
+        Number of timed repeats.
     progress
         Function as in `time_in_turns`.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 4
+_ABI = 5
 FAMILIES = (
     "zfp",
     "mpc",
@@ -23,10 +23,11 @@ FAMILIES = (
     "threshold",
     "rowsparse",
     "2:4",
+    "grouped",
 )
 """Families of codecs in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1
-"""Result of `decode_add_encode` for bytes that are no encoding."""
+"""Result of `decode_add_encode` for bytes that are not encoded values."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
 """Builds of the kernels, the fastest first. ``generic`` is plain C++ and takes one block at a time on x86."""
 

@@ -140,7 +140,7 @@ class Member:
         """Let the library carry `src` to `dst`: MPI, or NCCL if it carries these arrays.
 
         `call` is given the library and the two arrays. `sent` is the number of bytes of this rank, in the type that
-        travels.
+        is sent.
         """
         tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
         plain = chosen is not None

@@ -86,8 +86,8 @@ class Fabric:
     def describe(self, *, between: bool) -> str:
         """Return the bandwidth of the links between nodes, or within them, in words."""
         if between:
-            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s a node between nodes"
-        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
+            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s per node between nodes"
+        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s per rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
         """Return the factor of a library's collective; that of an all-reduce if the operation was not measured.
@@ -112,6 +112,23 @@ class Fabric:
     def collective_seconds(self, operation: str, nbytes: float, place: GroupPlacement) -> float:
         """Return the seconds of a library's collective of a vector of `nbytes`, without other traffic on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
+
+    def nccl_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
+        """Return `collective_parts` of NCCL on many nodes.
+
+        Gathers and reduce-scatters go around a ring, so that their latency grows with the number of ranks. The network
+        is shared with other rings of the same collective: the bandwidth falls with a power of the number of switches.
+        """
+        inside, network = self.collective_parts(operation, nbytes, place)
+        if place.nodes == 1 or not nbytes:
+            return inside, network
+        if operation in _PAIRWISE:
+            ring = place.nodes * self.node_latency_s + (place.ranks - place.nodes) * self.within_latency_s
+            inside += max(ring - math.log2(place.nodes) * self.node_latency_s, 0.0)
+        rank_share = self.node_bytes_per_s / (place.per_node * place.concurrent)
+        switches = place.nodes / (constants.LEAF_NODES * rank_share)
+        crowd = max(switches, 1.0) ** constants.CONTENTION_POWER
+        return inside, network * crowd
 
     def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
         """Return the seconds of latency and links within a node, and the seconds for which the node's network is busy.

@@ -32,7 +32,9 @@ def buffers(codec: Compiled, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
     return x, np.zeros(codec.wire_bytes(n, x.dtype), np.uint8)
 
 
-@pytest.mark.parametrize("name", ["zfp:8", "int8:256", "int4:32:stochastic", "sign:128", "fp8e4m3", "2:4"])
+@pytest.mark.parametrize(
+    "name", ["zfp:8", "int8:256", "int4:32:stochastic", "int3:16/256:stochastic", "sign:128", "fp8e4m3", "2:4"]
+)
 def test_codecs_of_fixed_size_return_their_length_at_once(name: str) -> None:
     codec, gpu = on(name)
     x, wire = buffers(codec)
@@ -98,7 +100,7 @@ def test_wrong_arrays_are_refused(name: str) -> None:
         "needed": lambda: gpu.encode(x, wire[:-1]),
         "contiguous": lambda: gpu.encode(x[::2], wire),
         "uint8": lambda: gpu.encode(x, wire.view(np.int8)),
-        "as many float32": lambda: gpu.encode(x, wire, residual=x[:-1]),
+        "give a float32 array of the same size": lambda: gpu.encode(x, wire, residual=x[:-1]),
         "read-only": lambda: gpu.decode(wire, locked),
         "arrays of this device": lambda: gpu.encode([1.0], wire),
     }.items():
