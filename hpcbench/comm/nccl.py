@@ -176,8 +176,8 @@ def find_operation(op: MPI.Op) -> int:
     ValueError
         NCCL has no such reduction.
     """
-    for known, number in OPERATIONS:
-        if op == known:
+    for operation, number in OPERATIONS:
+        if op == operation:
             return number
     raise ValueError("NCCL reduces by sum, product, minimum and maximum only: use train.transport mpi")
 
@@ -211,6 +211,6 @@ def connect(comm: MPI.Comm) -> Communicator:
 
 def version_text(number: int) -> str:
     """Return a version of NCCL as it is written, from its number: 22705 is 2.27.5, and 2708 is 2.7.8."""
-    major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
-    minor, patch = divmod(rest, 100)
+    major, remainder = divmod(number, 10_000 if number >= 10_000 else 1_000)
+    minor, patch = divmod(remainder, 100)
     return f"{major}.{minor}.{patch}"

@@ -147,7 +147,7 @@ class StreamedCalls:
         """
         if not call.codec.fixed_size:
             raise ValueError(
-                f"codec {call.codec.name}: its messages vary in size, and NCCL must know sizes before messages arrive: "
+                f"codec {call.codec.name}: its messages vary in size, and NCCL needs their sizes before they arrive: "
                 "choose a codec of fixed size, or train.transport mpi"
             )
         place = _on_device(call.place)

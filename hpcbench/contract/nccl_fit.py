@@ -4,7 +4,7 @@ from typing import Literal
 
 from hpcbench.codecs import spec
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Train
 
@@ -12,7 +12,9 @@ VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
 """Families of codecs whose messages vary in size."""
 
 
-def find_nccl_misfit(train: Train, layout: Layout, scheme: Scheme, device: Literal["cpu", "cuda"]) -> Misfit | None:
+def find_nccl_misfit(
+    train: Train, layout: Layout, scheme: NamedScheme, device: Literal["cpu", "cuda"]
+) -> Misfit | None:
     """Return the first rule of `train.transport` nccl that a run breaks; None if it keeps all.
 
     A feature that NCCL does not carry is refused: traffic that silently went over MPI would be compared with traffic
@@ -41,7 +43,7 @@ def find_nccl_misfit(train: Train, layout: Layout, scheme: Scheme, device: Liter
         if spec.parse(rule.codec).family in VARIABLE:
             return Misfit(
                 path,
-                f"nccl must know sizes before messages arrive, and messages of codec {rule.codec} in scheme "
+                f"nccl needs the sizes of messages before they arrive, and those of codec {rule.codec} in scheme "
                 f"{scheme.name} vary in size: use mpi, or another codec",
             )
     return None

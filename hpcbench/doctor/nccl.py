@@ -29,15 +29,15 @@ def check_nccl(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         return [report_unknown("NCCL", "not tried on a cluster's login node", "hpcbench doctor --run starts two ranks")]
     try:
         with rank_command(site, 2) as command:
-            words = [*command, "-m", "hpcbench.doctor.nccl_probe"]
-            answer = attempt(in_job(site, words), seconds=PATIENCE, env=job_environment())
+            argv = [*command, "-m", "hpcbench.doctor.nccl_probe"]
+            answer = attempt(in_job(site, argv), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
         return [report_unknown("NCCL", f"two ranks do not fit on a node of the site: {error}")]
     facts = dict(re.findall(r"^nccl (\w+)=(.+)$", answer.out, re.MULTILINE))
     if "rate" not in facts:
         if answer.present and answer.status is None:
             remedy = "check whether the ranks see the GPUs, and NCCL_SOCKET_IFNAME"
-            return [report_unknown("NCCL", f"{shlex.join(words)}: {answer.problem}", remedy, needed=needed)]
+            return [report_unknown("NCCL", f"{shlex.join(argv)}: {answer.problem}", remedy, needed=needed)]
         fact = last_error(answer.err) or answer.problem or "the ranks printed nothing"
         remedy = "pip install cupy-cuda13x nvidia-nccl-cu13 (CUDA 12: cupy-cuda12x nvidia-nccl-cu12)"
         return [report_missing("NCCL", fact, remedy, needed=needed)]

@@ -47,7 +47,7 @@ def measure(communicator: Any, accelerator: Any, nbytes: int = _BYTES, times: in
         end = accelerator.mark(stream)
         end.wait()
         seconds.append(end.since(begin))
-    return median(seconds[_WARM_UP:])
+    return float(median(seconds[_WARM_UP:]))
 
 
 def main() -> None:

@@ -394,10 +394,10 @@ def shifts(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 def over_nccl() -> None:
     """Compare each operation that NCCL carries with NumPy arrays over MPI."""
     side = OverNccl(LazyAccelerator())
-    for operation, codec, *rest in [*cases(), *half_cases()]:
+    for operation, codec, *details in [*cases(), *half_cases()]:
         if codec in ("mpc", "xpk"):  # their messages vary in size
             continue
-        compare(side, side.places, True, shifts if operation is exchange else operation, codec, *rest)
+        compare(side, side.places, True, shifts if operation is exchange else operation, codec, *details)
 
 
 def planted() -> None:

@@ -107,42 +107,44 @@ def perform(
     values = inputs(plan, "float32", integers=False)
     for rank, accelerator in enumerate(ranks.accelerators):
         ch = channel(plan.codec.name, plan.algorithm)
-        kept = Feedback(plan.n) if feedback else None
-        if kept is not None:
-            kept.sent, kept.summed = (accelerator.fill(np.zeros(plan.n, "f4")) for _ in range(2))  # type: ignore[assignment]
+        feedback_of_rank = Feedback(plan.n) if feedback else None
+        if feedback_of_rank is not None:
+            feedback_of_rank.sent, feedback_of_rank.summed = (
+                accelerator.fill(np.zeros(plan.n, "f4")) for _ in range(2)
+            )  # type: ignore[assignment]
         for _ in range(calls):
             x = accelerator.fill(values[rank])
             piece = cut_evenly(plan.n, plan.topology.ranks)[rank]
             vector: Any = InPlace(x)
             out = x
             if plan.operation in (Operation.REDUCE_SCATTER, Operation.REDUCE):
-                whole = ElementRange(0, plan.n if rank == plan.root else 0)
-                own = ElementRange(piece.start, piece.stop) if plan.operation is Operation.REDUCE_SCATTER else whole
-                out = accelerator.fill(np.full(own.size, 5, "f4"))
-                vector = Reduced(x, out, own)
+                at_root = ElementRange(0, plan.n if rank == plan.root else 0)
+                owned = ElementRange(piece.start, piece.stop) if plan.operation is Operation.REDUCE_SCATTER else at_root
+                out = accelerator.fill(np.full(owned.size, 5, "f4"))
+                vector = Reduced(x, out, owned)
             todo = [plan.steps(rank, k) for k in range(len(plan.slices))]
-            call = ranks.call(rank, plan.codec, vector, x, ch, kept)
+            call = ranks.call(rank, plan.codec, vector, x, ch, feedback_of_rank)
             work = ranks.calls[rank].planned(call, todo, ch, how=plan.algorithm.value, plain=False)
             work.wait()
             result = accelerator.read(out)
         channels.append(ch)
         results.append(result)
-        residuals.append(kept)
+        residuals.append(feedback_of_rank)
     ranks.finish(order)
     return [values[0] for values in results], channels, residuals
 
 
 def expected(plan: Plan, feedback: bool = False, calls: int = 1) -> tuple[list[np.ndarray], Any, Any]:
     values = inputs(plan, "float32", integers=False)
-    kept = [Feedback(plan.n) for _ in values] if feedback else None
+    residuals = [Feedback(plan.n) for _ in values] if feedback else None
     for _ in range(calls):
-        outcome = simulate(plan, values, feedback=kept)
+        outcome = simulate(plan, values, feedback=residuals)
     pieces = cut_evenly(plan.n, len(values))
     if plan.operation is Operation.REDUCE_SCATTER:
-        return [x[piece] for x, piece in zip(outcome.values, pieces, strict=True)], outcome, kept
+        return [x[piece] for x, piece in zip(outcome.values, pieces, strict=True)], outcome, residuals
     if plan.operation is Operation.REDUCE:
-        return [x if rank == plan.root else x[:0] for rank, x in enumerate(outcome.values)], outcome, kept
-    return outcome.values, outcome, kept
+        return [x if rank == plan.root else x[:0] for rank, x in enumerate(outcome.values)], outcome, residuals
+    return outcome.values, outcome, residuals
 
 
 def plans(topology: Topology) -> Iterator[Plan]:
@@ -180,8 +182,8 @@ def test_plans_give_their_bits_and_bytes_in_the_order_of_streams(topology: Topol
 def test_residuals_are_kept_from_call_to_call(order: int) -> None:
     plan = lay_out(Operation.ALL_REDUCE, 20_000, Topology.flat(3), get_codec("int8:64"), Algorithm.TWO_SHOT, 3)
     results, channels, residuals = perform(plan, order, feedback=True, calls=3)
-    want, _, kept = expected(plan, feedback=True, calls=3)
-    for result, right, mine, theirs in zip(results, want, residuals, kept, strict=True):
+    want, _, simulated = expected(plan, feedback=True, calls=3)
+    for result, right, mine, theirs in zip(results, want, residuals, simulated, strict=True):
         assert result.tobytes() == right.tobytes()
         assert seen(mine.sent).tobytes() == theirs.sent.tobytes()
         assert seen(mine.summed).tobytes() == theirs.summed.tobytes()
@@ -217,10 +219,10 @@ LIBRARY: dict[str, Callable[[NcclLibrary, Any, Any], object]] = {
 def test_collectives_of_nccl_itself(name: str, n: int, dtype: Any) -> None:
     """Pieces of one size are one collective of NCCL, others a group. Values travel in their type or in 16 bits."""
     ranks, outs = Ranks(Topology.flat(3)), []
-    whole = [np.arange(n, dtype="f4") * (rank + 1) for rank in range(3)]
+    contributions = [np.arange(n, dtype="f4") * (rank + 1) for rank in range(3)]
     pieces = cut_evenly(n, 3)
     for rank, accelerator in enumerate(ranks.accelerators):
-        values = whole[rank][pieces[rank]] if name == "all-gather" else whole[rank]
+        values = contributions[rank][pieces[rank]] if name == "all-gather" else contributions[rank]
         src = accelerator.fill(values)
         size = pieces[rank].stop - pieces[rank].start if name == "reduce-scatter" else n
         dst = src if name in ("all-reduce", "broadcast") else accelerator.fill(np.zeros(size, "f4"))
@@ -231,12 +233,12 @@ def test_collectives_of_nccl_itself(name: str, n: int, dtype: Any) -> None:
         outs.append(accelerator.read(dst))
         assert ch.counters.wire_bytes == 8 and ch.counters.algorithms == {"native": 1}
     ranks.finish(1)
-    total = np.sum(whole, axis=0)
+    total = np.sum(contributions, axis=0)
     want = {
         "all-reduce": [total] * 3,
         "reduce-scatter": [total[piece] for piece in pieces],
-        "all-gather": [np.concatenate([whole[r][piece] for r, piece in enumerate(pieces)])] * 3,
-        "broadcast": [whole[1]] * 3,
+        "all-gather": [np.concatenate([contributions[r][piece] for r, piece in enumerate(pieces)])] * 3,
+        "broadcast": [contributions[1]] * 3,
         "reduce": [np.zeros(n, "f4"), total, np.zeros(n, "f4")],
     }[name]
     for rank, (out, right) in enumerate(zip(outs, want, strict=True)):
@@ -394,13 +396,13 @@ def test_another_order_of_collectives_is_found() -> None:
 def test_a_residual_that_the_caller_resets_too_early_is_found() -> None:
     ranks = Ranks(Topology.flat(2))
     accelerator, ch = ranks.accelerators[0], channel()
-    x, kept = accelerator.fill(np.ones(64, "f4")), Feedback(64)
-    kept.sent, kept.summed = (accelerator.fill(np.zeros(64, "f4")) for _ in range(2))  # type: ignore[assignment]
+    x, residuals = accelerator.fill(np.ones(64, "f4")), Feedback(64)
+    residuals.sent, residuals.summed = (accelerator.fill(np.zeros(64, "f4")) for _ in range(2))  # type: ignore[assignment]
     plan = lay_out(Operation.ALL_REDUCE, 64, Topology.flat(2), ch.codec, Algorithm.TWO_SHOT, 1)
-    call = ranks.call(0, ch.codec, InPlace(x), x, ch, kept)
+    call = ranks.call(0, ch.codec, InPlace(x), x, ch, residuals)
     work = ranks.calls[0].planned(call, [plan.steps(0, 0)], ch, how="two-shot", plain=False)
     with pytest.raises(StreamError, match=r"no event orders copy .* behind encode"):
-        accelerator.copy(kept.sent, accelerator.memory(256).view("f4"), CALLER)
+        accelerator.copy(residuals.sent, accelerator.memory(256).view("f4"), CALLER)
     work.wait()
 
 

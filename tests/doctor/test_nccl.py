@@ -45,15 +45,15 @@ def check(
     def command(site: Site, ranks: int) -> Any:
         yield ["mpiexec", "-n", str(ranks), "python3"]
 
-    def answer(words: list[str], **settings: Any) -> CommandOutcome:
-        started.append(words)
+    def answer(argv: list[str], **settings: Any) -> CommandOutcome:
+        started.append(argv)
         return CommandOutcome("mpiexec", True, status, out, err)
 
     monkeypatch.setattr(nccl, "rank_command", command)
     monkeypatch.setattr(nccl, "attempt", answer)
     checks = nccl.check_nccl(site(**changes), run=False)
     assert not started or started == [["mpiexec", "-n", "2", "python3", "-m", "hpcbench.doctor.nccl_probe"]]
-    return {found.name: found for found in checks}
+    return {result.name: result for result in checks}
 
 
 def printed(**facts: str) -> str:
@@ -63,7 +63,7 @@ def printed(**facts: str) -> str:
 def test_all_is_well_over_a_fast_link(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"version": "2.27.5", **describe_ways(OVER_IB), "rate": "21e9"}
     checks = check(monkeypatch, printed(**facts), transport="nccl")
-    assert {found.health for found in checks.values()} == {Health.OK}
+    assert {result.health for result in checks.values()} == {Health.OK}
     assert checks["NCCL"].needed
     assert checks["NCCL interface"].fact.startswith("[0]mlx5_0:1/IB [RO]; OOB ib0:10.0.0.1<0>; two ranks exchange")
     assert checks["NCCL all-reduce"].fact == "21 GB/s, two ranks, 64 MiB: 84% of the link's 200 Gbit/s"
@@ -105,9 +105,9 @@ def test_ranks_of_a_node_have_no_nominal_rate(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, settings: Any, health: Health, fact: str) -> None:
-    found = check(monkeypatch, **settings, transport="nccl")["NCCL"]
-    assert found.health is health and fact in found.fact and found.remedy
-    assert found.failed
+    result = check(monkeypatch, **settings, transport="nccl")["NCCL"]
+    assert result.health is health and fact in result.fact and result.remedy
+    assert result.failed
 
 
 def test_sites_without_gpus_and_login_nodes_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
