@@ -15,7 +15,8 @@ TABLE_OF_PCIE = {"A100": 1.07}
 ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
 """Peak of the devices on which attention was measured, in 16 bits."""
 FP8_SPEED = 1.7
-"""Speed of a product in 8 bits over that in 16 bits: 1290 and 760 TFLOP/s at 8192 x 8192 x 8192 on an H100."""
+"""Speed of a product in 8 bits over that in 16 bits: the best products on an H100 have 1382 and 794
+TFLOP/s. Guessed below their ratio."""
 FP8_CAST_BYTES = 5
 """Bytes moved per element to cast an operand to 8 bits, as it is and transposed, with its largest value: guessed."""
 MEMORY_IN_STEP = 0.85
@@ -57,7 +58,7 @@ WAIT_SHARE = 0.02
 Guessed."""
 RANK_SPREAD = 0.008
 """Standard deviation of the ranks' times of a step on GPUs. A step takes as long as the slowest rank. GPUs of one node
-differ by up to 5 % (machines.md of the sources); fitted on benchmarks/published/programs.csv."""
+differ by up to 5 % (ml-engineering); fitted on benchmarks/published/programs.csv."""
 LEAF_NODES = 4 / 6.25e9
 """Number of nodes below one switch of the fabric for each byte per second of a rank's share of the node's network. 4
 nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
