@@ -140,7 +140,7 @@ def show_retried(root: Path, retried: "Retried") -> None:
         for run in retried.runs:
             print(f"  {run}")
     else:
-        print(f"{root}: nothing to try again")
+        print(f"{root}: nothing to retry")
     for run, reason in retried.left.items():
         print(f"  {run} is not repeated: {reason}")
     for note in (retried.changes, retried.note):

@@ -91,8 +91,8 @@ def predict(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Tables of `hpcbench bench gemm` and `network`, and below it results of earlier runs of this site; "
-            "by default measured/SITE.",
+            help="Directory with the tables of `hpcbench bench gemm` and `network`, and with results of earlier runs "
+            "of this site; by default measured/SITE.",
             show_default=False,
         ),
     ] = None,
@@ -111,8 +111,19 @@ def predict(
     ] = None,
     partition: Annotated[
         bool,
-        typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
+        typer.Option(
+            "--partition",
+            help="Also print the fastest split of the model into stages and replicas on the same number of ranks.",
+        ),
     ] = False,
+    program: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Training program that carries out the study: how it overlaps, shards and rounds. hpcbench is its own "
+            "engine; others are megatron-core, nemo, maxtext, torchtitan, fsdp, deepspeed; a wrong name lists all.",
+        ),
+    ] = "hpcbench",
     format: Annotated[
         str | None,
         typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
@@ -137,6 +148,7 @@ def predict(
             plots=plots,
             only=only,
             partition=partition,
+            program=program,
         )
     )
 
@@ -169,7 +181,10 @@ def diagnose(
     ] = None,
     link: Annotated[
         float | None,
-        typer.Option(metavar="GBIT/S", help="Bandwidth of a rank's link, for the share of it that each call reaches."),
+        typer.Option(
+            metavar="GBIT/S",
+            help="Bandwidth of a rank's link in Gbit/s, to show the share of it that each call reaches.",
+        ),
     ] = None,
 ) -> int:
     """Find out from traces whether the network is the bottleneck."""

@@ -36,7 +36,7 @@ class Call:
     place: Place
     codec: Codec
     dtype: np.dtype[np.generic]
-    """Type in which values travel. `vector` may have a different type."""
+    """Type in which values are sent. `vector` may have a different type."""
     vector: Vector
     seed: int
     feedback: Feedback | None = None

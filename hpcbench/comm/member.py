@@ -130,7 +130,7 @@ class Member:
     ) -> Work:
         """Let the MPI library carry `src` to `dst`.
 
-        `sent` is the number of bytes of this rank, in the type that travels.
+        `sent` is the number of bytes of this rank, in the type that is sent.
         """
         dtype = channel.travels_as(src.dtype)
         on_host = sums and self.library.by_processor(dtype)

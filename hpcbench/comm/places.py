@@ -45,7 +45,7 @@ class Place(Protocol):
         Parameters
         ----------
         dtype
-            Type in which values travel. The call is given arrays of this type.
+            Type in which values are sent. The call is given arrays of this type.
         on_host
             Whether the call needs arrays in host memory.
         """
@@ -268,11 +268,11 @@ class Places:
         """
         if isinstance(arrays[0], np.ndarray):
             if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
-                raise TypeError("the arrays of one operation lie in one memory: copy one of them")
+                raise TypeError("all arrays of an operation must be in the same memory: copy one of them")
             return self._host, arrays
         accelerators = [self._device_of(x) for x in arrays]
         if len(set(map(id, accelerators))) > 1:
-            raise TypeError("the arrays of one operation lie on one device: copy one of them")
+            raise TypeError("all arrays of an operation must be on the same device: copy one of them")
         device = accelerators[0]
         if id(device) not in self._pools:
             self._pools[id(device)] = Pools(device, self._aware)

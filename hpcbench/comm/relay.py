@@ -1,4 +1,4 @@
-"""Blocks that travel around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
+"""Blocks that move around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
 
 So a block is rounded once, at any distance, and every rank decodes the same values. `Group.pass_on` makes one hop.
 """

@@ -86,8 +86,8 @@ class Fabric:
     def describe(self, *, between: bool) -> str:
         """Return the bandwidth of the links between nodes, or within them, in words."""
         if between:
-            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s a node between nodes"
-        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
+            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s per node between nodes"
+        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s per rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
         """Return the factor of a library's collective; that of an all-reduce if the operation was not measured.

@@ -1,6 +1,17 @@
-"""Training programs: the differences between hpcbench's engine and programs with published runs."""
+"""Training programs: the differences between hpcbench's engine and programs with published runs.
 
-from dataclasses import dataclass
+`programs.yaml` holds the properties of each program with their sources.
+"""
+
+import difflib
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.training import CommPrecision, Train
+from hpcbench.errors import UserError
+from hpcbench.study import yaml12
 
 
 @dataclass(frozen=True)
@@ -9,10 +20,14 @@ class TrainingProgram:
 
     Attributes
     ----------
+    title
+        Name of the program in texts.
+    sources
+        Where the properties were read.
     fused_attention
         Whether attention scores stay on the chip.
     attention
-        Fused kernel: ``FA1`` or ``FA2``.
+        Fused kernel: ``FA1``, ``FA2`` or ``FA3``.
     dropout
         Whether dropout follows attention, its scores and the MLP.
     fused
@@ -27,11 +42,16 @@ class TrainingProgram:
         the node (scatter-gather of arXiv 2104.04473, section 4.1).
     waits_for_messages
         Whether a stage is blocked during a message to the next one (Megatron-LM before 2023).
-    wide_gradients
-        Whether products add weight gradients in fp32, and messages have this precision.
+    gradients
+        Number format of gradients in messages; None for the setting of the study. With ``fp32``, products also add
+        weight gradients in fp32.
+    layer_buckets
+        Whether the gradients of one layer are one message; otherwise ``train.bucket_mb`` of the study applies.
     """
 
     name: str
+    title: str = ""
+    sources: tuple[str, ...] = ()
     fused_attention: bool = True
     attention: str = "FA2"
     dropout: bool = False
@@ -40,32 +60,63 @@ class TrainingProgram:
     gathers_ahead: bool = False
     sends_once: bool = False
     waits_for_messages: bool = False
-    wide_gradients: bool = False
+    gradients: str | None = None
+    layer_buckets: bool = False
+
+    @property
+    def wide_gradients(self) -> bool:
+        """Whether products add weight gradients in fp32."""
+        return self.gradients == "fp32"
+
+    def adapt(self, train: Train, *, layer_elements: float) -> Train:
+        """Return the settings of a study as this program carries them out.
+
+        Parameters
+        ----------
+        layer_elements
+            Number of a layer's weights on a rank.
+        """
+        changes: dict[str, Any] = {}
+        if self.gradients and train.comm_precision.gradients == "auto":
+            changes["comm_precision"] = CommPrecision(
+                **{**train.comm_precision.model_dump(), "gradients": self.gradients}
+            )
+        if self.layer_buckets:
+            changes["bucket_mb"] = 4 * layer_elements / 1e6
+        return train.model_copy(update=changes)
 
 
-ENGINE = TrainingProgram("hpcbench")
-MEGATRON_2021 = TrainingProgram(
-    "Megatron-LM, 2021", fused_attention=False, dropout=True, fused=True, sends_once=True, waits_for_messages=True
-)
-MEGATRON_2022 = TrainingProgram(
-    "Megatron-LM, 2022",
-    fused_attention=False,
-    dropout=True,
-    fused=True,
-    overlaps_tensor="backward",
-    sends_once=True,
-    waits_for_messages=True,
-    wide_gradients=True,
-)
-MEGATRON_DEEPSPEED = TrainingProgram(
-    "Megatron-DeepSpeed", fused_attention=False, dropout=True, fused=True, waits_for_messages=True
-)
-MEGATRON_CORE = TrainingProgram(
-    "Megatron-Core, 2024",
-    fused=True,
-    overlaps_tensor="all",
-    gathers_ahead=True,
-    sends_once=True,
-    wide_gradients=True,
-)
-FSDP = TrainingProgram("PyTorch FSDP with FlashAttention", attention="FA1", fused=True)
+@cache
+def _read_table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = yaml12.read(Path(__file__).with_name("programs.yaml")).data
+    return table
+
+
+def list_programs() -> list[str]:
+    """Return the names of all programs."""
+    return list(_read_table())
+
+
+def load_program(name: str) -> TrainingProgram:
+    """Return the program with this name in `programs.yaml`.
+
+    Raises
+    ------
+    UserError
+        There is no such program.
+    """
+    table = _read_table()
+    if name not in table:
+        near = difflib.get_close_matches(name, table, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"--program {name}: {hint}use one of {', '.join(table)}")
+    properties = dict(table[name])
+    parent = load_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
+    field_names = {field.name for field in fields(TrainingProgram)}
+    assert properties.keys() <= field_names, (
+        f"programs.yaml: {name}: unfield_names fields {properties.keys() - field_names}"
+    )
+    return replace(parent, name=name, **{**properties, "sources": tuple(properties["sources"])})
+
+
+ENGINE = load_program("hpcbench")

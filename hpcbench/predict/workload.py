@@ -115,8 +115,8 @@ def make_train(**given: Any) -> Train:
     return Train(**{**usual, **given})
 
 
-def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
-    """Return the workload of a run.
+def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = ENGINE) -> Workload:
+    """Return the workload of a run, as a training program carries it out.
 
     Raises
     ------
@@ -130,7 +130,9 @@ def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
         raise ValueError(
             f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems, here by {changes}"
         )
-    return Workload(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
+    elements = 12 * run.model.hidden**2 / run.layout.tp
+    train = program.adapt(run.train, layer_elements=elements)
+    return Workload(run.model, train, run.layout, ranks_per_node, run.scheme, program, run.links)
 
 
 def find_unknown_setting(section: BaseModel) -> str | None:

@@ -148,7 +148,7 @@ _LONGEST_WORDS = 16
 """Smallest width of a column of words in letters. Longer words wrap."""
 
 Part = tuple[int, ...]
-"""Numbers of the columns that stand side by side."""
+"""Indices of the columns that are shown side by side."""
 
 
 def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len) -> list[Part]:

@@ -19,7 +19,7 @@ NONE_FASTER_BY = "{where} compression does not pay: no scheme is {margin:.0f} % 
 ONLY_WORSE_LOSSES = "{where} compression does not pay: the faster schemes train to a worse loss."
 LOSS_NO_WORSE = "at a loss no worse than the baseline's"
 LOSS_NO_WORSE_MOSTLY = "at a loss no worse than the baseline's, rare failures not excluded"
-LOSS_WITHOUT_MEANING = "at a loss that says nothing, see below"
+LOSS_WITHOUT_MEANING = "whose loss shows nothing (see below)"
 
 # Schemes by verdict.
 WORSE_LOSS = "Faster, but at a worse loss: {schemes}."
@@ -82,7 +82,7 @@ MARGIN_OF_LOSS = (
     "A loss is no worse if two one-sided tests show it within {difference:.4f} of the baseline's"
     " ({margin:.3g} % of it)."
 )
-OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench does not see what was sent then: --tables network counts it."
+OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench cannot count the bytes of these runs: use --tables network."
 STAR = "* from runs that did not complete; they are compared with nothing."
 SCALE_OF_LOSS = (
     "For scale: a model that guesses has a loss of {uniform:.3f}, one that has learnt only how often each byte occurs"

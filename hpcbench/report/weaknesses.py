@@ -257,7 +257,7 @@ WEAKNESSES = (
     ),
     Weakness(
         "few_steps",
-        f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
+        f"Fewer than {FEW_STEPS} counted steps in a run: too few to time a step, and training has hardly begun",
         lambda _, row, base: any(0 < run.steps < FEW_STEPS for run in _list_used(row, base)),
     ),
     Weakness(
@@ -273,14 +273,14 @@ WEAKNESSES = (
     ),
     Weakness(
         "other_jobs",
-        "Runs of different jobs of this comparison were on one node at the same time, and took time from each other",
+        "Runs of different jobs of this comparison were on one node at the same time and slowed each other down",
         _has_other_jobs,
     ),
     LEARNT_NOTHING,
     Weakness(
         "other_steps",
-        "Runs of a pair counted different steps: their speeds are of the steps that both counted, their losses of"
-        " different ends",
+        "Runs of a pair counted different steps: their speeds use the steps that both counted, but their last "
+        "losses belong to different steps",
         lambda _, row, base: any(a.counted_steps != b.counted_steps for a, b in pair_runs(row.runs, base.runs)),
     ),
     Weakness(

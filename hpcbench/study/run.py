@@ -59,7 +59,9 @@ def run_file(
     """
     study = run.study
     if isinstance(study, ProgramStudy):
-        raise UserError(f"{run.where(('program',))}: program: hpcbench has no model of it: run the study instead")
+        raise UserError(
+            f"{run.where(('program',))}: program: hpcbench cannot model this program: run the study instead"
+        )
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {

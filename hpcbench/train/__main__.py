@@ -160,8 +160,9 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
     """
     if checkpoint.corpus != corpus.digest:
         raise UserError(
-            f"{checkpoint.directory}: the run has read another text than {trainer.run.data.path or 'this one'} holds "
-            f"now: bring it back, or remove {checkpoint.directory.parent} to start from step 1"
+            f"{checkpoint.directory}: the run was trained on a different text than "
+            f"{trainer.run.data.path or 'this one'} contains "
+            f"now: restore that text, or remove {checkpoint.directory.parent} to start from step 1"
         )
     state = checkpoints.load(checkpoint, trainer.state())
     trainer.load(state)

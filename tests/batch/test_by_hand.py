@@ -1,4 +1,4 @@
-"""Scripts of Slurm and LSF sites, run by hand with a fake launcher, and the commands that track them."""
+"""Scripts of Slurm and LSF sites that run by hand with a fake launcher, and the commands that track them."""
 
 import json
 import os
@@ -129,6 +129,6 @@ def test_cancel_of_jobs_run_by_hand_names_the_command(
     job = next((root / "jobs").iterdir())
     (job / "status.json").write_text('{"state": "running", "attempt": 1, "id": "4711"}', encoding="utf-8")
     assert command(monkeypatch, "cancel", str(root)) == 2
-    assert "submitted by hand: cancel jobs 4711 by the scheduler" in capsys.readouterr().err
+    assert "submitted by hand: use the scheduler's own command to cancel jobs 4711" in capsys.readouterr().err
     submission = json.loads((root / "submission.json").read_text(encoding="utf-8"))
     assert submission["scheduler"] == "slurm"

@@ -121,6 +121,8 @@ STUDY: dict[str, Any] = {
         "hidden": 64,
         "heads": 2,
         "positions": "rotary",
+        "activation": "gelu",
+        "norm": "layernorm",
         "experts": {"count": 2, "drop": "position"},
     },
     "data": {"source": "stdlib", "path": None, "tokenizer": None, "dtype": None},

@@ -1,4 +1,4 @@
-"""What `report` may be given: results, logs, and things that are neither."""
+"""Input of `report`: results, logs, and other files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a user reads: the table at two widths, and the formats for other programs."""
+"""Output for users: the table at two widths, and the formats for other programs."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression does not pay: 
 No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
 Simplest of the schemes that no other one significantly beats: baseline.
 [a] Fewer than 5 pairs of runs: findings depend largely on chance.
-[b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
+[b] Fewer than 100 counted steps in a run: too few to time a step, and training has hardly begun.
 [c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are no worse here may differ later.
 [d] Ranks shared cores and took turns: the codec of one rank delays the computation of another.
 [e] Rare failures not excluded: a run in 10 may train to a worse loss; 29 pairs would show it with a probability of 95 %.
@@ -195,12 +195,12 @@ def test_latex(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def escaped(line: str, left: str, right: str) -> str:
-    """With brackets as a format writes them."""
+    """Return the text with brackets as a format writes them."""
     return "".join({"[": left, "]": right}.get(letter, letter) for letter in line)
 
 
 def sentences() -> list[str]:
-    """What stands below the table at full width."""
+    """Return the text below the table at full width."""
     return WIDE.split("\n\n")[1].splitlines()
 
 
@@ -337,11 +337,11 @@ def test_gpus_are_called_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_what_all_runs_say_of_their_binding_is_shown_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = sorted(root.glob("runs/*/log.txt"))
-    warning = {"event": "binding", "warnings": ["n1: ranks are not bound to cores of their own", 7]}
+    warning = {"event": "binding", "warnings": ["n1: ranks are not bound to separate cores", 7]}
     for path in logs:
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines[:2], json.dumps(warning) + "\n", *lines[2:]]))
     assert len(logs) > 1
     for form in ("table", "md"):
         assert report([root], form) == 0
-        assert capsys.readouterr().out.count("n1: ranks are not bound to cores of their own") == 1
+        assert capsys.readouterr().out.count("n1: ranks are not bound to separate cores") == 1

@@ -1,4 +1,4 @@
-"""Strong and weak scaling against laws with closed forms."""
+"""Strong and weak scaling, compared with closed forms."""
 
 import json
 import math
@@ -18,19 +18,20 @@ SERIAL, PARALLEL = 0.05, 0.8
 
 
 def amdahl(ranks: int) -> float:
-    """Seconds of a step with a serial part."""
+    """Return the seconds of a step with a serial part."""
     return SERIAL + PARALLEL / ranks
 
 
 def logarithmic(ranks: int) -> float:
-    """Seconds of a step whose all-reduce grows with the logarithm of the ranks."""
+    """Return the seconds of a step whose all-reduce grows with the logarithm of the ranks."""
     return 0.1 * (1 + 0.05 * math.log2(ranks))
 
 
 def plant(
     root: Path, seconds: Callable[[int], float], batch: Callable[[int], int], sizes: tuple[tuple[int, int], ...] = PLAIN
 ) -> Path:
-    """A study of one run a scheme and size, which is ranks and, of them, tensor-parallel ones.
+    """Return a study with one run per scheme and size. The size has ranks and tensor-parallel ranks. The codec is twice
+    as slow, and has no run at the smallest size.
 
     The codec is twice as slow, and has no run at the smallest size.
     """

@@ -1,4 +1,4 @@
-"""A study with several cells: the overview comes first, and what the cells share is said once."""
+"""A study with several cells: the overview comes first, and common properties are stated once."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ KEY = "train.global_batch"
 
 
 def sweep(root: Path, sizes: tuple[int, ...] = (8, 16, 32)) -> Document:
-    """Cells in which the scheme is 2, 4 and 8 times as fast as the baseline."""
+    """Return cells in which the scheme is 2, 4 and 8 times as fast as the baseline."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7, cell={KEY: size})
         for number, size in enumerate(sizes, 1)

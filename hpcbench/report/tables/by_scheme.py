@@ -91,7 +91,7 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
     fields = [make_scheme_column()]
     for phase in list_of_table("phases", first=(STEP,)):
         fields += make_columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
-    title = f"Phases of a step: in {unit.name}, and as parts of it"
+    title = f"Phases of a step: in {unit.name}, and as fractions of the step"
     return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
 

@@ -1,4 +1,4 @@
-"""Whether the page can be read: contrast in both modes, on paper, and by those who do not see it."""
+"""Accessibility of the page: contrast in both modes, print, and screen readers."""
 
 from itertools import pairwise
 from pathlib import Path

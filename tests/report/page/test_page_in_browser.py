@@ -1,4 +1,4 @@
-"""What a reader does with the page, in a real browser."""
+"""Interaction with the page in a real browser."""
 
 import json
 from pathlib import Path
@@ -171,7 +171,7 @@ def _press(browser: Any, keys: str) -> None:
 
 
 def _tab_to(browser: Any, selector: str) -> None:
-    """Move the focus with the Tab key alone."""
+    """Move the focus with the Tab key only."""
     for _ in range(60):
         if browser.run("return document.activeElement.matches(arguments[0])", selector):
             return

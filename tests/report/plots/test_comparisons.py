@@ -1,4 +1,4 @@
-"""Speed, scaling, time, error and loss over wire bytes: the marks stand where the comparison's numbers put them."""
+"""Plots of speed, scaling, time, error and loss over wire bytes: marks are at the numbers of the comparison."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from hpcbench.report.plots.step import PARTS, plot_time_split
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
-    """Where marks stand."""
+    """Return the positions of marks."""
     selected = [line for line in axes.lines if line.get_marker() == marker]
     return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Both ends of each interval: lines of two points without a mark."""
+    """Return both ends of each interval: lines of two points without a mark."""
     selected = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
     return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in selected if line.get_color() == "#0072b2"]
 
@@ -28,7 +28,7 @@ def list_texts(axes: Any) -> list[str]:
 
 
 def lines(axes: Any) -> tuple[list[str], list[str]]:
-    """Names at the left of the lines of a list, and figures at the right."""
+    """Return the names at the left of the lines, and the figures at the right."""
     left, right = ([label.get_text() for label in panel.get_yticklabels()] for panel in (axes, axes.child_axes[0]))
     return left, right
 
@@ -158,7 +158,7 @@ def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
 
 
 def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[..., Any]) -> None:
-    """Six channels, one of them with eight codecs: four groups of at most five lines can be read."""
+    """Six channels, one of them with eight codecs, are shown as four groups of at most five lines."""
     many = [channel("DP", codec=f"codec:{k}", message_bytes=900 - k, wire_bytes=90 * (k + 1)) for k in range(8)]
     few = [
         channel(dimension, message_bytes=90 - k, wire_bytes=9) for k, dimension in enumerate(("TP", "PP", "EP", "CP"))

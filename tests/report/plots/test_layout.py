@@ -1,4 +1,4 @@
-"""No text of a figure covers another or is cut, however many schemes there are and whatever they are called."""
+"""No text of a figure overlaps another or is cut, for any number and names of schemes."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ STUDIES = {
 
 
 def figures(schemes: list[str], repeats: int, sizes: list[int]) -> list[Figure]:
-    """All figures of a study with a run out of memory, one that diverged and a scheme that never completed."""
+    """Return all figures of a study with a run out of memory, a diverged run, and a scheme that never completed."""
     noise = random.Random(11)
     runs = []
     for k, scheme in enumerate(schemes):
@@ -64,7 +64,7 @@ def figures(schemes: list[str], repeats: int, sizes: list[int]) -> list[Figure]:
 
 
 def sent(dimension: str, phase: str, k: int) -> dict[str, Any]:
-    """Traffic with four codecs in turn."""
+    """Return traffic with four codecs in turn."""
     codec = k % 4
     times = {"encode_s": 1.0 * k, "decode_s": 0.5 * k, "transfer_s": 9.0, "exposed_s": 8.0, "hidden_s": 1 + 1.5 * k}
     error = math.ldexp(0.5, -3 * codec) if k else None
@@ -73,7 +73,7 @@ def sent(dimension: str, phase: str, k: int) -> dict[str, Any]:
 
 
 def texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, Bbox]]]:
-    """The figure, and each text that is really drawn with the box that it fills."""
+    """Return the figure, and each drawn text with its box."""
     collected: list[Text] = []
     original = Text.draw
 
@@ -112,7 +112,7 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schemes that save the same bytes for about the same loss, as in many studies."""
+    """Return schemes that save the same bytes for about the same loss, as in many studies."""
     wires = {"identity": 1.0, "mzhybrid": 0.58, "naive-bf16": 0.57, "zhybrid-16-8": 0.25, "naive-int8": 0.25}
     losses = {scheme: 1e-5 * (k + 1) for k, scheme in enumerate(wires)} | {"naive-zfp4": 0.3}
     wires["naive-zfp4"] = 0.25
@@ -141,7 +141,7 @@ def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _gap(at: float, low: float, high: float) -> float:
-    """Distance of a place from an interval."""
+    """Return the distance of a position from an interval."""
     return max(low - at, at - high, 0.0)
 
 
