@@ -24,5 +24,7 @@
 #define HB_THRESHOLD 11   // bits of a float32, not negative: larger magnitudes are kept
 #define HB_ROWSPARSE 12   // values a row, at least 1
 #define HB_2OF4 13        // 0
-#define HB_FAMILIES 14
+#define HB_GROUPED 14     // block length, 16 or 32; plus bits << 16, HB_UNEVEN, HB_STOCHASTIC
+#define HB_FAMILIES 15
 #define HB_STOCHASTIC (1ull << 32)
+#define HB_UNEVEN (1ull << 33)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hpcbench.bench.commands import bench
-from hpcbench.cli.answers import diagnose, history, predict, report
+from hpcbench.cli.answers import diagnose, history, predict, report, tune
 from hpcbench.cli.jobs import cancel, retry, run, status, submit
 from hpcbench.cli.machine import doctor, schema, schemes, sites
 from hpcbench.errors import UserError
@@ -51,6 +51,7 @@ app.command()(report)
 app.command()(history)
 app.command()(diagnose)
 app.command()(predict)
+app.command()(tune)
 app.command()(sites)
 app.command()(schemes)
 app.command()(schema)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 4
+_ABI = 5
 FAMILIES = (
     "zfp",
     "mpc",
@@ -23,6 +23,7 @@ FAMILIES = (
     "threshold",
     "rowsparse",
     "2:4",
+    "grouped",
 )
 """Families of codecs in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1

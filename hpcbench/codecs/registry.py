@@ -6,6 +6,7 @@ from typing import cast
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.cast import Cast
+from hpcbench.codecs.grouped import Grouped
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.mpc import MpcCodec
@@ -19,8 +20,12 @@ from hpcbench.codecs.zfp import ZfpCodec
 
 def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
     def make(parameter: str, build: Kernels | None) -> Codec:
-        block, _, how = parameter.partition(":")
-        return Quant(bits, int(block), how == "stochastic", build)
+        size, *options = parameter.split(":")
+        stochastic = "stochastic" in options
+        block, _, group = size.partition("/")
+        if group:
+            return Grouped(bits, int(block), nonuniform="nonuniform" in options, stochastic=stochastic, build=build)
+        return Quant(bits, int(block), stochastic, build)
 
     return make
 
@@ -32,6 +37,8 @@ _MAKERS: dict[str, Callable[[str, Kernels | None], Codec]] = {
     "xpk": lambda parameter, build: XpkCodec(build),
     "int8": _quant(8),
     "int4": _quant(4),
+    "int3": _quant(3),
+    "int2": _quant(2),
     "sign": lambda parameter, build: Sign(int(parameter), build),
     "topk": lambda parameter, build: TopK(float(parameter), build),
     "threshold": lambda parameter, build: Threshold(float(parameter), build),

@@ -17,6 +17,10 @@ MPC_DIMS = range(1, 33)
 """Strides that ``mpc:D`` may have."""
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 """Numbers of values that may share a scale in ``int8:B``, ``int4:B`` and ``sign:B``."""
+GROUP_BLOCKS = (16, 32)
+"""Numbers of values that may share a scale in ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
+GROUP = 256
+"""Number of values that share a maximum there."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,12 @@ def _block(text: str) -> str | None:
     return f"{written}:{how}" if how else written
 
 
+def _grouped(text: str, *, levels: bool = True) -> str | None:
+    allowed = "(:nonuniform)?" if levels else ""
+    match = re.fullmatch(f"([0-9]{{1,9}})/{GROUP}({allowed}(:stochastic)?)", text)
+    return f"{int(match[1])}/{GROUP}{match[2]}" if match and int(match[1]) in GROUP_BLOCKS else None
+
+
 def _number(text: str, most: float) -> str | None:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text):
         return None
@@ -94,7 +104,13 @@ FAMILIES = {
     "fp8e4m3": Family(_none, "fp8e4m3"),
     "fp8e5m2": Family(_none, "fp8e5m2"),
     "int8": Family(_block, f"int8:B and int8:B:stochastic with B {_BLOCKS}", default="256"),
-    "int4": Family(_block, "int4:B and int4:B:stochastic likewise", default="32"),
+    "int4": Family(
+        lambda text: _block(text) or _grouped(text),
+        "int4:B and int4:B:stochastic likewise, int4:B/256 with B 16 or 32 and then :nonuniform, :stochastic or both",
+        default="32",
+    ),
+    "int3": Family(_grouped, "int3:B/256 likewise", default="32/256"),
+    "int2": Family(lambda text: _grouped(text, levels=False), "int2:B/256 and int2:B/256:stochastic", default="16/256"),
     "sign": Family(_integer(BLOCKS), "sign:B likewise", default="1024"),
     "topk": Family(lambda text: _number(text, 1.0), "topk:F with a fraction 0 < F <= 1", default=None),
     "threshold": Family(lambda text: _number(text, 3e38), "threshold:T with T > 0", default=None),

@@ -5,6 +5,10 @@ NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
 NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
 NO_PAIR_COMPLETED = "Nothing can be compared: no scheme completed a run that has its pair in {scheme}."
 PAYS = "{where} compression pays: {schemes}, {loss}."
+CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells, most with {scheme} in {cell}: {speed}."
+NO_CELL_PAYS = "In none of {cells} cells it is significant that compression pays."
+RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
+NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."
 )
@@ -111,3 +115,8 @@ MACHINE_CHANGED = "A change of the software or the machine looks like a change o
 MACHINE_MAY_DIFFER = (
     "The two may have run on different nodes: a change of the machine looks like a change of the program."
 )
+
+# What the first screen leaves out.
+GROUP_METHOD = "Method"
+MORE_NOTES = "{count} more notes, and the method: --tables all."
+TABLES_WITHOUT_VALUES = "Tables without values in these runs: {tables}."

@@ -66,6 +66,7 @@ template <hb_i32 M> struct quant_codec {
   void encode(const float *x, uint64_t, byte *const *to, noise_source noise) const {
     alignas(64) byte wide[TILE];
     byte *codes = BITS == 8 ? to[0] : wide;
+    const hb_key key = stochastic ? noise.key() : hb_key{};
     for (uint64_t b = 0; b < TILE; b += block) {
       hb_v m = lanes::index() * 0u;
       for (uint64_t i = b; i < b + block; i += HB_LANES) m = lanes::max(m, load(x + i) & HB_MAGNITUDE);
@@ -76,7 +77,7 @@ template <hb_i32 M> struct quant_codec {
         for (uint64_t i = b; i < b + block; i += HB_LANES) lanes::store8(codes + i, hb_quant_special<M>(load(x + i)));
       } else if (stochastic) {
         for (uint64_t i = b; i < b + block; i += HB_LANES)
-          lanes::store8(codes + i, hb_quant_stochastic<M>(lanes::as_float(load(x + i)), q, noise.at(i)));
+          lanes::store8(codes + i, hb_quant_stochastic<M>(lanes::as_float(load(x + i)), q, noise.at(key, i)));
       } else {
         for (uint64_t i = b; i < b + block; i += HB_LANES)
           lanes::store8(codes + i, hb_quant_nearest<hb_v>(lanes::as_float(load(x + i)), q));

@@ -12,12 +12,13 @@
 namespace {
 #include "../hb_random.h"
 
-// Random words of a tile: those of its first value and of the following ones.
+// Random words of a tile: those of its first value, whose number is a multiple of TILE, and of the following ones.
 struct noise_source {
   uint64_t seed, first;
-  HB_FN hb_v at(uint64_t i) const {
-    uint64_t counter = first + i;
-    return hb_random(lanes::index() + (hb_u32)counter, hb_key_of(seed, (hb_u32)(counter >> 32)));
+  // of all words of the tile, whose counters share their upper half
+  hb_key key() const { return hb_key_of(seed, (hb_u32)(first >> 32)); }
+  HB_FN hb_v at(const hb_key &key, uint64_t i) const {
+    return hb_random(lanes::index() + (hb_u32)(first + i), key);
   }
 };
 

@@ -11,6 +11,7 @@
 #endif
 
 #include "cast.h"
+#include "grouped.h"
 #include "pick.h"
 #include "quant.h"
 #include "sign.h"
@@ -26,6 +27,7 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_FP8_E5M2, P, T> { typedef hb_ca
 template <hb_u64 P, int T> struct hb_codec_of<HB_INT8, P, T> { typedef hb_quant_codec<127, P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_INT4, P, T> { typedef hb_quant_codec<7, P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_SIGN, P, T> { typedef hb_sign_codec<(hb_u32)P> type; };
+template <hb_u64 P, int T> struct hb_codec_of<HB_GROUPED, P, T> { typedef hb_grouped_codec<P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_codec<T> type; };
 typedef hb_tiled<hb_codec_of<HB_CODEC, HB_PARAM, HB_TYPE>::type, HB_TYPE> hb_front;
 

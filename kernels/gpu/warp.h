@@ -57,9 +57,11 @@ template <int P> HB_FN void hb_load_piece(const hb_byte *p, hb_u32 *w) {
     w[0] = v.x, w[1] = v.y;
   } else if constexpr (P == 4) {
     w[0] = *(const hb_u32 *)p;
-  } else {
-    static_assert(P == 2, "pieces have 2, 4, 8 or 16 bytes");
+  } else if constexpr (P == 2) {
     w[0] = *(const hb_u16 *)p;
+  } else {
+    static_assert(P == 1, "pieces have 1, 2, 4, 8 or 16 bytes");
+    w[0] = *p;
   }
 }
 template <int P> HB_FN void hb_store_piece(hb_byte *p, const hb_u32 *w) {
@@ -69,9 +71,11 @@ template <int P> HB_FN void hb_store_piece(hb_byte *p, const hb_u32 *w) {
     *(uint2 *)p = make_uint2(w[0], w[1]);
   } else if constexpr (P == 4) {
     *(hb_u32 *)p = w[0];
-  } else {
-    static_assert(P == 2, "pieces have 2, 4, 8 or 16 bytes");
+  } else if constexpr (P == 2) {
     *(hb_u16 *)p = (hb_u16)w[0];
+  } else {
+    static_assert(P == 1, "pieces have 1, 2, 4, 8 or 16 bytes");
+    *p = (hb_byte)w[0];
   }
 }
 // An unaligned word.

@@ -1,5 +1,6 @@
 """A second implementation of the block codecs in NumPy, slow and simple: the oracle of the kernels."""
 
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -116,6 +117,94 @@ def quant_decode(bits: int, block: int, wire: Bytes, n: int) -> Floats:
         return np.where((q == 0) & np.isinf(scale), np.float32(np.nan), q.astype(np.float32) * scale)
 
 
+# ------------------------------------------------------------------------------------------------ two-level scales
+def group_levels(bits: int, nonuniform: bool) -> Floats:
+    """Return the magnitudes of the levels, from 0 on."""
+    k = np.arange(2 ** (bits - 1))
+    return (np.float64(1.125) ** k - 1 if nonuniform else k).astype(np.float32)
+
+
+def group_units(bits: int, nonuniform: bool, code: Array, scale: Array) -> tuple[Array, Floats, Floats]:
+    """Return the shift of each group's exponents, the shifted maxima, and the units of the blocks."""
+    code = code.astype(np.uint32) & np.uint32(0x7FFF)
+    maximum = (code << np.uint32(16)).view(np.float32)
+    shift = np.where(maximum < 2.0**-60, 64, np.where(maximum >= 2.0**100, -64, 0))
+    maximum = np.ldexp(maximum, shift)
+    inverse = np.float32(1) / (np.float32(255) * group_levels(bits, nonuniform)[-1])
+    per_block = scale.size // max(1, code.size)
+    return shift, maximum, scale.astype(np.float32) * maximum.repeat(per_block) * inverse
+
+
+def group_encode(bits: int, block: int, options: list[str], x: Floats, seed: int, first: int = 0) -> Bytes:
+    """Encode integers with scales of two levels. `first` is the index of ``x[0]`` in the message."""
+    nonuniform = "nonuniform" in options
+    levels = group_levels(bits, nonuniform)
+    filled = padded(x, 256)
+    tops = np.abs(filled).reshape(-1, block).max(axis=1)
+    top = np.where(np.isnan(tops), np.inf, tops).reshape(-1, 256 // block).max(axis=1).astype(np.float32)
+    code = np.minimum((top.view(np.uint32).astype(np.uint64) + 0xFFFF) >> np.uint64(16), 0x7F7F)
+    code = np.where(np.isfinite(top), code, 0x7F80).astype(np.uint16)
+    none = np.zeros(tops.size, np.uint8)
+    with np.errstate(all="ignore"):
+        shift, maximum, _ = group_units(bits, nonuniform, code, none)
+        ratio = np.where(code > 0, np.float32(255) / maximum, np.float32(0))
+        t = np.ldexp(tops, shift.repeat(256 // block)) * ratio.repeat(256 // block)
+        broken = ~np.isfinite(top).repeat(256 // block)
+        scale = np.where(broken, 0, np.minimum(np.ceil(np.where(broken, 0, t)), 255)).astype(np.uint8)
+        _, _, unit = group_units(bits, nonuniform, code, scale)
+        inverse = np.where(unit > 0, np.float32(1) / unit, np.float32(0))
+        y = np.ldexp(filled, shift.repeat(256)) * inverse.repeat(block)
+    a, gaps = np.abs(y), np.diff(levels)
+    if "stochastic" in options:
+        at = np.arange(filled.size)
+        random = random_words(filled.size // 2, seed, first // 2)[at // 32 * 16 + at % 16]
+        noise = (random >> np.where(at & 16, 16, 0).astype(np.uint32)) & np.uint32(0xFFFF)
+        u = (noise.astype(np.float32) * 2 + 1) * np.float32(2.0**-17)
+        if nonuniform:
+            k = sum((a > u * gap + low).astype(int) for low, gap in zip(levels, gaps, strict=False))
+        else:
+            k = np.minimum(np.floor(np.where(np.isfinite(a), a, 0) + u), levels[-1]).astype(int)
+    elif nonuniform:
+        k = sum((a > (low + high) * np.float32(0.5)).astype(int) for low, high in pairwise(levels))
+    else:
+        k = np.rint(np.where(np.isfinite(a), a, 0)).astype(int)
+    special = np.where(np.isinf(filled), levels.size - 1, 0)
+    k = np.where(np.isfinite(top).repeat(256), k, special)
+    q = (np.where(np.signbit(filled), -k, k).astype(np.int64) & (2**bits - 1)).astype(np.uint8)[: x.size]
+    last = scale[: -(-x.size // block)]
+    if bits == 4:
+        q = padded(q, 2)
+        return planes(q[::2] | q[1::2] << 4, code, last)
+    low = padded(q & 3, 4).reshape(-1, 4)
+    low = low[:, 0] | low[:, 1] << 2 | low[:, 2] << 4 | low[:, 3] << 6
+    high = np.packbits(q >> 2, bitorder="little") if bits == 3 else np.zeros(0, np.uint8)
+    return planes(low, high, code, last)
+
+
+def group_decode(bits: int, block: int, options: list[str], wire: Bytes, n: int) -> Floats:
+    levels = group_levels(bits, "nonuniform" in options)
+    sizes = [-(-n // 2) if bits == 4 else -(-n // 4), -(-n // 8) if bits == 3 else 0, -(-n // 256) * 2, -(-n // block)]
+    starts = np.cumsum([0, *(-(-size // 4) * 4 for size in sizes)])
+    low, high, code, scale = (wire[start : start + size] for start, size in zip(starts, sizes, strict=False))
+    code = np.frombuffer(code.tobytes(), np.uint16)
+    if bits == 4:
+        q = np.stack([low & 15, low >> 4], axis=1).ravel()
+    else:
+        q = np.stack([low >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).ravel()
+    q = q[:n].astype(np.int64)
+    if bits == 3:
+        q |= np.unpackbits(high, bitorder="little")[:n].astype(np.int64) << 2
+    q = (q ^ 2 ** (bits - 1)) - 2 ** (bits - 1)
+    with np.errstate(invalid="ignore"):
+        shift, _, unit = group_units(bits, "nonuniform" in options, code, padded(scale, 256 // block))
+    broken = ((code & 0x7FFF) >= 0x7F80).repeat(256)[:n]
+    with np.errstate(all="ignore"):
+        unit = np.ldexp(unit, -shift.repeat(256 // block)).repeat(block)[:n]
+        signed = np.where(q < 0, -levels[np.abs(q) % levels.size], levels[np.abs(q) % levels.size])
+        special = np.where(q == 0, np.nan, np.copysign(np.inf, q))
+        return np.where(broken, special, signed * unit).astype(np.float32)
+
+
 # ------------------------------------------------------------------------------------------------ signs
 def sign_encode(block: int, x: Floats) -> Bytes:
     filled = padded(x, block)
@@ -144,6 +233,9 @@ def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
 def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
     """Return the bytes of a codec by name."""
     family, _, parameter = name.partition(":")
+    if "/" in parameter:
+        block, *options = parameter.split(":")
+        return group_encode(int(family[3:]), int(block.partition("/")[0]), options, x, seed)
     if family in ("int8", "int4"):
         block, _, how = parameter.partition(":")
         return quant_encode(int(family[3:]), int(block), x, seed if how else None)
@@ -155,6 +247,9 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
 def decode(name: str, wire: Bytes, n: int) -> Floats:
     """Return the values of a codec by name."""
     family, _, parameter = name.partition(":")
+    if "/" in parameter:
+        block, *options = parameter.split(":")
+        return group_decode(int(family[3:]), int(block.partition("/")[0]), options, wire, n)
     if family in ("int8", "int4"):
         return quant_decode(int(family[3:]), int(parameter.partition(":")[0]), wire, n)
     if family == "sign":

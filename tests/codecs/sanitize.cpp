@@ -52,6 +52,11 @@ static uint64_t parameter(unsigned family, size_t n) {
     case HB_MPC: return 1 + random64() % 32;
     case HB_INT8:
     case HB_INT4: return block | (random64() % 2 ? HB_STOCHASTIC : 0);
+    case HB_GROUPED: {
+      uint64_t bits = 2 + random64() % 3, options = random64();
+      return 16ull << random64() % 2 | bits << 16 | (options & 1 ? HB_STOCHASTIC : 0) |
+             (options & 2 && bits > 2 ? HB_UNEVEN : 0);
+    }
     case HB_SIGN: return block;
     case HB_TOPK: return n ? random64() % (n + 1) : 0;
     case HB_THRESHOLD: return random64() % 0x7f800000;

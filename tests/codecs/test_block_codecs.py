@@ -17,6 +17,14 @@ NAMES = [
     *("fp16", "bf16", "fp8e4m3", "fp8e5m2"),
     *("int8:32", "int8:256", "int8:1024", "int8:64:stochastic", "int4:32", "int4:512", "int4:128:stochastic"),
     *("sign:32", "sign:64", "sign:128", "sign:1024"),
+    *(
+        "int4:32/256",
+        "int4:16/256:nonuniform",
+        "int4:32/256:nonuniform:stochastic",
+        "int3:32/256",
+        "int3:16/256:nonuniform",
+    ),
+    *("int2:16/256", "int2:32/256:stochastic"),
 ]
 BUILDS = builds()
 LENGTHS = [*range(10), *range(30, 35), *range(125, 132), 255, 256, 257, 1000, *range(1022, 1028), 2047, 2500]

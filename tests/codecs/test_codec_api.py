@@ -16,7 +16,17 @@ from hpcbench.codecs.types import BFLOAT16
 
 NAMES = [
     *("none", "zfp:4", "zfp:8", "zfp:13", "zfp:32", "mpc", "mpc:3", "xpk", "fp16", "bf16", "fp8e4m3", "fp8e5m2"),
-    *("int8:256", "int8:32:stochastic", "int4:32", "sign:1024", "topk:0.01", "topk:0.5", "threshold:0.5"),
+    *(
+        "int8:256",
+        "int8:32:stochastic",
+        "int4:32",
+        "int4:32/256",
+        "int3:16/256:nonuniform",
+        "sign:1024",
+        "topk:0.01",
+        "topk:0.5",
+        "threshold:0.5",
+    ),
     *("rowsparse:50", "2:4"),
 ]
 

@@ -27,6 +27,9 @@ OTHERS = (
     *(f"int8:{block}" for block in (32, 64, 128, 256, 512, 1024)),
     *(f"int4:{block}" for block in (32, 64, 128, 256, 512, 1024)),
     *("int8:256:stochastic", "int4:32:stochastic"),
+    *(f"int{bits}:{block}/256" for bits in (4, 3, 2) for block in (16, 32)),
+    *(f"int{bits}:{block}/256:nonuniform" for bits in (4, 3) for block in (16, 32)),
+    *("int4:32/256:stochastic", "int3:16/256:nonuniform:stochastic", "int2:32/256:stochastic"),
     *(f"sign:{block}" for block in (32, 64, 128, 256, 512, 1024)),
 )
 SEED = 20

@@ -18,7 +18,18 @@ from hpcbench.codecs.types import type_of
 LOSSLESS = ["none", "mpc", "mpc:2", "mpc:32", "xpk", "rowsparse:3", "rowsparse:16"]
 LOSSY = [
     *("zfp:4", "zfp:8", "zfp:17", "zfp:32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8:32", "int8:256"),
-    *("int8:64:stochastic", "int4:32", "sign:32", "topk:0.1", "topk:0.6", "threshold:0.5", "2:4"),
+    *(
+        "int8:64:stochastic",
+        "int4:32",
+        "int4:32/256",
+        "int3:16/256:nonuniform",
+        "int2:16/256:stochastic",
+        "sign:32",
+        "topk:0.1",
+        "topk:0.6",
+        "threshold:0.5",
+        "2:4",
+    ),
 ]
 TYPES = st.sampled_from([np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)])
 
@@ -114,6 +125,7 @@ def test_more_bits_have_a_smaller_error(label: str) -> None:
         [f"zfp:{rate}" for rate in range(5, 28)],  # the remaining error is the truncation to 31 bits
         ["int8:1024", "int8:256", "int8:64", "int8:32"],
         ["int4:256", "int8:256"],
+        ["int2:32/256", "int2:16/256", "int3:32/256", "int3:16/256", "int4:32/256", "int4:16/256", "int8:32"],
         ["sign:1024", "int4:128", "fp8e5m2", "fp8e4m3", "fp16"],
         ["bf16", "fp16"],
         ["topk:0.01", "topk:0.1", "topk:0.5", "topk:1"],

@@ -26,6 +26,18 @@ KNOWN = [
     ("fp8e5m2", "fp8e5m2", "", "fp8e5m2", False),
     ("int8", "int8", "256", "int8:256", False),
     ("int4:1024", "int4", "1024", "int4:1024", False),
+    ("int4:16/256", "int4", "16/256", "int4:16/256", False),
+    ("int4:032/256:nonuniform", "int4", "32/256:nonuniform", "int4:32/256:nonuniform", False),
+    ("int3", "int3", "32/256", "int3:32/256", False),
+    (
+        "int3:16/256:nonuniform:stochastic",
+        "int3",
+        "16/256:nonuniform:stochastic",
+        "int3:16/256:nonuniform:stochastic",
+        False,
+    ),
+    ("int2", "int2", "16/256", "int2:16/256", False),
+    ("int2:32/256:stochastic", "int2", "32/256:stochastic", "int2:32/256:stochastic", False),
     ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
     ("sign", "sign", "1024", "sign:1024", False),
     ("topk:0.01", "topk", "0.01", "topk:0.01", False),
@@ -43,7 +55,8 @@ def test_a_login_node_lists_the_codecs_of_a_gpu(name: str) -> None:
 
 
 def test_every_family_is_listed() -> None:
-    assert {family for _, family, *_ in KNOWN} == set(FAMILIES) == {"none", *library.FAMILIES}
+    kernels = {"none", *library.FAMILIES} - {"grouped"} | {"int3", "int2"}
+    assert {family for _, family, *_ in KNOWN} == set(FAMILIES) == kernels
 
 
 @pytest.mark.parametrize(("name", "family", "parameter", "canonical", "lossless"), KNOWN)
@@ -67,6 +80,13 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         ("xpk:2", "xpk"),
         *[(name, "B a power of two from 32 to 1024") for name in ("int8:", "int8:48", "int8:2048", "int8:64:up")],
         ("int8:64:", "int8:B:stochastic"),
+        *[
+            (name, "int4:B/256 with B 16 or 32")
+            for name in ("int4:64/256", "int4:32/128", "int4:32/256:stochastic:nonuniform")
+        ],
+        *[(name, "int3:B/256") for name in ("int3:32", "int3:", "int3:16/256:", "int3:/256", "int3:stochastic")],
+        *[(name, "int2:B/256") for name in ("int2:16", "int2:16/256:nonuniform")],
+        ("int8:32/256", "int8:B"),
         ("int8::stochastic", "int8:B:stochastic"),
         ("sign:16", "sign:B"),
         *[(name, "0 < F <= 1") for name in ("topk", "topk:0", "topk:1.5", "topk:nan", "topk:-0.1", "topk:0x1")],

@@ -51,6 +51,7 @@ Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
     *((name, F32) for name in ("zfp:4", "zfp:8", "zfp:13", "zfp:16", "zfp:24", "zfp:32")),
     *((name, F32) for name in ("int8:256", "int8:1024", "int8:32:stochastic", "int4:256", "sign:128", "sign:1024")),
+    *((name, F32) for name in ("int4:32/256", "int4:16/256:nonuniform:stochastic", "int3:16/256", "int2:16/256")),
     *((name, F32) for name in ("fp16", "bf16", "fp8e4m3", "2:4")),
     ("zfp:8", F16),
     ("int8:256", BFLOAT16),
@@ -68,6 +69,7 @@ CASES: Cases = [
 """Codecs, the dtypes in which values travel, and sums."""
 SAMPLE: Cases = [
     *((name, F32) for name in ("zfp:13", "int8:1024", "int4:256", "sign:1024", "fp8e4m3", "2:4", "mpc", "xpk")),
+    ("int4:16/256:nonuniform:stochastic", F32),
     *((name, F32) for name in ("topk:0.01", "threshold:0.01", "rowsparse:64", "sum")),
     ("as bfloat16", F32),
 ]

@@ -27,7 +27,19 @@ from hpcbench.programs.stream_order import HostOrder
 from hpcbench.programs.tensors import DTYPES, array
 
 FIXED = (
-    *("none", "bf16", "fp16", "fp8e4m3", "fp8e5m2", "int8:256", "int8:256:stochastic", "int4:32", "zfp:8", "zfp:16"),
+    *(
+        "none",
+        "bf16",
+        "fp16",
+        "fp8e4m3",
+        "fp8e5m2",
+        "int8:256",
+        "int8:256:stochastic",
+        "int4:32",
+        "int4:32/256",
+        "zfp:8",
+        "zfp:16",
+    ),
     *("sign:1024", "topk:0.1", "2:4"),
 )
 """Codecs of fixed size."""

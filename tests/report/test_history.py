@@ -34,7 +34,7 @@ def simulate(
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
-    """Function that returns a directory with ten exports, of which the last three have another speed and PyTorch."""
+    """Function that returns a directory with ten exports. The last three have another speed and another PyTorch."""
 
     def store(factor: float) -> Path:
         top = tmp_path_factory.mktemp("history")

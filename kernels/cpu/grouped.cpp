@@ -1,0 +1,177 @@
+// Integers of 4, 3 or 2 bits with scales of two levels.
+#include "bytes.h"
+#include "tiles.h"
+
+namespace {
+#include "../hb_group.h"
+
+HB_FN hb_v load(const float *x) { return lanes::load((const hb_u32 *)x); }
+HB_FN void store(float *x, lanes::F f) { lanes::store((hb_u32 *)x, lanes::as_bits(f)); }
+
+// ------------------------------------------------------------------------------------------------ maxima
+// Lanes without bit S take what both of a's lanes l and l ^ S have at most, the others b's.
+template <int S, class L = lanes> HB_FN hb_v join(hb_v a, hb_v b) {
+  auto other = (lanes::index() & (hb_u32)S) != 0u;
+  hb_v own = other ? b : a, far = other ? a : b;
+  return L::max(own, L::template swap<S>(far));
+}
+// the largest magnitudes of N blocks, one a lane if N is the number of lanes
+template <int N> HB_FN hb_v block_tops(const float *x, uint64_t block) {
+  if constexpr (N == 1) {
+    hb_v m = load(x) & HB_MAGNITUDE;
+    for (uint64_t i = HB_LANES; i < block; i += HB_LANES) m = lanes::max(m, load(x + i) & HB_MAGNITUDE);
+    return m;
+  } else {
+    hb_v a = block_tops<N / 2>(x, block), b = block_tops<N / 2>(x + N / 2 * block, block);
+    return join<N / 2>(a, b);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ packing
+HB_FN void pack4(const byte *wide, byte *to) {
+  for (uint64_t i = 0; i < TILE / 2; i++) {
+    uint16_t two;
+    __builtin_memcpy(&two, wide + 2 * i, 2);
+    to[i] = (byte)((two & 15) | (two >> 4 & 0xf0));
+  }
+}
+HB_FN void unpack4(const byte *from, byte *wide) {
+  for (uint64_t i = 0; i < TILE / 2; i++) {
+    wide[2 * i] = (byte)((signed char)(from[i] << 4) >> 4);
+    wide[2 * i + 1] = (byte)((signed char)from[i] >> 4);
+  }
+}
+HB_FN void pack2(const byte *wide, byte *to) {
+  for (uint64_t i = 0; i < TILE / 4; i++) {
+    uint32_t four;
+    __builtin_memcpy(&four, wide + 4 * i, 4);
+    to[i] = (byte)((four & 3) | (four >> 6 & 12) | (four >> 12 & 48) | (four >> 18 & 192));
+  }
+}
+HB_FN void unpack2(const byte *from, byte *wide) {  // without a sign
+  for (uint64_t i = 0; i < TILE / 4; i++) {
+    uint32_t one = from[i], four = (one & 3) | (one & 12) << 6 | (one & 48) << 12 | (one & 192) << 18;
+    __builtin_memcpy(wide + 4 * i, &four, 4);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ codec
+template <int BITS, bool UNEVEN> struct grouped_tile {
+  typedef hb_levels<BITS, UNEVEN> levels;
+  static constexpr uint64_t MOST = TILE / 16;  // blocks
+  const uint64_t block, blocks = HB_GROUP / block;  // of a group
+
+  // A group of fewer blocks than there are lanes is followed by what the next one overwrites.
+  void encode(const float *x, byte *const *to, bool stochastic, noise_source noise) const {
+    alignas(64) byte wide[TILE];
+    alignas(64) hb_u32 tops[MOST + HB_LANES] = {}, words[TILE / 2];
+    alignas(64) float inverse[MOST + HB_LANES];
+    byte scales[MOST + HB_LANES];
+    for (uint64_t b = 0; b < TILE / block; b += HB_LANES)
+      lanes::store(tops + b, block_tops<HB_LANES>(x + b * block, block));
+    if (stochastic) {
+      const hb_key key = noise.key();
+      const hb_u32 first = hb_group_word((hb_u32)noise.first);
+      for (uint64_t i = 0; i < TILE / 2; i += HB_LANES)
+        lanes::store(words + i, hb_random(lanes::index() + (first + (hb_u32)i), key));
+    }
+    for (uint64_t g = 0; g < TILE / HB_GROUP; g++) {
+      const uint64_t first = g * blocks;
+      hb_u32 top = 0;
+      for (uint64_t b = first; b < first + blocks; b++) top = tops[b] > top ? tops[b] : top;
+      const uint16_t code = (uint16_t)hb_group_code(top);
+      __builtin_memcpy(to[2] + 2 * g, &code, 2);
+      if (__builtin_expect(code == HB_GROUP_INFINITY, 0)) {
+        for (uint64_t b = 0; b < blocks; b++) scales[first + b] = 0;
+        for (uint64_t i = g * HB_GROUP; i < (g + 1) * HB_GROUP; i += HB_LANES)
+          lanes::store8(wide + i, hb_group_special<levels>(load(x + i)));
+        continue;
+      }
+      const hb_group group = hb_group_of(code);
+      const float ratio = code ? 255.0f / group.maximum : 0.0f;
+      for (uint64_t b = first; b < first + blocks; b += HB_LANES) {
+        hb_v r = hb_group_scale<hb_v>(lanes::as_float(lanes::load(tops + b)), group, ratio);
+        lanes::store8(scales + b, r);
+        store(inverse + b, hb_group_inverse<hb_v>(hb_group_unit<levels>(r, group)));
+      }
+      for (uint64_t b = first; b < first + blocks; b++)
+        for (uint64_t i = b * block; i < (b + 1) * block; i += HB_LANES) {
+          const lanes::F y = lanes::as_float(load(x + i)) * group.before * inverse[b];
+          if (stochastic) {
+            const hb_v word = lanes::load(words + (i / 32 * 16 + i % 16));
+            const hb_v half = i & 16u ? word >> 16 : word & 0xffffu;
+            lanes::store8(wide + i, hb_group_stochastic<levels>(y, half));
+          } else {
+            lanes::store8(wide + i, hb_group_nearest<levels, hb_v>(y));
+          }
+        }
+    }
+    __builtin_memcpy(to[3], scales, TILE / block);
+    if (BITS == 4) return pack4(wide, to[0]);
+    pack2(wide, to[0]);
+    if (BITS == 3)
+      for (uint64_t i = 0; i < TILE; i += BYTES) store_bits(to[1] + i / 8, top_bits(load_bytes(wide + i) << 5));
+  }
+
+  void decode(const byte *const *from, float *out) const {
+    alignas(64) byte wide[TILE];
+    alignas(64) float units[MOST + HB_LANES];
+    byte scales[MOST + HB_LANES] = {};
+    __builtin_memcpy(scales, from[3], TILE / block);
+    if (BITS == 4) unpack4(from[0], wide);
+    else unpack2(from[0], wide);
+    if (BITS == 3)  // the high bit is the sign
+      for (uint64_t i = 0; i < TILE; i += BYTES)
+        store_bytes(wide + i, load_bytes(wide + i) | (spread_bits(load_bits(from[1] + i / 8)) & (byte)0xfc));
+    if (BITS == 2)
+      for (uint64_t i = 0; i < TILE; i++) wide[i] = (byte)((wide[i] ^ 2) - 2);
+    for (uint64_t g = 0; g < TILE / HB_GROUP; g++) {
+      uint16_t code;
+      __builtin_memcpy(&code, from[2] + 2 * g, 2);
+      if (__builtin_expect((code & 0x7fff) >= HB_GROUP_INFINITY, 0)) {
+        for (uint64_t i = g * HB_GROUP; i < (g + 1) * HB_GROUP; i += HB_LANES)
+          store(out + i, hb_group_decode_special(lanes::load8s(wide + i)));
+        continue;
+      }
+      const hb_group group = hb_group_of(code);
+      const uint64_t first = g * blocks;
+      for (uint64_t b = first; b < first + blocks; b += HB_LANES)
+        store(units + b, hb_group_unit<levels>(lanes::load8(scales + b), group) * group.after);
+      for (uint64_t b = first; b < first + blocks; b++) {
+        const lanes::F unit = lanes::as_float(lanes::index() * 0u) + units[b];
+        for (uint64_t i = b * block; i < (b + 1) * block; i += HB_LANES)
+          store(out + i, hb_group_decode<levels>(lanes::load8s(wide + i), unit));
+      }
+    }
+  }
+};
+
+struct grouped_codec {
+  static constexpr int PLANES = 4;
+  const uint64_t block, bits;
+  const bool uneven, stochastic;
+  grouped_codec(uint64_t param, uint32_t)
+      : block(param & 0xffffu), bits(param >> 16 & 0xffffu), uneven(param & HB_UNEVEN), stochastic(param & HB_STOCHASTIC) {}
+  uint64_t bytes(int plane, uint64_t n) const {
+    switch (plane) {
+      case 0: return bits == 4 ? (n + 1) / 2 : (n + 3) / 4;
+      case 1: return bits == 3 ? (n + 7) / 8 : 0;
+      case 2: return (n + HB_GROUP - 1) / HB_GROUP * 2;
+      default: return (n + block - 1) / block;
+    }
+  }
+  template <class F> HB_FN void choose(F work) const {
+    if (bits == 4) return uneven ? work(grouped_tile<4, true>{block}) : work(grouped_tile<4, false>{block});
+    if (bits == 3) return uneven ? work(grouped_tile<3, true>{block}) : work(grouped_tile<3, false>{block});
+    work(grouped_tile<2, false>{block});
+  }
+  void encode(const float *x, uint64_t, byte *const *to, noise_source noise) const {
+    choose([&](auto tile) { tile.encode(x, to, stochastic, noise); });
+  }
+  void decode(const byte *const *from, float *out) const {
+    choose([&](auto tile) { tile.decode(from, out); });
+  }
+};
+}  // namespace
+
+const hb_ops HB_NAME(hb_ops_grouped) = tiled<grouped_codec>::ops;
