@@ -14,21 +14,21 @@ from planted_results import Planted, write
 from hpcbench.cli import app
 from hpcbench.errors import UserError
 from hpcbench.report.history.levels import find_changes, split_levels
-from hpcbench.report.history.read import Key, Point, find_files, read_history
+from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, find_files, read_history
 from hpcbench.report.history.show import make_history, parse_percent, show_history
 from hpcbench.report.main import report
 
 
 def simulate(
     factors: list[float], *, seed: int, runs: int = 3, daily: float = 0.01, noise: float = 0.005
-) -> list[Point]:
+) -> list[SubmissionSpeed]:
     """Return submissions whose speed scatters from day to day and, less, from run to run."""
     draw = random.Random(seed)
     points = []
     for number, factor in enumerate(factors):
         today = 40 * factor * (1 + draw.gauss(0, daily))
         speeds = tuple(today * (1 + draw.gauss(0, noise)) for _ in range(runs))
-        points.append(Point(f"2026-11-{number + 1:02}T06:00:00Z", f"{number:03}", speeds))
+        points.append(SubmissionSpeed(f"2026-11-{number + 1:02}T06:00:00Z", f"{number:03}", speeds))
     return points
 
 
@@ -105,7 +105,7 @@ def test_false_alarms_are_rare_and_regressions_are_found() -> None:
 def test_many_series_are_tested_together() -> None:
     alarms = 0
     for seed in range(40):
-        points = {Key("s", "m", "", str(k)): simulate([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
+        points = {SeriesKey("s", "m", "", str(k)): simulate([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
         alarms += any(series.changes for series in make_history(points).series)
     assert alarms <= 6
 
@@ -119,7 +119,7 @@ def test_a_recovered_speed_is_no_failure() -> None:
             exact += 1
             assert [change.ratio for change in changes] == pytest.approx([0.9, 1 / 0.9], rel=0.03)
             assert len(split_levels(points, changes)) == 3
-        assert not make_history({Key("s", "m", "", "x"): points}, 0.05).slower
+        assert not make_history({SeriesKey("s", "m", "", "x"): points}, 0.05).slower
     assert exact >= 15
 
 

@@ -11,12 +11,12 @@ from itertools import pairwise
 from statistics import fmean
 
 from hpcbench.report.hierarchy import LEVEL
-from hpcbench.report.history.read import Point
+from hpcbench.report.history.read import SubmissionSpeed
 from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_interval, welch
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """A significant change of level."""
 
     at: int
@@ -28,7 +28,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Level:
+class SpeedLevel:
     """Points without a significant change."""
 
     first: int
@@ -36,7 +36,7 @@ class Level:
     log_speed: float
 
 
-def find_changes(points: Sequence[Point], tests: int = 1) -> list[Change]:
+def find_changes(points: Sequence[SubmissionSpeed], tests: int = 1) -> list[LevelChange]:
     """Find the changes of level, in order of time.
 
     The submissions before and after each place are compared, and those of each inner span with the others: Student's t
@@ -60,7 +60,7 @@ def find_changes(points: Sequence[Point], tests: int = 1) -> list[Change]:
     starts = [0, *sorted(places), len(values)]
     means = [fmean(values[first:last]) for first, last in pairwise(starts)]
     return [
-        Change(at, math.exp(after - before), places[at])
+        LevelChange(at, math.exp(after - before), places[at])
         for at, (before, after) in zip(starts[1:-1], pairwise(means), strict=True)
     ]
 
@@ -94,26 +94,27 @@ def _test(values: Sequence[float], first: int, last: int) -> float:
     return Mean(difference, error, freedom, len(values)).p_two_sided()
 
 
-def _compare_runs(old: Point, new: Point) -> Change | None:
+def _compare_runs(old: SubmissionSpeed, new: SubmissionSpeed) -> LevelChange | None:
     difference = welch(list(map(math.log, new.speeds)), list(map(math.log, old.speeds)))
     if difference.error is None:
         return None
-    return Change(1, math.exp(difference.estimate), difference.p_two_sided())
+    return LevelChange(1, math.exp(difference.estimate), difference.p_two_sided())
 
 
-def split_levels(points: Sequence[Point], changes: Sequence[Change]) -> list[Level]:
+def split_levels(points: Sequence[SubmissionSpeed], changes: Sequence[LevelChange]) -> list[SpeedLevel]:
     """Return the levels between the changes."""
     ends = [0, *(change.at for change in changes), len(points)]
     return [
-        Level(first, last - 1, fmean(point.log_speed for point in points[first:last])) for first, last in pairwise(ends)
+        SpeedLevel(first, last - 1, fmean(point.log_speed for point in points[first:last]))
+        for first, last in pairwise(ends)
     ]
 
 
-def compute_loss(levels: Sequence[Level]) -> float:
-    """Return by which fraction the newest level is slower than the fastest one; 0 if it is the fastest."""
+def compute_loss(levels: Sequence[SpeedLevel]) -> float:
+    """Return the lost fraction of the speed of the fastest level, at the newest level; 0 if that is the fastest."""
     return 1 - math.exp(levels[-1].log_speed - max(level.log_speed for level in levels))
 
 
-def estimate_speed(point: Point) -> Interval:
+def estimate_speed(point: SubmissionSpeed) -> Interval:
     """Return the geometric mean of a point's speeds, with the interval over its runs."""
     return exponentiate(mean_interval([math.log(speed) for speed in point.speeds]))

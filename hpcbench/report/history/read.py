@@ -29,7 +29,7 @@ _SECONDS = """
 
 
 @dataclass(frozen=True)
-class Key:
+class SeriesKey:
     """Identity of a series: runs of equal key are compared over time."""
 
     study: str
@@ -39,7 +39,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Point:
+class SubmissionSpeed:
     """Runs of one series in one submission."""
 
     time: str
@@ -80,7 +80,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_history(files: Sequence[Path], since: str = "") -> dict[Key, list[Point]]:
+def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list[SubmissionSpeed]]:
     """Return the points of each series in order of time. A run that several files contain counts once.
 
     Submissions of different files are different, even in the same directory: CI jobs often use one directory again.
@@ -90,7 +90,7 @@ def read_history(files: Sequence[Path], since: str = "") -> dict[Key, list[Point
     UserError
         A file is damaged, not an export, or of a newer version.
     """
-    points: dict[Key, dict[tuple[Path, str], list[dict[str, Any]]]] = {}
+    points: dict[SeriesKey, dict[tuple[Path, str], list[dict[str, Any]]]] = {}
     seen = set()
     for file in files:
         for run in _read_file(file):
@@ -98,12 +98,12 @@ def read_history(files: Sequence[Path], since: str = "") -> dict[Key, list[Point
             identity = submission, run["study"], run["site"], run["run"], run["started"] or str(file)
             if identity not in seen:
                 seen.add(identity)
-                key = Key(run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or "")
+                key = SeriesKey(run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or "")
                 points.setdefault(key, {}).setdefault((file, submission), []).append(run)
     series = {}
     for key, submissions in points.items():
-        made = [_make_point(submission, runs) for (_, submission), runs in submissions.items()]
-        if recent := sorted((point for point in made if point.time >= since), key=lambda point: point.time):
+        speeds = [_make_point(submission, runs) for (_, submission), runs in submissions.items()]
+        if recent := sorted((point for point in speeds if point.time >= since), key=lambda point: point.time):
             series[key] = recent
     return series
 
@@ -141,14 +141,14 @@ def _compute_speed(batch: float | None, pace: Sequence[Any] | None) -> float | N
     return float(numbers[0]) if numbers else None
 
 
-def _make_point(submission: str, runs: Sequence[Mapping[str, Any]]) -> Point:
+def _make_point(submission: str, runs: Sequence[Mapping[str, Any]]) -> SubmissionSpeed:
     stack = {
         name: ", ".join(sorted({_format_value(run[name]) for run in runs if run[name]}))
         for name in STACK
         if any(run[name] for run in runs)
     }
     starts = [run["started"] for run in runs if run["started"]]
-    return Point(min(starts, default=""), submission, tuple(run["speed"] for run in runs), stack)
+    return SubmissionSpeed(min(starts, default=""), submission, tuple(run["speed"] for run in runs), stack)
 
 
 def _format_value(value: str) -> str:
@@ -167,7 +167,7 @@ def _format_cell(cell: str | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(values.items())) if isinstance(values, dict) else ""
 
 
-def describe_changes(before: Point, after: Point) -> list[str]:
+def describe_changes(before: SubmissionSpeed, after: SubmissionSpeed) -> list[str]:
     """Return the changes of software and machine between two points, such as ``torch 2.14.1, was 2.13.0``.
 
     A fact that one of them lacks does not count.

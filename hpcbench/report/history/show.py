@@ -13,8 +13,15 @@ from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
 from hpcbench.present.notation import between, name, phrase, significant
 from hpcbench.present.results import Results, resolve_format
-from hpcbench.report.history.levels import Change, Level, compute_loss, estimate_speed, find_changes, split_levels
-from hpcbench.report.history.read import Key, Point, describe_changes, find_files, read_history
+from hpcbench.report.history.levels import (
+    LevelChange,
+    SpeedLevel,
+    compute_loss,
+    estimate_speed,
+    find_changes,
+    split_levels,
+)
+from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, describe_changes, find_files, read_history
 
 _COLUMNS = (
     Column("scheme", "scheme", text=True),
@@ -31,21 +38,21 @@ _METHOD = (
 
 
 @dataclass(frozen=True)
-class Series:
+class SpeedSeries:
     """A series with its changes."""
 
-    key: Key
-    points: list[Point]
-    changes: list[Change]
+    key: SeriesKey
+    points: list[SubmissionSpeed]
+    changes: list[LevelChange]
 
     @property
-    def levels(self) -> list[Level]:
+    def levels(self) -> list[SpeedLevel]:
         """Levels of the series."""
         return split_levels(self.points, self.changes)
 
     @property
     def loss(self) -> float:
-        """Fraction by which the newest level is slower than the fastest one."""
+        """Lost fraction of the speed of the fastest level, at the newest level."""
         return compute_loss(self.levels)
 
 
@@ -61,11 +68,11 @@ class History(Results):
         Fraction of the speed whose loss is reported as a failure; None reports none.
     """
 
-    series: Sequence[Series]
+    series: Sequence[SpeedSeries]
     limit: float | None = None
 
     @property
-    def slower(self) -> list[Series]:
+    def slower(self) -> list[SpeedSeries]:
         """Series that lost at least the limit."""
         if self.limit is None:
             return []
@@ -73,7 +80,7 @@ class History(Results):
 
     def document(self, *, figures: bool = False) -> Document:
         """Return a chapter for each study, site and cell."""
-        groups: dict[tuple[str, str, str], list[Series]] = {}
+        groups: dict[tuple[str, str, str], list[SpeedSeries]] = {}
         for series in self.series:
             groups.setdefault((series.key.study, series.key.site, series.key.cell), []).append(series)
         chapters = [_make_chapter(*group, members, figures) for group, members in groups.items()]
@@ -114,9 +121,9 @@ class History(Results):
         ]
 
 
-def make_history(points: Mapping[Key, list[Point]], limit: float | None = None) -> History:
+def make_history(points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None) -> History:
     """Return the history of all series, whose changes are tested together."""
-    return History([Series(key, of, find_changes(of, len(points))) for key, of in points.items()], limit)
+    return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit)
 
 
 def show_history(
@@ -158,11 +165,11 @@ def parse_percent(text: str) -> float:
     return value
 
 
-def _name(key: Key) -> str:
+def _name(key: SeriesKey) -> str:
     return make_printable(": ".join(filter(None, (key.study, key.site, key.cell, key.scheme))), 200)
 
 
-def _describe(series: Series, change: Change) -> str:
+def _describe(series: SpeedSeries, change: LevelChange) -> str:
     point = series.points[change.at]
     word = "slower" if change.ratio < 1 else "faster"
     stack = "; ".join(describe_changes(series.points[change.at - 1], point))
@@ -171,7 +178,7 @@ def _describe(series: Series, change: Change) -> str:
     return f"{_name(series.key)}: {percent} {word} since {point.time[:10]} (p = {change.p:.2g}).{because}"
 
 
-def _make_chapter(study: str, site: str, cell: str, members: Sequence[Series], figures: bool) -> Chapter:
+def _make_chapter(study: str, site: str, cell: str, members: Sequence[SpeedSeries], figures: bool) -> Chapter:
     rows = []
     for series in members:
         changes = {change.at: change for change in series.changes}
@@ -195,7 +202,7 @@ def _make_chapter(study: str, site: str, cell: str, members: Sequence[Series], f
     return make_chapter(title, "", (table, _plot(title, members) if figures else None))
 
 
-def _plot(title: str, members: Sequence[Series]) -> Figure:
+def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
     def draw(fig: Any) -> None:
         fig.set_size_inches(WIDTH, 2.6)
         axis = fig.add_subplot()
