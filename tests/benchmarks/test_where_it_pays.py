@@ -13,4 +13,4 @@ def test_the_slow_network_gains_more(tiny: Callable[..., Printed], tmp_path: Pat
     slow, fast = json.loads(path.read_text())["cells"]
     assert (slow["gbit"], fast["gbit"]) == (25, 3200) and slow["gain"] > 0.03 > fast["gain"]
     assert "gains 3 % or more in 1 of 2 cells" in "\n".join(printed.lines)
-    assert (tmp_path / "map.svg").read_text().count("gpt2-small") == 1
+    assert "gpt2-small" in (tmp_path / "map.svg").read_text()
