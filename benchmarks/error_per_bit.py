@@ -8,6 +8,7 @@ no other one in the table has fewer bits and at most their error. Needs hpcbench
 """
 
 import argparse
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from hpcbench.console import columns
 from hpcbench.contract.traffic import find_content
 from hpcbench.errors import UserError
 from hpcbench.plot_labels import place_labels
-from hpcbench.plot_style import grid
+from hpcbench.plot_style import grid, power
 from hpcbench.present.document import Chapter, Document, Figure
 from hpcbench.present.figures import write
 
@@ -134,6 +135,10 @@ def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
             axes.set_xlabel("bits per value")
             axes.set_ylabel("relative RMSE")
             axes.set_yscale("log")
+            least = min((point.relative_rmse for point in by_name.values() if point.relative_rmse > 0), default=0.1)
+            decades = range(math.floor(math.log10(least)), 2)
+            axes.set_yticks([10.0**k for k in decades], [power(k) for k in decades])
+            axes.minorticks_off()
             grid(axes)
             labels.append((axes, [(name, point.bits, point.relative_rmse) for point, name in front]))
         place_labels(figure, labels)
