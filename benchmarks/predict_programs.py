@@ -12,7 +12,8 @@ import csv
 import json
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,14 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.contract.training import Model
+from hpcbench.predict.program import read_table
 
 ROWS = Path(__file__).with_name("published") / "programs.csv"
-GPUS = {"A100": ("NVIDIA A100-SXM4-80GB", 80), "H100": ("NVIDIA H100 80GB HBM3", 80)}
+GPUS = {
+    "A100": ("NVIDIA A100-SXM4-80GB", 80),
+    "H100": ("NVIDIA H100 80GB HBM3", 80),
+    "H100-500W": ("NVIDIA H100 96GB HBM2e", 96),
+}
 SITE = """\
 site: published
 scheduler: {kind: slurm}
@@ -52,6 +58,11 @@ class Outcome:
     def measured(self) -> float:
         """Seconds of a step in the source."""
         return float(self.row["seconds"])
+
+    @property
+    def program(self) -> str:
+        """Name of the program without options."""
+        return self.row["program"].partition(",")[0]
 
     @property
     def error(self) -> float:
@@ -120,8 +131,28 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
     seconds = run["step_seconds"]
     memory = run["memory"]
     return Outcome(
-        row, seconds["value"], seconds["low"], seconds["high"], memory["fits"], memory["bytes"]["value"] / 1e9
+        row,
+        seconds["value"],
+        seconds["low"],
+        seconds["high"],
+        memory["fits"] is not False,
+        memory["bytes"]["value"] / 1e9,
     )
+
+
+@contextmanager
+def without_family(family: str, outcomes: Sequence[Outcome]) -> Iterator[None]:
+    """Fit the slowdown of a family's program on the other families of this program; without any, take 1."""
+    name = next(outcome.program for outcome in outcomes if outcome.row["family"] == family)
+    others = [each for each in outcomes if each.program == name and each.row["family"] != family]
+    properties = read_table()[name]
+    before = properties.get("slowdown", 1.0)
+    ratio = statistics.median(each.measured / each.seconds for each in others) if others else 1 / before
+    properties["slowdown"] = before * ratio
+    try:
+        yield
+    finally:
+        properties["slowdown"] = before
 
 
 def summarize(outcomes: Sequence[Outcome]) -> str:
@@ -142,7 +173,8 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="print every row")
     parser.add_argument("--family", default="", help="only families whose name contains this")
     parser.add_argument("--table", type=Path, default=ROWS, help="table of runs in place of the committed one")
-    options = parse(parser, every=12)
+    parser.add_argument("--left-out", action="store_true", help="also print errors without the own family's runs")
+    options = parse(parser, every=18)
     print(*head(Path(__file__)), sep="\n", flush=True)
     with options.table.open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if options.family in row["family"]]
@@ -158,6 +190,18 @@ def main() -> None:
                     f"{outcome.memory_gb:.0f} GB",
                     flush=True,
                 )
+        everything = [outcome for outcomes in families.values() for outcome in outcomes]
+        show(families)
+        if options.left_out:
+            print("with the slowdown of each program fitted on its other families, or 1 without any:")
+            for family, outcomes in families.items():
+                with without_family(family, everything):
+                    families[family] = [predict(outcome.row, Path(directory)) for outcome in outcomes]
+            show(families)
+
+
+def show(families: dict[str, list[Outcome]]) -> None:
+    """Print the errors of each family and of all."""
     for family, outcomes in families.items():
         print(f"{family}: {summarize(outcomes)}")
     everything = [outcome for outcomes in families.values() for outcome in outcomes]

@@ -29,29 +29,29 @@ BUDGET, CLEARED = 0.01, 0.7
 
 def summarize(landscapes: int, noise: Noise, max_runs: int) -> list[str]:
     """Search the landscapes, and return the cells of a row."""
-    found: list[Found] = []
+    searches: list[Found] = []
     cleared = 0
     for seed in range(landscapes):
         landscape = make_landscape(seed)
-        found.append(search(landscape, noise, budget=BUDGET, max_runs=max_runs))
-        seconds = landscape.seconds[found[-1].choice.scheme]
+        searches.append(search(landscape, noise, budget=BUDGET, max_runs=max_runs))
+        seconds = landscape.seconds[searches[-1].choice.scheme]
         cleared += seconds <= 1.02 * landscape.best_within(CLEARED * BUDGET)
-    confirmed = [each for each in found if each.choice.confirmed]
+    confirmed = [each for each in searches if each.choice.confirmed]
     false = [each for each in confirmed if each.loss > BUDGET or not each.gains]
 
     def share(flags: Sequence[bool]) -> str:
         return f"{100 * fmean(flags):.1f} %" if flags else "-"
 
-    runs = [each.runs for each in found]
+    runs = [each.runs for each in searches]
     return [
-        share([each.excess <= 0.02 for each in found]),
+        share([each.excess <= 0.02 for each in searches]),
         f"{100 * cleared / landscapes:.1f} %",
-        share([each.loss > BUDGET for each in found]),
-        share([each.choice.confirmed for each in found]),
+        share([each.loss > BUDGET for each in searches]),
+        share([each.choice.confirmed for each in searches]),
         str(len(false)),
         f"{median(runs):.0f}",
         str(max(runs)),
-        f"{fmean(each.schemes for each in found):.0f}",
+        f"{fmean(each.schemes for each in searches):.0f}",
     ]
 
 

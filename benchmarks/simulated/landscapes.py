@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, list_undominated, sum_options
-from hpcbench.tune.race import Choice, Round, decide
-from hpcbench.tune.standings import Outcome, RaceRules
+from hpcbench.tune.race import RaceRound, SchemeChoice, decide
+from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
@@ -91,8 +91,8 @@ def make_landscape(
             landscape.options[name].append(Option(codec, seen, loss * math.exp(draw.gauss(0, loss_error))))
     for choices in itertools.product(*truth.values()):
         key = name_scheme({dimension: each.codec for dimension, each in zip(names, choices, strict=True)})
-        own = 1.0 if key == BASELINE else math.exp(draw.gauss(0, own_error))
-        landscape.seconds[key] = (1 + sum(each.seconds for each in choices)) * own
+        factor = 1.0 if key == BASELINE else math.exp(draw.gauss(0, own_error))
+        landscape.seconds[key] = (1 + sum(each.seconds for each in choices)) * factor
         landscape.losses[key] = sum(each.loss for each in choices)
     return landscape
 
@@ -106,7 +106,7 @@ class Machine:
         self._last: dict[str, float] = {}
         self.runs = 0
 
-    def run(self, schemes: Sequence[str]) -> dict[str, Outcome]:
+    def run(self, schemes: Sequence[str]) -> dict[str, RunOutcome]:
         """Run some schemes with one seed in one allocation."""
         noise, draw = self._noise, self._draw
         place, seed = draw.gauss(0, noise.shared_time), draw.gauss(0, noise.shared_loss)
@@ -114,11 +114,11 @@ class Machine:
         for name in schemes:
             fresh = draw.gauss(0, noise.own_time)
             before = self._last.get(name)
-            own = fresh if before is None else noise.memory * before + math.sqrt(1 - noise.memory**2) * fresh
-            self._last[name] = own
-            seconds = self._landscape.seconds[name] * math.exp(place + own)
+            deviation = fresh if before is None else noise.memory * before + math.sqrt(1 - noise.memory**2) * fresh
+            self._last[name] = deviation
+            seconds = self._landscape.seconds[name] * math.exp(place + deviation)
             loss = 3.0 * (1 + self._landscape.losses[name] + seed + draw.gauss(0, noise.own_loss))
-            outcomes[name] = Outcome(seconds, loss)
+            outcomes[name] = RunOutcome(seconds, loss)
             self.runs += 1
         return outcomes
 
@@ -127,7 +127,7 @@ class Machine:
 class Found:
     """Result of a search."""
 
-    choice: Choice
+    choice: SchemeChoice
     runs: int
     schemes: int
     """Number of schemes in the landscape."""
@@ -145,17 +145,19 @@ def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs
     best = landscape.best_within(budget)
     combinations = list_undominated(landscape.options, layers=3)
     if -min(each.seconds for each in combinations) < 0.03:
-        return Found(Choice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False)
+        return Found(
+            SchemeChoice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False
+        )
     named = {name_scheme(each.codecs): each for each in combinations}
     cast = name_scheme(dict.fromkeys(landscape.options, "bf16"))
     named.setdefault(cast, sum_options(landscape.options, dict.fromkeys(landscape.options, "bf16")))
-    machine, rounds = Machine(landscape, noise), list[Round]()
+    machine, rounds = Machine(landscape, noise), list[RaceRound]()
     rules, belief = RaceRules(BASELINE, budget), Belief(landscape.options, named, BASELINE, budget)
     while True:
         step = decide(belief, [cast], rounds, rules, max_runs - 1 - machine.runs)
-        if isinstance(step, Choice):
+        if isinstance(step, SchemeChoice):
             break
-        rounds.append(Round(step.phase, machine.run(step.schemes)))
+        rounds.append(RaceRound(step.phase, machine.run(step.schemes)))
     excess = landscape.seconds[step.scheme] / best - 1
     loss, gains = landscape.losses[step.scheme], landscape.seconds[step.scheme] < 1
     return Found(step, machine.runs + 1, total, excess, loss, gains)

@@ -20,6 +20,7 @@ from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.calls import StepCalls
 from hpcbench.predict.experts import count_kept_elements, count_mlp_elements, count_rows
+from hpcbench.predict.program_memory import list_program_peaks
 from hpcbench.predict.workload import Workload
 
 KINDS = ("weights", "stashes", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
@@ -59,8 +60,10 @@ class PredictedMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits; None if the device's memory is unknown."""
-        return None if self.limit is None else self.bytes + CONTEXT_BYTES <= self.limit
+        """Whether the rank fits; None if the device's memory is unknown or between both ends of the interval."""
+        if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
+            return None
+        return self.bytes + CONTEXT_BYTES <= self.limit
 
 
 BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
@@ -89,7 +92,7 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
         Memory of its device in bytes; None if it is unknown.
     """
     layout = workload.layout
-    stages = [_predict_stage(workload, stage) for stage in range(layout.pp)]
+    stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
     return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
@@ -111,6 +114,14 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
     if not train.offload and train.optimizer == "adamw":
         return "set train.offload: true, or spread the model over more ranks by layout.tp or layout.pp"
     return "spread the model over more ranks by layout.tp or layout.pp"
+
+
+def _predict_program_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float] | None:
+    """Return the peaks of a stage by the rules of another program; None for the engine's."""
+    if not workload.program.states:
+        return None
+    peaks = list_program_peaks(workload, stage)
+    return {peak: {kind: kinds.get(kind, 0.0) for kind in KINDS} for peak, kinds in peaks.items()}, 0.0
 
 
 def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float]:

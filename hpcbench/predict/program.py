@@ -4,7 +4,8 @@
 """
 
 import difflib
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,28 @@ class TrainingProgram:
         the node (scatter-gather of arXiv 2104.04473, section 4.1).
     waits_for_messages
         Whether a stage is blocked during a message to the next one (Megatron-LM before 2023).
+    wide_gradients
+        Whether products add weight gradients to their sums.
     gradients
-        Number format of gradients in messages; None for the setting of the study. With ``fp32``, products also add
-        weight gradients in fp32.
+        Number format of gradients in messages; None for the setting of the study.
     layer_buckets
         Whether the gradients of one layer are one message; otherwise ``train.bucket_mb`` of the study applies.
+    nccl
+        Whether NCCL carries out the collectives.
+    slowdown
+        Computing time over that of the tables, fitted on published runs.
+    states
+        Bytes of ``weights``, ``gradients`` and ``optimizer`` for each parameter; empty for the rules of the engine.
+    keeps
+        Activations that a layer keeps for the backward pass: ``fused`` for those of fused kernels, sharded by sequence
+        parallelism; ``unfused`` for those of arXiv 2205.05198; ``input`` if the program recomputes or offloads all
+        others where they do not fit.
+    again
+        Fraction of a layer's products that selective recomputation repeats; None if it repeats the core of attention.
+    fp8
+        Whether the products of layers multiply numbers of 8 bits.
+    shard
+        Number of neighboring replicas that share the states; None for all.
     """
 
     name: str
@@ -60,13 +78,16 @@ class TrainingProgram:
     gathers_ahead: bool = False
     sends_once: bool = False
     waits_for_messages: bool = False
+    wide_gradients: bool = False
     gradients: str | None = None
     layer_buckets: bool = False
-
-    @property
-    def wide_gradients(self) -> bool:
-        """Whether products add weight gradients in fp32."""
-        return self.gradients == "fp32"
+    nccl: bool = False
+    slowdown: float = 1.0
+    states: Mapping[str, float] = field(default_factory=dict, hash=False)
+    keeps: str = "fused"
+    again: float | None = None
+    fp8: bool = False
+    shard: int | None = None
 
     def adapt(self, train: Train, *, layer_elements: float) -> Train:
         """Return the settings of a study as this program carries them out.
@@ -87,35 +108,54 @@ class TrainingProgram:
 
 
 @cache
-def _read_table() -> dict[str, dict[str, Any]]:
+def read_table() -> dict[str, dict[str, Any]]:
+    """Return the content of `programs.yaml`."""
     table: dict[str, dict[str, Any]] = yaml12.read(Path(__file__).with_name("programs.yaml")).data
     return table
 
 
 def list_programs() -> list[str]:
     """Return the names of all programs."""
-    return list(_read_table())
+    return list(read_table())
 
 
-def load_program(name: str) -> TrainingProgram:
-    """Return the program with this name in `programs.yaml`.
+def load_program(text: str) -> TrainingProgram:
+    """Return a program of `programs.yaml`.
+
+    Parameters
+    ----------
+    text
+        Name of the program, and options after commas: ``fp8`` for products in 8 bits, and ``shard=N`` if only N
+        neighboring replicas share the states that the ZeRO stage distributes.
 
     Raises
     ------
     UserError
-        There is no such program.
+        There is no such program or option.
     """
-    table = _read_table()
+    name, *options = (part.strip() for part in text.split(","))
+    program = _find_program(name)
+    for option in options:
+        key, _, value = option.partition("=")
+        if option == "fp8":
+            program = replace(program, fp8=True)
+        elif key == "shard" and value.isdecimal() and int(value):
+            program = replace(program, shard=int(value))
+        else:
+            raise UserError(f"--program {text}: {option!r} is not an option: use fp8 or shard=N")
+    return replace(program, name=text)
+
+
+def _find_program(name: str) -> TrainingProgram:
+    table = read_table()
     if name not in table:
         near = difflib.get_close_matches(name, table, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"--program {name}: {hint}use one of {', '.join(table)}")
     properties = dict(table[name])
-    parent = load_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
-    field_names = {field.name for field in fields(TrainingProgram)}
-    assert properties.keys() <= field_names, (
-        f"programs.yaml: {name}: unfield_names fields {properties.keys() - field_names}"
-    )
+    parent = _find_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
+    names = {each.name for each in fields(TrainingProgram)}
+    assert properties.keys() <= names, f"programs.yaml: {name}: unknown fields {properties.keys() - names}"
     return replace(parent, name=name, **{**properties, "sources": tuple(properties["sources"])})
 
 

@@ -5,6 +5,7 @@ and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 
 dropout 5 and 5. Other precisions cost in proportion to their width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,7 +106,7 @@ class ComputeCosts:
         )
         family = machine.device.family
         measured_here = machine.products.basis is InputBasis.HERE
-        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
+        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family] * machine.device.product_share
         if machine.gpu and not measured_here and "PCIe" not in machine.name:
             self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
 
@@ -148,6 +149,25 @@ class ComputeCosts:
             self._time_product(tokens, out, into, "fwd"),
             self._time_product(tokens, into, out, "dgrad"),
             self._time_product(out, into, tokens, "wgrad"),
+        )
+
+    def _round_products(self, seconds: tuple[float, float, float]) -> tuple[float, float, float]:
+        """Return the seconds of a layer's products in the program's number format."""
+        faster = constants.FP8_SPEED if self._program.fp8 else 1.0
+        there, back, weight = seconds
+        return there / faster, back / faster, weight / faster
+
+    def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
+        """Return the bytes moved to cast the inputs of layers to 8 bits, and the gradients of their outputs.
+
+        Weights are cast once a step, which is neglected.
+        """
+        if not self._program.fp8:
+            return [], []
+        once = self._tokens * constants.FP8_CAST_BYTES
+        return (
+            [once * into // (self._tp if word == "row" else 1) for word, _, into in shapes],
+            [once * out // (1 if word == "row" else self._tp) for word, out, _ in shapes],
         )
 
     def _time_memory(self, *moved: float) -> float:
@@ -203,7 +223,8 @@ class ComputeCosts:
         h, tokens, norms = model.hidden, self._tokens, self._stream
         entry = self._count_entry(model.middle)
         shapes = (("column", model.qkv_width, h), ("row", h, h), ("column", entry, h), ("row", h, model.middle))
-        linear = [self._time_layer(*shape) for shape in shapes]
+        linear = [self._round_products(self._time_layer(*shape)) for shape in shapes]
+        cast, cast_back = self._count_cast_bytes(shapes)
         there, back, again = self._time_core()
         wide = [12 * out * into // t for _, out, into in shapes]  # fp32 gradients: read, add, write
         middle = tokens * self._count_moved(model.middle) // t
@@ -217,17 +238,21 @@ class ComputeCosts:
             added, added_back = [6 * norms] * 2, [6 * norms] * 2
         forward = Seconds(
             products=sum(product[0] for product in linear),
-            memory=self._time_memory(4 * norms, 4 * norms, *added, middle, rotary, moves, moves),
+            memory=self._time_memory(4 * norms, 4 * norms, *added, middle, rotary, moves, moves, *cast),
         )
         grown = [] if program.wide_gradients else [nbytes / 2 for nbytes in wide]
         backward = Seconds(
             products=sum(product[1] + product[2] for product in linear),
-            memory=self._time_memory(8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves)
+            memory=self._time_memory(
+                8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves, *cast_back
+            )
             + self._time_memory(*grown) / _WIDTHS[train.precision],
         )
         recomputed = Seconds()
         if train.recompute == "selective":
             recomputed = again if not program.fused_attention else there
+            if program.again is not None:
+                recomputed = forward * program.again
         elif train.recompute != "none":
             recomputed = forward + again
         if self._machine.gpu:

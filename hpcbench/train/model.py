@@ -135,7 +135,7 @@ def swiglu(x: Tensor) -> Tensor:
 
     Pairs are neighbors, so that a block of the layer's rows holds whole pairs.
     """
-    gate, value = x.view(*x.shape[:-1], -1, 2).unbind(-1)
+    gate, value = x.view(*x.shape[:-1], x.shape[-1] // 2, 2).unbind(-1)
     return F.silu(gate) * value
 
 

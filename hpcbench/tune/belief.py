@@ -90,13 +90,13 @@ class Belief:
     def _weigh(self, rounds: Sequence[Mapping[str, float]], samples: Array, scatter: float) -> Array:
         squares, freedom = np.zeros(len(samples)), 0
         for each in rounds:
-            known = {name: value for name, value in each.items() if name in self._order}
-            if len(known) < 2:
+            values = {name: value for name, value in each.items() if name in self._order}
+            if len(values) < 2:
                 continue
-            residuals = np.array(list(known.values())) - samples[:, [self._order[name] for name in known]]
+            residuals = np.array(list(values.values())) - samples[:, [self._order[name] for name in values]]
             residuals -= residuals.mean(axis=1, keepdims=True)
             squares += (residuals**2).sum(axis=1)
-            freedom += len(known) - 1
+            freedom += len(values) - 1
         shape = self._prior.weight
         log_weights = -(shape + freedom / 2) * np.log(shape * scatter**2 + squares / 2)
         weights = np.exp(log_weights - log_weights.max())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcbench.tune.belief import Belief
-from hpcbench.tune.standings import Outcome, RaceRules, Standings
+from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 Phase = Literal["race", "confirm"]
 PROBABLE = 0.6
@@ -29,11 +29,11 @@ RIVALS = 1
 
 
 @dataclass(frozen=True)
-class Round:
+class RaceRound:
     """A completed round."""
 
     phase: Phase
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, RunOutcome]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NextRound:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SchemeChoice:
     """The end of a search."""
 
     scheme: str
@@ -55,8 +55,8 @@ class Choice:
 
 
 def decide(
-    belief: Belief, controls: Sequence[str], rounds: Sequence[Round], rules: RaceRules, runs_left: int
-) -> NextRound | Choice:
+    belief: Belief, controls: Sequence[str], rounds: Sequence[RaceRound], rules: RaceRules, runs_left: int
+) -> NextRound | SchemeChoice:
     """Return the next round, or the chosen scheme.
 
     Parameters
@@ -77,13 +77,13 @@ def decide(
         favored = [belief.choose(share) for share in SHARES]
         schemes = list(dict.fromkeys(name for name in (favored[0], *controls, *favored[1:]) if name != base))
         if runs_left < 2 or not schemes:
-            return Choice(base, "too few runs are allowed for a race", confirmed=False)
+            return SchemeChoice(base, "too few runs are allowed for a race", confirmed=False)
         return NextRound("race", (base, *schemes[: runs_left - 1]))
     standings = Standings(belief.names[1:], [each.outcomes for each in rounds], rules)
     belief.update(standings.times, standings.losses)
     measured = {base, *(name for each in rounds for name in each.outcomes)} - standings.unfit
     if _is_futile(standings, len(rounds), rules):
-        return Choice(base, f"no scheme is faster than {base}", confirmed=False)
+        return SchemeChoice(base, f"no scheme is faster than {base}", confirmed=False)
     further = _race_on(belief, standings, measured, rules, runs_left)
     if further:
         return NextRound("race", (base, *further))
@@ -115,16 +115,16 @@ def _confirm(
     belief: Belief,
     standings: Standings,
     measured: set[str],
-    rounds: Sequence[Round],
+    rounds: Sequence[RaceRound],
     rules: RaceRules,
     runs_left: int,
-) -> NextRound | Choice:
+) -> NextRound | SchemeChoice:
     base = rules.baseline
     leader = belief.choose(PROBABLE, measured.__contains__)
     if leader == base:
         bolder = belief.choose(SHARES[1], measured.__contains__)
         if bolder == base or runs_left < 2:
-            return Choice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
+            return SchemeChoice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
         return NextRound("confirm", (base, bolder))
     fresh = standings.fresh_gain(
         leader, [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
@@ -132,8 +132,10 @@ def _confirm(
     is_fast = fresh is not None and (fresh.sequence(rules.level).low or 0.0) > 0
     is_good = standings.standings[leader].is_loss_within
     if fresh is not None and fresh.rounds >= rules.confirm_rounds and is_fast and is_good:
-        return Choice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
+        return SchemeChoice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
     if runs_left >= 2:
         return NextRound("confirm", (base, leader))
     unknown = [*([] if is_fast else ["its gain"]), *([] if is_good else ["its loss"])] or ["the repetition of its gain"]
-    return Choice(leader, f"probably the best; inconclusive with these runs: {' and '.join(unknown)}", confirmed=False)
+    return SchemeChoice(
+        leader, f"probably the best; inconclusive with these runs: {' and '.join(unknown)}", confirmed=False
+    )

@@ -8,7 +8,7 @@ from hpcbench.tune.effects import Difference, Effects
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """Result of one run."""
 
     seconds: float | None
@@ -98,12 +98,12 @@ class Standings:
         Schemes that left, and those whose loss is over the budget so far.
     """
 
-    def __init__(self, candidates: Sequence[str], rounds: Sequence[Mapping[str, Outcome]], rules: RaceRules) -> None:
+    def __init__(self, candidates: Sequence[str], rounds: Sequence[Mapping[str, RunOutcome]], rules: RaceRules) -> None:
         base = rules.baseline
         complete = [{name: out for name, out in each.items() if out.is_complete} for each in rounds]
         complete = [each for each in complete if base in each]
-        known = [each[base].loss or 0.0 for each in complete]
-        scale = abs(math.fsum(known) / len(known)) if any(known) else 1.0
+        baseline_losses = [each[base].loss or 0.0 for each in complete]
+        scale = abs(math.fsum(baseline_losses) / len(baseline_losses)) if any(baseline_losses) else 1.0
         self.times = [{name: math.log(out.seconds or 1.0) for name, out in each.items()} for each in complete]
         self.losses = [
             # A lossless scheme has exactly the baseline's loss, which would make the scatter look too small.
@@ -145,8 +145,8 @@ class Standings:
                 out[name] = f"significantly slower than {faster}"
         return out
 
-    def _beats(self, one: str, other: str) -> bool:
-        difference = self._time.difference(one, other)
+    def _beats(self, name: str, other: str) -> bool:
+        difference = self._time.difference(name, other)
         return difference is not None and (difference.sequence(self._level).high or 0.0) < 0
 
     @property

@@ -60,7 +60,7 @@ def test_nemotron(name: str, embeddings: float, others: float) -> None:
 
 
 def test_deepseek_v3_is_as_large_as_published_but_for_its_attention() -> None:
-    """arXiv 2412.19437, section 4.2: 671 B parameters, of which 37 B are active."""
+    """arXiv 2412.19437, section 4.2: 671 B parameters, 37 B active for a token."""
     model = load("deepseek-v3-shape")
     latent = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168
     without = count_parameters(model) - model.layers * (4 * model.hidden**2 - latent)

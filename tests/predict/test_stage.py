@@ -13,13 +13,15 @@ from hpcbench.predict.fabric import GroupPlacement
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.operations import BackgroundTransfer, Compute, WaitForTransfer
-from hpcbench.predict.program import MEGATRON_CORE, TrainingProgram
+from hpcbench.predict.program import TrainingProgram, load_program
 from hpcbench.predict.simulator import Simulation
 from hpcbench.predict.stage import StageCosts, group_buckets
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import ComputeCosts
 from hpcbench.predict.workload import Workload, make_train
+
+MEGATRON_CORE = load_program("megatron-core")
 
 GRIDS = [
     Layout(tp=4, tensor="2d", dp=2),

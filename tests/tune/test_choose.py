@@ -33,6 +33,6 @@ def test_the_fastest_of_all_combinations_is_chosen(seed: int, budget: float) -> 
 
 def test_layers_keep_the_next_best() -> None:
     options = _options(0)
-    one, three = list_undominated(options), list_undominated(options, layers=3)
-    assert len(one) < len(three) < 125
-    assert {frozenset(each.codecs.items()) for each in one} < {frozenset(each.codecs.items()) for each in three}
+    single, three = list_undominated(options), list_undominated(options, layers=3)
+    assert len(single) < len(three) < 125
+    assert {frozenset(each.codecs.items()) for each in single} < {frozenset(each.codecs.items()) for each in three}

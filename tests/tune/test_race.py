@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, sum_options
-from hpcbench.tune.race import Choice, NextRound, Round, decide
-from hpcbench.tune.standings import Outcome, RaceRules, Standings
+from hpcbench.tune.race import NextRound, RaceRound, SchemeChoice, decide
+from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -30,22 +30,22 @@ def _belief() -> Belief:
     return Belief(OPTIONS, {name: sum_options(OPTIONS, codecs) for name, codecs in NAMES.items()}, "none-none", 0.01)
 
 
-def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[Choice, list[Round]]:
+def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[SchemeChoice, list[RaceRound]]:
     """Run a race whose schemes have these times and losses, and those predicted else."""
-    rounds: list[Round] = []
+    rounds: list[RaceRound] = []
     count = 0
     while True:
         step = decide(_belief(), [CAST], rounds, RULES, max_runs - count)
-        if isinstance(step, Choice):
+        if isinstance(step, SchemeChoice):
             return step, rounds
         outcomes = {}
         for name in step.schemes:
             predicted = sum_options(OPTIONS, NAMES[name])
             time, loss = truth.get(name, (1 + predicted.seconds, predicted.loss))
             noise = SCATTER[(count * 5 + 3) % len(SCATTER)]
-            outcomes[name] = Outcome(time * math.exp(noise + 0.1 * len(rounds)), 2 * (1 + loss + 0.05 * noise))
+            outcomes[name] = RunOutcome(time * math.exp(noise + 0.1 * len(rounds)), 2 * (1 + loss + 0.05 * noise))
             count += 1
-        rounds.append(Round(step.phase, outcomes))
+        rounds.append(RaceRound(step.phase, outcomes))
 
 
 def test_the_first_round_has_baseline_control_and_favorites() -> None:
@@ -87,13 +87,13 @@ def test_the_same_rounds_give_the_same_decision() -> None:
 
 
 def test_a_baseline_that_fails_gives_no_round() -> None:
-    rounds = [Round("race", {"none-none": Outcome(None, None), CAST: Outcome(1.0, 2.0)})]
+    rounds = [RaceRound("race", {"none-none": RunOutcome(None, None), CAST: RunOutcome(1.0, 2.0)})]
     step = decide(_belief(), [CAST], rounds, RULES, 4)
-    assert isinstance(step, Choice) and step.scheme == "none-none"
+    assert isinstance(step, SchemeChoice) and step.scheme == "none-none"
 
 
 def test_a_lossless_scheme_needs_no_test_of_its_loss() -> None:
-    rounds = [{"none-none": Outcome(1.0, 2.0), "m": Outcome(0.9, 2.0)}] * 2
+    rounds = [{"none-none": RunOutcome(1.0, 2.0), "m": RunOutcome(0.9, 2.0)}] * 2
     rules = RaceRules("none-none", 0.0, lossless={"m"})
     assert Standings(["m"], rounds, rules).standings["m"].is_loss_within
 
@@ -102,7 +102,7 @@ def test_searches_keep_the_budget() -> None:
     """The script benchmarks/tuner.py has the figures of 1,000 landscapes."""
     from simulated.landscapes import Noise, make_landscape, search
 
-    found = [search(make_landscape(seed), Noise()) for seed in range(25)]
-    assert max(each.runs for each in found) <= 12
-    assert sum(each.loss > 0.01 for each in found) <= 1
-    assert sum(each.excess <= 0.02 for each in found) >= 15
+    searches = [search(make_landscape(seed), Noise()) for seed in range(25)]
+    assert max(each.runs for each in searches) <= 12
+    assert sum(each.loss > 0.01 for each in searches) <= 1
+    assert sum(each.excess <= 0.02 for each in searches) >= 15

@@ -67,8 +67,8 @@ def attend_backward(
         The result of these queries for all keys.
     """
     groups = k.shape[1]
-    whole = _attend_backward_by_head(gradient, q, repeat_heads(k, q), repeat_heads(v, q), attended, causal=causal)
-    return AttentionGradients(whole.queries, sum_heads(whole.keys, groups), sum_heads(whole.values, groups))
+    by_head = _attend_backward_by_head(gradient, q, repeat_heads(k, q), repeat_heads(v, q), attended, causal=causal)
+    return AttentionGradients(by_head.queries, sum_heads(by_head.keys, groups), sum_heads(by_head.values, groups))
 
 
 def repeat_heads(x: Tensor, q: Tensor) -> Tensor:

@@ -135,9 +135,9 @@ class _Heads(torch.autograd.Function):
                 *(_by_group(_join_positions(now.wait())), queries, mine[-2], mine[-1], Attended(values, weight)),
                 causal=ctx.causal,
             )
-            whole = torch.cat(
+            leaving_groups = torch.cat(
                 (_in_group(gradients_of.queries, mine.shape[2]), gradients_of.keys[None], gradients_of.values[None])
             )
-            returning.append(_Exchange(_by_position(whole, p), ranks, ranks.backward))
-        whole = _joined([exchange.wait() for exchange in returning])
-        return _by_group(whole[:-2]), whole[-2], whole[-1], None, None
+            returning.append(_Exchange(_by_position(leaving_groups, p), ranks, ranks.backward))
+        received = _joined([exchange.wait() for exchange in returning])
+        return _by_group(received[:-2]), received[-2], received[-1], None, None
