@@ -12,7 +12,8 @@ import csv
 import json
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.contract.training import Model
+from hpcbench.predict.program import read_table
 
 ROWS = Path(__file__).with_name("published") / "programs.csv"
 GPUS = {
@@ -56,6 +58,11 @@ class Outcome:
     def measured(self) -> float:
         """Seconds of a step in the source."""
         return float(self.row["seconds"])
+
+    @property
+    def program(self) -> str:
+        """Name of the program without options."""
+        return self.row["program"].partition(",")[0]
 
     @property
     def error(self) -> float:
@@ -133,6 +140,21 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
     )
 
 
+@contextmanager
+def without_family(family: str, outcomes: Sequence[Outcome]) -> Iterator[None]:
+    """Fit the slowdown of a family's program on the other families of this program; without any, take 1."""
+    name = next(outcome.program for outcome in outcomes if outcome.row["family"] == family)
+    others = [each for each in outcomes if each.program == name and each.row["family"] != family]
+    properties = read_table()[name]
+    before = properties.get("slowdown", 1.0)
+    ratio = statistics.median(each.measured / each.seconds for each in others) if others else 1 / before
+    properties["slowdown"] = before * ratio
+    try:
+        yield
+    finally:
+        properties["slowdown"] = before
+
+
 def summarize(outcomes: Sequence[Outcome]) -> str:
     """Return the errors of some rows as text."""
     errors = [100 * outcome.error for outcome in outcomes]
@@ -151,7 +173,8 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="print every row")
     parser.add_argument("--family", default="", help="only families whose name contains this")
     parser.add_argument("--table", type=Path, default=ROWS, help="table of runs in place of the committed one")
-    options = parse(parser, every=12)
+    parser.add_argument("--left-out", action="store_true", help="also print errors without the own family's runs")
+    options = parse(parser, every=18)
     print(*head(Path(__file__)), sep="\n", flush=True)
     with options.table.open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if options.family in row["family"]]
@@ -167,6 +190,18 @@ def main() -> None:
                     f"{outcome.memory_gb:.0f} GB",
                     flush=True,
                 )
+        everything = [outcome for outcomes in families.values() for outcome in outcomes]
+        show(families)
+        if options.left_out:
+            print("with the slowdown of each program fitted on its other families, or 1 without any:")
+            for family, outcomes in families.items():
+                with without_family(family, everything):
+                    families[family] = [predict(outcome.row, Path(directory)) for outcome in outcomes]
+            show(families)
+
+
+def show(families: dict[str, list[Outcome]]) -> None:
+    """Print the errors of each family and of all."""
     for family, outcomes in families.items():
         print(f"{family}: {summarize(outcomes)}")
     everything = [outcome for outcomes in families.values() for outcome in outcomes]

@@ -29,7 +29,8 @@ def report(
         typer.Option(
             metavar="NAME,...|all",
             help="Further tables: speed, phases, loss, traffic, axes, experts, sparse, sparsity, memory, energy, "
-            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
+            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error, "
+            "method. all leaves out published.",
         ),
     ] = "",
     plots: Annotated[

@@ -4,7 +4,7 @@ import csv
 import math
 from functools import lru_cache
 
-from hpcbench.predict.constants import NOT_HIDDEN
+from hpcbench.predict import constants
 from hpcbench.predict.devices import DeviceSpec
 from hpcbench.predict.products import TABLES, Products
 
@@ -22,6 +22,8 @@ def time_fused_attention(
     peak = device.peak(precision)
     if precision not in ("fp16", "bf16"):
         return flops / (0.35 * peak)
+    # Another device of the family reaches the same fraction of its peak.
+    flops *= constants.ATTENTION_TFLOPS.get(device.family, peak / 1e12) * 1e12 / (peak * device.product_share)
     curve = _curve(device.family, kernel, head_dim)
     if curve:
         return flops / _rate(curve, seq_len)
@@ -77,4 +79,4 @@ def time_unfused_product(
     # A batch fills the device: its efficiency is that of one product with the heads side by side.
     arithmetic = flops / (device.peak(precision) * products.efficiency(m, n * max(1, batch_heads // 4), k))
     square = batch_heads * max(m * n, m * k) * 2 / device.copy_bytes_per_s
-    return max(arithmetic, square) + NOT_HIDDEN * min(arithmetic, square)
+    return max(arithmetic, square) + constants.NOT_HIDDEN * min(arithmetic, square)

@@ -12,6 +12,8 @@ PRODUCT_IN_STEP = {"V100": 0.85, "A100": 1.0, "H100": 0.8, "cpu": 1.0}
 from short measurements; in a step its clock falls (see the rows above 0.8 of the peak)."""
 TABLE_OF_PCIE = {"A100": 1.07}
 """Speed of the SXM form relative to the PCIe form that the table was measured on: 271 and 253 TFLOP/s at best."""
+ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
+"""Peak of the devices on which attention was measured, in 16 bits."""
 FP8_SPEED = 1.7
 """Speed of a product in 8 bits over that in 16 bits: 1290 and 760 TFLOP/s at 8192 x 8192 x 8192 on an H100."""
 FP8_CAST_BYTES = 5
@@ -40,6 +42,9 @@ NETWORK_LATENCY_S = 15e-6
 """Seconds of a step of a collective between nodes if the site gives no latency: NCCL's constants (14 us a hop)."""
 WITHIN_LATENCY_S = 3.4e-6
 """Seconds of a step of a collective within a node over NVLink: NCCL's constant of the simple protocol."""
+RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
+"""Bandwidth of gathers and reduce-scatters within a node whose switch sums all-reduces: measured on an H100, and scaled
+by the ratio of the all-reduces to a B200."""
 COLLECTIVE_S = 10e-6
 """Least seconds of a collective: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
@@ -96,7 +101,7 @@ SHARED_CORES_ERROR = 0.30
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. Chosen so that the
 intervals contain 19 of 20 measured times: in 95 % of the 200 cases of results/reference/predict-measured*, measured and
 predicted times differ by less than 0.27 after calibration by an earlier run, and by less than 0.30 without it."""
-ERRORS = {"measured here": 0.06, "measured elsewhere": 0.10, "data sheet": 0.20, "assumed": 0.40}
+ERRORS = {"measured here": 0.06, "measured elsewhere": 0.11, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of a number by its source: assumed. Leave-one-out errors of the tables are 3 to 7 %, and two tables of
 one machine's collectives differ by 10 to 20 %. The coverage of the intervals was tested only for ranks that share
 cores."""

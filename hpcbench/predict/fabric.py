@@ -26,6 +26,7 @@ _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),
     "H100": ("Azure node", "H100-SXM"),
+    "B200": ("AWS p6", "B200"),
 }
 
 
@@ -175,8 +176,8 @@ class Fabric:
             steps = rounds * (ranks - 1)
             return constants.COLLECTIVE_S + steps * self.within_latency_s + moved / (0.75 * self.within_bytes_per_s)
         rate = _bus(curve, nbytes)
-        if operation != "all-reduce" and self.family == "H100":
-            rate = min(rate, 362e9)  # The switch sums all-reduces only.
+        if operation != "all-reduce":
+            rate = min(rate, constants.RING_BYTES_PER_S.get(self.family, rate))  # The switch sums all-reduces only.
         return constants.COLLECTIVE_S / 2 + moved / rate
 
 
@@ -211,7 +212,8 @@ def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
         for row in csv.DictReader(stream):
             if (row["system"], row["gpu"], row["collective"]) == (system, gpu, "all_reduce") and row["size_bytes"]:
                 point = math.log(float(row["size_bytes"])), math.log(float(row["busbw_GBps"]) * 1e9)
-                curves.setdefault(int(row["gpus"]), []).append(point)
+                if int(row["gpus"]) <= int(row["gpus_per_node"]):
+                    curves.setdefault(int(row["gpus"]), []).append(point)
     if not curves:
         return ()
     return tuple(sorted(curves[min(curves, key=lambda count: abs(count - ranks))]))

@@ -108,14 +108,15 @@ class TrainingProgram:
 
 
 @cache
-def _read_table() -> dict[str, dict[str, Any]]:
+def read_table() -> dict[str, dict[str, Any]]:
+    """Return the content of `programs.yaml`."""
     table: dict[str, dict[str, Any]] = yaml12.read(Path(__file__).with_name("programs.yaml")).data
     return table
 
 
 def list_programs() -> list[str]:
     """Return the names of all programs."""
-    return list(_read_table())
+    return list(read_table())
 
 
 def load_program(text: str) -> TrainingProgram:
@@ -146,7 +147,7 @@ def load_program(text: str) -> TrainingProgram:
 
 
 def _find_program(name: str) -> TrainingProgram:
-    table = _read_table()
+    table = read_table()
     if name not in table:
         near = difflib.get_close_matches(name, table, 1)
         hint = f"did you mean {near[0]}? " if near else ""

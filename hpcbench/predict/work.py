@@ -106,7 +106,7 @@ class ComputeCosts:
         )
         family = machine.device.family
         measured_here = machine.products.basis is InputBasis.HERE
-        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
+        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family] * machine.device.product_share
         if machine.gpu and not measured_here and "PCIe" not in machine.name:
             self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
 

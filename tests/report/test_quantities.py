@@ -68,7 +68,7 @@ def test_a_declaration_is_all_that_a_new_quantity_needs(tmp_path: Path) -> None:
     assert not any("device_buffer_bytes" in path.read_text().partition('"environment"')[0] for path in files)
 
     subprocess.run([sys.executable, "-c", DECLARED + REPORT, str(root), str(out)], check=True, capture_output=True)
-    heads, _, *rows = (out / "report.md").read_text().partition("**Memory")[2].splitlines()[2:6]
+    heads, _, *rows = (out / "report.md").read_text().partition("**Memory:")[2].splitlines()[2:6]
     assert heads.split(" | ")[-1] == "buffers (MiB) |"
     assert [row.split(" | ")[-1] for row in rows] == ["- |", "5.000 |"]
     about = "What collectives have of their own on a GPU. Of the run with the most. Lower is better."

@@ -286,7 +286,9 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
         " the baseline's, rare failures not excluded, but not significantly faster than identity, which has no codec.",
     ]
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
-    assert answer(cell(both), "local")[:2] == [
+    first, recommendation, second = answer(cell(both), "local")[:3]
+    assert recommendation.startswith("With naive-mpc, 1000 steps take ")
+    assert [first, second] == [
         f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
         " loss no worse than the baseline's, rare failures not excluded.",
         "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"

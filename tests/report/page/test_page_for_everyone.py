@@ -66,6 +66,7 @@ def test_paper_shows_no_controls_and_black_on_white(browser: Any, page: Path) ->
 
 def test_what_a_screen_reader_meets_has_a_name(browser: Any, page: Path) -> None:
     browser.open(page)
+    browser.run("document.querySelector('nav details').open = true")
     nodes = browser.accessible()
     named = {"button", "link", "searchbox", "combobox", "table", "region", "image", "img", "navigation", "search"}
     assert [node for node in nodes if node["role"] in named and not node["name"].strip()] == []
