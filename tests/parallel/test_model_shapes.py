@@ -177,17 +177,17 @@ def count_kept_bytes(model, what):
         torch.nn.init.normal_(parameter, std=0.1)
     weights = {parameter.untyped_storage().data_ptr() for parameter in gpt.parameters()}
     recompute(gpt, what)
-    kept = {}
+    storages = {}
 
     def pack(x):
         if x.untyped_storage().data_ptr() not in weights:
-            kept[x.untyped_storage().data_ptr()] = x
+            storages[x.untyped_storage().data_ptr()] = x
         return x
 
     x = torch.randn(B, S, model.hidden, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         gpt.blocks["0"](x)
-    return sum(x.untyped_storage().nbytes() for x in kept.values())
+    return sum(x.untyped_storage().nbytes() for x in storages.values())
 
 
 @pytest.mark.parametrize("what", ["none", "selective"])
