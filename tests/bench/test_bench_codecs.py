@@ -203,7 +203,7 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["nonsense"], "unknown codec 'nonsense'"),
         (["zfp"], "zfp:R with R from 4 to 32"),
         (["int8:100"], "codec 'int8:100'"),
-        (["--type", "float64"], "--type float64: not known: use one of float32, float16, bfloat16"),
+        (["--type", "float64"], "--type float64: unknown value: use one of float32, float16, bfloat16"),
         (["--type", "bflaot16"], "did you mean 'bfloat16'?"),
         (["--isa", "avx1024"], "--isa avx1024: not known"),
         (["--device", "tpu"], "--device tpu: not known"),
