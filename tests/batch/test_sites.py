@@ -174,7 +174,10 @@ def lsf(**fields: Any) -> dict[str, Any]:
             "node: the default ranks per node do not fit on a node: 40 ranks: a node of x has 32",
         ),
         ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
-        ({"threads": 9}, "threads: the default ranks per node do not fit on a node: 9 threads per rank: each has 8 cores"),
+        (
+            {"threads": 9},
+            "threads: the default ranks per node do not fit on a node: 9 threads per rank: each has 8 cores",
+        ),
         (
             {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
             "above the last bin, 8",
