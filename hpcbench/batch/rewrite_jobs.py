@@ -22,7 +22,17 @@ from hpcbench.study.load import load_study
 
 _LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
 """Fields of a study that change the limits of a job but not its runs."""
-_OF_RUNS = ("site", "node", "device", "gpu_aware_mpi", "oversubscribe", "threads", "ranks_per_node", "schemes")
+_OF_RUNS = (
+    "site",
+    "node",
+    "device",
+    "gpu_aware_mpi",
+    "transport",
+    "oversubscribe",
+    "threads",
+    "ranks_per_node",
+    "schemes",
+)
 """Fields of a site that change the runs themselves."""
 _IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "work")
 

@@ -12,6 +12,7 @@ from hpcbench.features.trace.settings import Trace
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
+Transport = Literal["mpi", "nccl"]
 SparseGradients = Literal["never", "auto", "measured", "always"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
 Activation = Literal["gelu", "squared-relu", "swiglu"]
@@ -254,6 +255,11 @@ class Train(Section):
         False,
         description="Shard the activations between tensor-parallel layers by sequence position; tp must divide "
         "seq_len.",
+    )
+    transport: Transport | None = Field(
+        None,
+        description="Library that carries gradients, activations and parameters: mpi, or nccl between GPUs. By default "
+        "that of the site. MPI starts the ranks and carries values in host memory in any case.",
     )
     offload: bool = Field(
         False, description="ZeRO-Offload: keep the optimizer states in host memory and update the weights there."

@@ -74,6 +74,7 @@ def read_workload(run: ExpandedRun, site: Site, base: Path, program: TrainingPro
         oversubscribe=site.oversubscribe,
         device=site.device,
         base=base,
+        transport=site.transport,
     )
     try:
         run_contract = contract.Run.model_validate(raw)

@@ -17,12 +17,14 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
+from hpcbench.report.plots.sites import plot_sites
 from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, choose_group
 from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import tabulate_all_errors
 from hpcbench.report.tables.runs import tabulate_logs
+from hpcbench.report.tables.sites import tabulate_sites
 from hpcbench.report.thresholds import list_broken
 from hpcbench.report.titles import describe_place, write_title
 from hpcbench.report.weaknesses import find_common_weaknesses
@@ -69,6 +71,9 @@ def build(
     later.
     """
     chapters = [chapter for section in sections for chapter in _build_chapters(*section, tables, figures)]
+    if gains := tabulate_sites(sections):
+        figure = plot_sites(sections) if figures else None
+        chapters.insert(0, make_chapter("Gain by site", "", [replace(gains, title=""), figure]))
     if len(sections) > 1 and (errors := tabulate_all_errors(sections)):
         chapters.append(make_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
     chapters += [

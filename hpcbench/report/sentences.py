@@ -106,6 +106,7 @@ BETTER_THAN_BEFORE = "Better than before: {changes}."
 CHANGES_OPEN = "Inconclusive: {changes}."
 SETTINGS_DIFFER = "Settings differ: {change}."
 ENVIRONMENT_DIFFERS = "Software or machine changed: {change}."
+STACK_DIFFERS = "The software or the machine also changed, which may be the cause: {changes}."
 METHOD_OF_CHANGES = (
     "Speeds are compared as independent samples (Welch), losses seed by seed where the seeds are the same. A change"
     " counts if it is significant at {level:.0f} % after Holm's correction, unless it lies significantly within"

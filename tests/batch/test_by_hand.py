@@ -101,6 +101,12 @@ def test_status_exits_with_1_after_a_failure(
     assert command(monkeypatch, "status") == 1
     out = capsys.readouterr().out
     assert "failed" in out and "exit status 3: boom: the reason" in out and out.count("completed") == 2
+    assert command(monkeypatch, "status", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["root"] == str(root) and document["over"] and document["failed"]
+    states = {run["scheme"]: (run["state"], run["exit"]) for job in document["jobs"] for run in job["runs"]}
+    assert states["naive-zfp8"] == ("failed", 3) and list(states.values()).count(("completed", 0)) == 2
+    assert command(monkeypatch, "status", "--json", "--watch") == 2
     fake.acts({})
     assert command(monkeypatch, "submit", str(fake.study), "--site", str(fake.site)) == 0
     wait_until_over(root.with_name("002"))

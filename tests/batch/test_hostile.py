@@ -61,6 +61,7 @@ SITE: dict[str, Any] = {
     "oversubscribe": True,
     "device": "cpu",
     "gpu_aware_mpi": False,
+    "transport": "mpi",
     "modules": ["m1", "m2"],
     "environment": {"SITE_VARIABLE": "v"},
     "schemes": {
@@ -135,6 +136,7 @@ STUDY: dict[str, Any] = {
         "optimizer": "adamw",
         "sync": "all-reduce",
         "sparse_gradients": "never",
+        "transport": "mpi",
         "prune": "none",
         "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
     },

@@ -257,6 +257,7 @@ NO_AXIS = {
         "how much is written (tests/features/messages/test_message_samples.py)",
     ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
+    "train.transport": "NCCL needs GPUs (tests/comm/test_nccl_transport.py)",
     "schemes.environment": "variables for the MPI library",
     "schemes.arguments": "for programs, which the engine refuses",
     **dict.fromkeys(("schemes.preload", "schemes.setup"), "before the engine starts (test_process_start.py)"),

@@ -33,7 +33,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 POISON = 0x5A
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
-_SKIPPED = ("stream_model.py", "nccl_model.py", "stream_order.py", "contextlib.py")
+_MODELS = ("stream_model.py", "nccl_model.py", "strict_nccl.py")
+_SKIPPED = (*_MODELS, "accelerator.py", "nccl.py", "stream_order.py", "contextlib.py")
 Clock = dict[str, int]
 """The number of operations of each stream that come before something."""
 

@@ -116,7 +116,7 @@ def test_the_report_shows_median_and_p95_and_warns_once(tmp_path: Path, capsys: 
     ]
     report([root], "json")
     runs = json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["runs"]
-    assert all(run["step_seconds_median"] <= run["step_seconds_p95"] for run in runs)
+    assert all(run["step_seconds_median"] <= run["step_seconds_p95"] <= run["step_seconds_p99"] for run in runs)
     report([root], "csv")
     _, written = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert [float(written[f"step_seconds{end}"]) for end in ("", "_median", "_p95")] == [
@@ -161,6 +161,7 @@ def test_a_known_batch_is_divided_by_the_mean_time(settings: dict[str, Any]) -> 
     assert run.samples_per_s == pytest.approx(16 / MEAN)
     assert (run.step_seconds, run.step_seconds_median) == (pytest.approx(MEAN), 1.0)
     assert run.step_seconds_p95 == pytest.approx(quantiles(STALLS, n=20, method="inclusive")[-1])
+    assert run.step_seconds_p99 == pytest.approx(quantiles(STALLS, n=100, method="inclusive")[-1])
 
 
 @pytest.mark.parametrize("columns", ["seconds", "tokens_per_s_per_rank", "both"])

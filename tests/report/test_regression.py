@@ -181,6 +181,11 @@ def test_software_and_machine_that_changed_are_named(tmp_path: Path, capsys: pyt
     report([new], "md", against=old)
     text = capsys.readouterr().out
     assert all(f"Software or machine changed: {change}." in text for change in expected)
+    assert "may be the cause" not in text, "nothing got slower or faster"
+    slower = {scheme: (seconds * 1.5, loss) for scheme, (seconds, loss) in SCHEMES.items()}
+    report([in_environment(write(tmp_path / "slow", planted(slower)), **now)], "table", against=old)
+    verdict = " ".join(capsys.readouterr().out.split())
+    assert f"may be the cause: {'; '.join(expected[:4])} and 3 more." in verdict
     same = in_environment(write(tmp_path / "same", planted(SCHEMES)), **then)
     report([same], "md", against=old)
     assert "changed:" not in capsys.readouterr().out

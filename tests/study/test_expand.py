@@ -165,6 +165,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "schedule": "1f1b",
         "recompute": "none",
         "sequence_parallel": False,
+        "transport": "mpi",
         "offload": False,
         "node_copy": False,
         "optimizer": "adamw",

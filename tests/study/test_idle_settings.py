@@ -138,6 +138,7 @@ ELSEWHERE = {
     "data.tokenizer": "train/test_data.py",
     "data.dtype": "train/test_data.py",
     "train.sparse_gradients": "parallel/row_cases.py",
+    "train.transport": "comm/test_nccl_transport.py",
     "train.overlap": "parallel/cases.py",
     "train.checkpoint_every": "train/test_stop_and_resume.py",
     "train.vertical_sync": "parallel/stream_cases.py",
