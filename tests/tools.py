@@ -26,12 +26,14 @@ class Tool(NamedTuple):
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 BUILD = {"g++": Tool("the kernels", "g++"), "ensurepip": Tool("the virtual environment", f"{_PYTHON}-venv")}
 """Programs without which nothing can be installed."""
-_HOSTS, _SLURM = "virtual hosts", "a Slurm cluster of one machine"
+_HOSTS, _SLURM, _OTHERS = "virtual hosts", "a Slurm cluster of one machine", "the kernels of Arm and POWER"
 TEST = {
     "Python.h": Tool("scripts of DeepSpeed, which compiles", f"{_PYTHON}-dev"),
+    "aarch64-linux-gnu-g++": Tool(_OTHERS, "g++-aarch64-linux-gnu"),
     "chromedriver": Tool("the report's page in a browser", "chromium-driver"),
     "chromium": Tool("the report's page in a browser", "chromium"),
     "ch-run": Tool("training in a container", "charliecloud"),
+    "cmake": Tool(_OTHERS, "cmake"),
     "git": Tool("provenance in a git checkout", "git"),
     "hostname": Tool(_HOSTS, "hostname"),
     "ip": Tool(_HOSTS, "iproute2"),
@@ -42,6 +44,9 @@ TEST = {
     "munge": Tool(_SLURM, "munge"),
     "munged": Tool(_SLURM, "munge"),
     "nsenter": Tool(_HOSTS, "util-linux"),
+    "powerpc64le-linux-gnu-g++": Tool(_OTHERS, "g++-powerpc64le-linux-gnu"),
+    "qemu-aarch64": Tool(_OTHERS, "qemu-user"),
+    "qemu-ppc64le": Tool(_OTHERS, "qemu-user"),
     "sbatch": Tool(_SLURM, "slurm-wlm"),
     "slurmctld": Tool(_SLURM, "slurm-wlm"),
     "slurmd": Tool(_SLURM, "slurm-wlm"),

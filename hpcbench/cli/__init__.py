@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hpcbench.bench.commands import bench
-from hpcbench.cli.answers import diagnose, predict, report, tune
+from hpcbench.cli.answers import diagnose, history, predict, report, tune
 from hpcbench.cli.jobs import cancel, retry, run, status, submit
 from hpcbench.cli.machine import doctor, schema, schemes, sites
 from hpcbench.errors import UserError
@@ -48,6 +48,7 @@ app.command()(cancel)
 app.command()(retry)
 app.command(context_settings={"ignore_unknown_options": True})(run)
 app.command()(report)
+app.command()(history)
 app.command()(diagnose)
 app.command()(predict)
 app.command()(tune)

@@ -1,4 +1,4 @@
-"""Commands that analyze runs: report, predict, diagnose, tune."""
+"""Commands that analyze runs: report, history, predict, diagnose, tune."""
 
 from pathlib import Path
 from typing import Annotated
@@ -83,6 +83,47 @@ def report(
     roots = paths or [find_root(None)]
     to_bundle = bundle, anonymous, replace or ()
     raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace, *to_bundle))
+
+
+def history(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATHS...",
+            help="SQLite files of `hpcbench report --export FILE.sqlite`, one or more submissions each, or directories"
+            " of them.",
+            show_default=False,
+        ),
+    ],
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Exit with status 1 if the newest level of a series is significantly slower than its fastest level,"
+            " by this much or more, such as 5%.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="DATE", help="Leave out submissions before this day, such as 2026-11-01.", show_default=False
+        ),
+    ] = "",
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="table|md|latex|json|html", help="Format; by default that of the suffix of --output."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Show the speed of a study over weeks, and when it changed."""
+    from hpcbench.report.history.show import parse_percent, show_history
+
+    limit = parse_percent(fail_if_slower) if fail_if_slower is not None else None
+    raise typer.Exit(show_history(paths, limit, since, format, output, plots))
 
 
 def predict(

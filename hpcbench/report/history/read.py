@@ -1,0 +1,188 @@
+"""Speeds of exported runs, grouped into submissions and series."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.text import make_printable
+from hpcbench.errors import UserError
+from hpcbench.report.export import RUNS, VERSION
+from hpcbench.report.statistics import is_usable
+
+SUFFIXES = (".sqlite", ".db")
+_SOFTWARE = ("hpcbench", "revision", "mpi", "torch", "python", "numpy", "kernels", "modules", "drivers")
+_MACHINE = ("gpus", "processors", "devices")
+STACK = (*_SOFTWARE, *_MACHINE)
+"""Columns whose changes are marked on the time axis."""
+_LEAST = ("run", "study", "scheme", "state", "started", "file")
+"""Columns without which a file is not an export."""
+_SECONDS = """
+    SELECT file, avg(seconds), sum(samples_per_s * seconds) / sum(seconds), avg(samples_per_s) FROM records
+    JOIN (SELECT file AS log, max(coalesce(warmup_steps, 1), 0) AS warm FROM runs) ON log = file
+    WHERE event = 'step' AND step > warm GROUP BY file
+"""
+
+
+@dataclass(frozen=True)
+class SeriesKey:
+    """Identity of a series: runs of equal key are compared over time."""
+
+    study: str
+    site: str
+    cell: str
+    scheme: str
+
+
+@dataclass(frozen=True)
+class SubmissionSpeed:
+    """Runs of one series in one submission."""
+
+    time: str
+    """Start of the first run, UTC, ISO 8601."""
+    submission: str
+    speeds: tuple[float, ...]
+    """Samples per second of each completed run."""
+    stack: Mapping[str, str] = field(default_factory=dict)
+    """Values of `STACK`, without those that the runs do not contain."""
+
+    @property
+    def log_speed(self) -> float:
+        """Mean of the logarithms of the speeds."""
+        return math.fsum(map(math.log, self.speeds)) / len(self.speeds)
+
+
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the SQLite files among the paths and in directories.
+
+    Raises
+    ------
+    UserError
+        A path does not exist, or there is no such file.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files += sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise UserError(f"{make_printable(str(path))}: does not exist: give SQLite files or a directory of them")
+    if not files:
+        raise UserError(
+            "history: no .sqlite file there: write one for each submission with "
+            "`hpcbench report SUBMISSION --export history/DATE.sqlite`"
+        )
+    return files
+
+
+def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list[SubmissionSpeed]]:
+    """Return the points of each series in order of time. A run that several files contain counts once.
+
+    Submissions of different files are different, even in the same directory: CI jobs often use one directory again.
+
+    Raises
+    ------
+    UserError
+        A file is damaged, not an export, or of a newer version.
+    """
+    points: dict[SeriesKey, dict[tuple[Path, str], list[dict[str, Any]]]] = {}
+    seen = set()
+    for file in files:
+        for run in _read_file(file):
+            submission = run["submission"] or ""
+            identity = submission, run["study"], run["site"], run["run"], run["started"] or str(file)
+            if identity not in seen:
+                seen.add(identity)
+                key = SeriesKey(run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or "")
+                points.setdefault(key, {}).setdefault((file, submission), []).append(run)
+    series = {}
+    for key, submissions in points.items():
+        speeds = [_make_point(submission, runs) for (_, submission), runs in submissions.items()]
+        if recent := sorted((point for point in speeds if point.time >= since), key=lambda point: point.time):
+            series[key] = recent
+    return series
+
+
+def _read_file(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the completed runs of a file, each with its ``speed``."""
+    name = make_printable(str(file))
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
+            base.row_factory = sqlite3.Row
+            if (version := base.execute("PRAGMA user_version").fetchone()[0]) > VERSION:
+                raise UserError(f"{name}: records of version {version}, newer than {VERSION}: update hpcbench")
+            present = {row["name"] for row in base.execute("PRAGMA table_info(runs)")}
+            if missing := [column for column in _LEAST if column not in present]:
+                raise UserError(f"{name}: lacks {missing[0]} in table runs: write it with `hpcbench report --export`")
+            paces = {row[0]: row for row in base.execute(_SECONDS)}
+            columns = ", ".join(column.name for column in RUNS.columns if column.name in present)
+            for row in base.execute(f"SELECT {columns} FROM runs WHERE state = 'completed'"):
+                run = dict.fromkeys(RUNS.names) | dict(row)
+                speed = _compute_speed(run["global_batch"], paces.get(run["file"]))
+                if speed and speed > 0 and is_usable(speed):
+                    yield run | {"speed": speed}
+    except sqlite3.Error as error:
+        raise UserError(
+            f"{name}: cannot be read ({make_printable(str(error))}): write it again with `hpcbench report --export`"
+        ) from None
+
+
+def _compute_speed(batch: float | None, pace: Sequence[Any] | None) -> float | None:
+    """Return the samples per second of the counted steps: work divided by time."""
+    if pace is None:
+        return None
+    _, seconds, weighted, plain = pace
+    numbers = [value for value in (batch / seconds if batch and seconds else None, weighted, plain) if value]
+    return float(numbers[0]) if numbers else None
+
+
+def _make_point(submission: str, runs: Sequence[Mapping[str, Any]]) -> SubmissionSpeed:
+    stack = {
+        name: ", ".join(sorted({_format_value(run[name]) for run in runs if run[name]}))
+        for name in STACK
+        if any(run[name] for run in runs)
+    }
+    starts = [run["started"] for run in runs if run["started"]]
+    return SubmissionSpeed(min(starts, default=""), submission, tuple(run["speed"] for run in runs), stack)
+
+
+def _format_value(value: str) -> str:
+    try:
+        parts = json.loads(value)
+    except ValueError:
+        return value
+    return " ".join(map(str, parts)) if isinstance(parts, list) else value
+
+
+def _format_cell(cell: str | None) -> str:
+    try:
+        values = json.loads(cell or "{}")
+    except ValueError:
+        return cell or ""
+    return ", ".join(f"{name} {value}" for name, value in sorted(values.items())) if isinstance(values, dict) else ""
+
+
+def describe_changes(before: SubmissionSpeed, after: SubmissionSpeed) -> list[str]:
+    """Return the changes of software and machine between two points, such as ``torch 2.14.1, was 2.13.0``.
+
+    A fact that one of them lacks does not count.
+    """
+    return [
+        _describe_change(name, before.stack[name], after.stack[name])
+        for name in STACK
+        if name in before.stack and name in after.stack and before.stack[name] != after.stack[name]
+    ]
+
+
+def _describe_change(name: str, before: str, after: str) -> str:
+    old, new = before.split(), after.split()
+    if name == "modules":  # a long list, where few entries change
+        removed = [module for module in old if module not in new]
+        added = [module for module in new if module not in old]
+        return f"modules {' '.join(added) or 'removed'}, was {' '.join(removed) or 'absent'}"
+    return f"{name} {after}, was {before}"

@@ -1,0 +1,158 @@
+"""`hpcbench history`: a planted regression is found in stored submissions, and none where none is."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_results import Planted, write
+
+from hpcbench.cli import app
+from hpcbench.errors import UserError
+from hpcbench.report.history.levels import find_changes, split_levels
+from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, find_files, read_history
+from hpcbench.report.history.show import make_history, parse_percent, show_history
+from hpcbench.report.main import report
+
+
+def simulate(
+    factors: list[float], *, seed: int, runs: int = 3, daily: float = 0.01, noise: float = 0.005
+) -> list[SubmissionSpeed]:
+    """Return submissions whose speed scatters from day to day and, less, from run to run."""
+    draw = random.Random(seed)
+    points = []
+    for number, factor in enumerate(factors):
+        today = 40 * factor * (1 + draw.gauss(0, daily))
+        speeds = tuple(today * (1 + draw.gauss(0, noise)) for _ in range(runs))
+        points.append(SubmissionSpeed(f"2026-11-{number + 1:02}T06:00:00Z", f"{number:03}", speeds))
+    return points
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
+    """Function that returns a directory with ten exports. The last three have another speed and another PyTorch."""
+
+    def store(factor: float) -> Path:
+        top = tmp_path_factory.mktemp("history")
+        draw = random.Random(5)
+        for number in range(10):
+            slow = factor if number >= 7 else 1.0
+            runs = [
+                Planted(scheme, repeat, seconds * slow * (1 + draw.gauss(0, 0.008)), 2.7)
+                for scheme, seconds in (("baseline", 0.2), ("naive-zfp8", 0.1))
+                for repeat in (1, 2, 3)
+            ]
+            root, file = write(top / "runs" / f"{number:03}", runs), top / f"{number:03}.sqlite"
+            report([root], output=top / "report.txt", exports=[file])
+            with closing(sqlite3.connect(file)) as base, base:
+                torch = "2.14.1" if number >= 7 else "2.13.0"
+                base.execute(
+                    "UPDATE runs SET torch = ?, started = replace(started, '11-21', ?)", (torch, f"11-{number + 1:02}")
+                )
+        return top
+
+    return store
+
+
+def test_a_planted_regression_in_ten_stored_submissions_is_found(
+    stored: Callable[[float], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top = stored(1.06)
+    assert show_history([top], 0.05, "", None, None, tmp_path / "plots") == 1
+    out = capsys.readouterr().out
+    assert out.count("slower since 2026-11-08") == 2, "both schemes"
+    assert "torch 2.14.1, was 2.13.0" in out and "Slower than the fastest level by 5 % or more" in out
+    assert (tmp_path / "plots" / "history.svg").stat().st_size > 5000
+    assert show_history([top], 0.08, "", None, None, None) == 0, "slower, but by less"
+    assert show_history([top], 0.05, "2026-11-08", None, None, None) == 0, "only the new level remains"
+    assert show_history([top, top / "009.sqlite"], None, "", "json", tmp_path / "h.json", None) == 0
+    series = json.loads((tmp_path / "h.json").read_text())["series"]
+    assert [len(each["points"]) for each in series] == [10, 10] and all(
+        each["changes"][0]["ratio"] < 0.96 for each in series
+    )
+
+
+def test_without_a_regression_none_is_reported(stored: Callable[[float], Path]) -> None:
+    assert show_history([stored(1.0)], 0.05, "", None, None, None) == 0
+
+
+def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", [Planted("baseline", repeat, 0.2 + repeat / 100, 2.7) for repeat in (1, 2)])
+    report([root], output=tmp_path / "r.json", exports=[tmp_path / "all.sqlite"])
+    ((_, (point,)),) = read_history(find_files([tmp_path])).items()
+    (cell,) = json.loads((tmp_path / "r.json").read_text())["submissions"][0]["cells"]
+    assert point.speeds == pytest.approx([run["samples_per_s"] for run in cell["runs"]], rel=1e-9)
+
+
+def test_false_alarms_are_rare_and_regressions_are_found() -> None:
+    """At most 5 % of series without a change report one; 6 % slower since the newest one or three are found."""
+    alarms = sum(bool(find_changes(simulate([1.0] * 10, seed=seed))) for seed in range(400))
+    assert alarms <= 28  # 5 % of 400, and 1.8 standard errors
+    for last, least in (
+        (1, 45),
+        (3, 54),
+        (5, 54),
+    ):  # of 60; one submission among days that differ by 1 % is the hardest
+        factors = [1.0] * (10 - last) + [0.94] * last
+        found_at = [[change.at for change in find_changes(simulate(factors, seed=seed))] for seed in range(60)]
+        assert sum(10 - last in places for places in found_at) >= least, last
+
+
+def test_many_series_are_tested_together() -> None:
+    alarms = 0
+    for seed in range(40):
+        points = {SeriesKey("s", "m", "", str(k)): simulate([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
+        alarms += any(series.changes for series in make_history(points).series)
+    assert alarms <= 6
+
+
+def test_a_recovered_speed_is_no_failure() -> None:
+    exact = 0
+    for seed in range(20):
+        points = simulate([1.0] * 6 + [0.9] * 6 + [1.0] * 6, seed=seed)
+        changes = find_changes(points)
+        if [change.at for change in changes] == [6, 12]:
+            exact += 1
+            assert [change.ratio for change in changes] == pytest.approx([0.9, 1 / 0.9], rel=0.03)
+            assert len(split_levels(points, changes)) == 3
+        assert not make_history({SeriesKey("s", "m", "", "x"): points}, 0.05).slower
+    assert exact >= 15
+
+
+def test_two_submissions_are_compared_run_by_run() -> None:
+    assert find_changes(simulate([1.0, 0.8], seed=3, runs=5))
+    assert not find_changes(simulate([1.0, 0.8], seed=3, runs=1)), "one run each shows no scatter"
+    assert not find_changes(simulate([1.0], seed=3))
+
+
+@pytest.mark.parametrize("text", ["", "x", "0%", "100%", "-5%", "nan", "5%%"])
+def test_a_wrong_percentage_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--fail-if-slower"):
+        parse_percent(text)
+
+
+def test_a_percentage_is_read() -> None:
+    assert [parse_percent(text) for text in ("5%", "5 %", "0.05")] == [0.05] * 3
+
+
+def test_wrong_files_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "text.sqlite").write_text("no database at all, but more than a hundred bytes " * 9)
+    for name, statement in (("other.db", "CREATE TABLE runs (x)"), ("new.db", "PRAGMA user_version = 999")):
+        with closing(sqlite3.connect(tmp_path / name)) as base, base:
+            base.execute(statement)
+    cases: list[tuple[Any, str]] = [
+        ("text.sqlite", "cannot be read"),
+        ("other.db", "lacks run in table runs"),
+        ("new.db", "newer than"),
+        ("missing", "does not exist"),
+    ]
+    for name, message in cases:
+        with pytest.raises(UserError, match=message):
+            show_history([tmp_path / name], None, "", None, None, None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"no \.sqlite file"):
+        app(["history", str(tmp_path / "empty")], standalone_mode=False)
