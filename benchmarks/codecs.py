@@ -74,11 +74,15 @@ class Goal:
 
 _ZFP = tuple(f"zfp:{rate}" for rate in ZFP_RATES)
 _INT8 = (f"int8:{BLOCK}",)
+_INT4 = ("int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic")
 GOALS = (
     Goal("encode", 12, _ZFP, "zfpy {}"),
     Goal("decode", 12, _ZFP, "zfpy {}"),
     Goal("encode", 1, _INT8, "memcpy"),
     Goal("decode_add", 1, _INT8, "memcpy"),
+    Goal("encode", 0.6, _INT4, _INT8[0]),
+    Goal("decode", 0.8, _INT4, _INT8[0]),
+    Goal("encode", 0.4, ("rotate64+int4:32/256",), _INT8[0]),
     Goal("ratio", 1.16, ("xpk",)),
     Goal("ratio", 1.40, ("xpk",), types=("bfloat16",)),
     Goal("encode", 5, ("xpk",), "pcodec", ("float32", "bfloat16")),

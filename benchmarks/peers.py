@@ -18,6 +18,11 @@ from hpcbench.codecs.types import BFLOAT16, Array
 ZFP_RATES = (4, 8, 12, 16, 24, 32)
 BLOCK = 256
 """Values that share a scale in the int8 that is compared."""
+FEW_BITS = (
+    *("int4:32", "int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic"),
+    *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
+)
+"""Codecs with fewer than 8 bits. They are compared with int8."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,12 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
         f"int8:{BLOCK}": "torch int8",
         "mpc": "blosc2 bitshuffle+lz4",
         "xpk": "pcodec",
+        **dict.fromkeys(reversed(FEW_BITS), f"int8:{BLOCK}"),
     }
     if dtype == np.float32:
         rivals |= {"fp16": "torch cast fp16", "bf16": "torch cast bf16"}
         rivals |= {f"zfp:{rate}": f"zfpy {rate}" for rate in ZFP_RATES}
-    names = {entry.name for entry in rows_of_peers if entry.make}
+    names = {entry.name for entry in rows_of_peers if entry.make} | {f"int8:{BLOCK}"}
     for name, rival in rivals.items():
         entry = ours(name, build, rival if rival in names else "")
         place = next((k + 1 for k, other in enumerate(rows_of_peers) if other.name == rival), len(rows_of_peers))

@@ -1,0 +1,177 @@
+"""Error of lossy codecs against bits per value on messages that runs sampled, by what the messages contain.
+
+    python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
+
+DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
+An error is the median over messages of the relative RMS error of one coding. `*` marks the codecs of the Pareto front:
+no other one in the table has fewer bits and at most their error. Needs hpcbench[bench], and hpcbench[report] for plots.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from messages import encode, read_samples
+from provenance import head
+from rich.console import Console
+from rich.table import Table
+from tiny import parse
+
+from hpcbench.bench import options
+from hpcbench.bench.table import error
+from hpcbench.codecs.types import BFLOAT16, Array
+from hpcbench.console import columns
+from hpcbench.contract.traffic import find_content
+from hpcbench.errors import UserError
+from hpcbench.plot_labels import place_labels
+from hpcbench.plot_style import grid
+from hpcbench.present.document import Chapter, Document, Figure
+from hpcbench.present.figures import write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+STAGES = ("", "rotate64+", "hadamard64+")
+CODECS = (
+    *("bf16", "fp8e4m3", "int8:256", "zfp:8", "zfp:4", "sign:1024", "int4:32", "int4:128", "rotate64+int4:128"),
+    *(f"{stage}int4:{block}/256" for block in (32, 16) for stage in STAGES),
+    *(f"{stage}int4:{block}/256:nonuniform" for block in (32, 16) for stage in STAGES[:2]),
+    *(
+        f"{stage}int3:{block}/256{levels}"
+        for block in (32, 16)
+        for levels in ("", ":nonuniform")
+        for stage in STAGES[:2]
+    ),
+    *(f"{stage}int2:{block}/256" for block in (32, 16) for stage in STAGES[:2]),
+)
+CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
+
+
+class Point(NamedTuple):
+    """Size and error of a codec on the messages of one content."""
+
+    bits: float
+    relative_rmse: float
+
+
+def find_kind(channel: str) -> str | None:
+    """Return what the messages of a channel contain, one of `CONTENTS`, or None for other messages."""
+    traffic = tuple(channel.split())
+    content, kind = find_content(traffic), traffic[2]
+    if content == "activations":
+        return "activations" if kind == "ACT" else "gradients of activations"
+    if kind == "PARAM":
+        return "weights"
+    return "gradients" if content == "gradients" and kind == "GRAD" else None
+
+
+def find_front(points: dict[str, Point]) -> set[str]:
+    """Return the names of the points that no other point beats."""
+    return {
+        name
+        for name, point in points.items()
+        if not any(
+            other.bits <= point.bits and other.relative_rmse <= point.relative_rmse and other != point
+            for other in points.values()
+        )
+    }
+
+
+def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str, Point]], dict[str, int]]:
+    """Return the points by content and codec, and the number of messages of each content."""
+    taken: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    counts: dict[str, int] = defaultdict(int)
+    for key, message in read_samples(directory):
+        kind = find_kind(key.channel)
+        if kind is None:
+            continue
+        x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)
+        if not np.any(x):
+            continue  # a relative error needs values
+        counts[kind] += 1
+        for name in codecs:
+            coded = encode(name, x)
+            if coded is not None:
+                taken[kind][name].append(Point(8 * x.itemsize / coded.ratio, coded.relative_rmse))
+    points = {
+        kind: {
+            name: Point(median(p.bits for p in each), median(p.relative_rmse for p in each))
+            for name, each in taken[kind].items()
+        }
+        for kind in CONTENTS
+        if kind in taken
+    }
+    return points, counts
+
+
+def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: Sequence[str]) -> Table:
+    """Return the table, a row for each codec and a column for each content."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("codec")
+    table.add_column("bits", justify="right")
+    for kind in points:
+        table.add_column(f"{kind} ({counts[kind]})", justify="right")
+    fronts = {kind: find_front(by_name) for kind, by_name in points.items()}
+    bits = {name: median(by_name[name].bits for by_name in points.values() if name in by_name) for name in codecs}
+    for name in sorted(codecs, key=lambda name: (-bits[name], name)):
+        cells = [
+            error(by_name[name].relative_rmse) + ("*" if name in fronts[kind] else " ") if name in by_name else "- "
+            for kind, by_name in points.items()
+        ]
+        table.add_row(name, f"{bits[name]:.2f}", *cells)
+    return table
+
+
+def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
+    """Return the figure: a plot for each content, with lines along the Pareto fronts."""
+
+    def draw(figure: "Canvas") -> None:
+        figure.set_size_inches(9.0, 3.4 * ((len(points) + 1) // 2))
+        labels = []
+        for number, (kind, by_name) in enumerate(points.items()):
+            axes = figure.add_subplot((len(points) + 1) // 2, 2, number + 1)
+            front = sorted((by_name[name], name) for name in find_front(by_name))
+            axes.plot([point.bits for point, _ in front], [point.relative_rmse for point, _ in front], linewidth=1)
+            axes.scatter([p.bits for p in by_name.values()], [p.relative_rmse for p in by_name.values()], s=12)
+            axes.set_title(kind)
+            axes.set_xlabel("bits per value")
+            axes.set_ylabel("relative RMSE")
+            axes.set_yscale("log")
+            grid(axes)
+            labels.append((axes, [(name, point.bits, point.relative_rmse) for point, name in front]))
+        place_labels(figure, labels)
+
+    caption = "Relative RMS error over bits per value. The line joins the codecs of the Pareto front."
+    return Figure("error-per-bit", "Error per bit", caption, draw)
+
+
+def main() -> int:
+    """Measure and print; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="directory for the figure as SVG and PNG")
+    arguments = parse(parser, codecs=["int8:256", "int4:32", "int4:32/256"])
+    codecs = tuple(dict.fromkeys(arguments.codecs))
+    try:
+        options.check_codecs(codecs)
+        points, counts = measure(arguments.directory, codecs)
+        if not points:
+            raise UserError("the sampled messages contain neither gradients, activations nor weights")
+        if arguments.plots:
+            write(Document("Error per bit", (Chapter("", "", (draw_figure(points),)),)), arguments.plots)
+    except UserError as fault:
+        print(f"error_per_bit: {fault}", file=sys.stderr)
+        return 2
+    print(*head(Path(__file__), ["numpy"]), sep="\n")
+    Console(width=max(columns(), 140), highlight=False).print(render(points, counts, codecs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""benchmarks/error_per_bit.py on planted samples: bits, errors, the Pareto front and the figure."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kept_runs import gaussian, message, write_run
+from printed import Printed
+from stored_results import ROOT
+
+sys.path.append(str(ROOT / "benchmarks"))
+
+import error_per_bit
+from error_per_bit import Point
+
+SHAPE = (64, 32)
+
+
+def test_planted_samples(tiny: Callable[..., Printed], tmp_path: Path) -> None:
+    spiky = gaussian(SHAPE, 7)
+    spiky[:, 5] *= 30
+    samples = [
+        message("DP BACKWARD GRAD", {"w": gaussian(SHAPE, 1)}),
+        message("TP FORWARD ACT", {"": spiky}),
+        message("TP FORWARD ACT", {"": np.zeros(SHAPE)}),
+        message("PP BACKWARD GRAD", {"": gaussian(SHAPE, 9)}),
+        message("ZERO STEP PARAM", {"w": gaussian(SHAPE, 2)}),
+    ]
+    write_run(tmp_path / "runs", {20: samples}, "baseline")
+    codecs = ("int8:256", "int4:32", "int4:32/256", "rotate64+int4:32/256", "int4:128")
+    plots = tmp_path / "plots"
+    printed = tiny("error_per_bit.py", str(tmp_path / "runs"), "--codecs", *codecs, "--plots", str(plots))
+    rows = {cells[0]: cells[1:] for cells in printed.rows()}
+    (heading,) = [line for line in printed.lines if line.startswith("codec ")]
+    kinds = ("gradients (1)", "activations (1)", "gradients of activations (1)", "weights (1)")
+    assert all(kind in heading for kind in kinds), "zeros have no relative error"
+    assert [rows[name][0] for name in codecs] == ["8.12", "5.00", "4.31", "4.31", "4.25"]
+    errors = {name: [float(cell.rstrip("*")) for cell in rows[name][1:]] for name in codecs}
+    assert errors["int4:32/256"][0] == pytest.approx(0.097, rel=0.05)
+    assert errors["int4:32/256"][0] == pytest.approx(errors["int4:32"][0], rel=0.02)
+    assert errors["rotate64+int4:32/256"][1] < 0.7 * errors["int4:32/256"][1], "a rotation helps against outliers"
+    assert rows["int8:256"][1].endswith("*") and not rows["int4:32"][1].endswith("*")
+    assert {path.name for path in plots.iterdir()} == {"error-per-bit.svg", "error-per-bit.png"}
+
+
+def test_front() -> None:
+    points = {"a": Point(8, 0.01), "b": Point(4, 0.1), "b again": Point(4, 0.1), "c": Point(5, 0.1), "d": Point(4, 0.2)}
+    assert error_per_bit.find_front(points) == {"a", "b", "b again"}
+
+
+def test_channels() -> None:
+    kinds = {
+        "DP BACKWARD GRAD": "gradients",
+        "EP FORWARD ACT": "activations",
+        "TP BACKWARD GRAD": "gradients of activations",
+        "ZERO STEP PARAM": "weights",
+    }
+    for channel, kind in kinds.items():
+        assert error_per_bit.find_kind(channel) == kind
