@@ -1,13 +1,14 @@
-"""Time of context-parallel attention compared with one process's scaled_dot_product_attention, in one run.
+"""Time context-parallel attention, compared with `scaled_dot_product_attention` in one process.
 
     python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
 
-Causal attention of one sample in fp32, forward and backward, one thread a rank. One process computes all of it with
-PyTorch's own function while the other ranks wait. Then all ranks share the positions, in each way, with messages that
-overlap with computation and without. Every turn does all of these, one after another. A row has the median of the
-turns' times, each that of the slowest rank, with the least and the most; its ratio to one process's time, which is 1 /
-ranks at best; what a rank sends; and what it waited for. Ranks should have a core each: with fewer the ratio says
-little. Needs hpcbench[train,local].
+Each rank uses one thread. The task is causal attention of one sample in fp32, forward and backward. First one
+process computes it with PyTorch's function while the other ranks wait. Then all ranks share the positions, with each
+method, with and without overlap of messages and computation. Each turn runs all variants one after another.
+
+A row has the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at best 1 /
+ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own
+core. Needs hpcbench[train,local].
 """
 
 import argparse
@@ -29,7 +30,7 @@ from hpcbench.console import show_table
 
 
 def worker(length: int, heads: int, features: int, turns: int) -> None:
-    """Time every way on all ranks; rank 0 prints a JSON line each."""
+    """Time every variant on all ranks; rank 0 prints one JSON line per variant."""
     import torch
     import torch.nn.functional as F  # noqa: N812
     from mpi4py import MPI

@@ -1,9 +1,10 @@
-"""Cost of the checksum of encoded messages: an all-reduce with it, compared with the same call without it.
+"""Measure the cost of the checksum: an encoded all-reduce with and without it.
 
     python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40] [--tiny]
 
-Ranks on this machine, as many as cores, so that no link hides the cost; calls with and without the checksum in turns.
-Also printed: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
+The ranks run on this machine, one per core, so no slow link hides the cost. Calls with and without the checksum
+alternate. The script also prints the speed of the checksum, and of CRC-32 (zlib) on the same bytes. Needs
+hpcbench[train,local].
 """
 
 import argparse
@@ -40,7 +41,7 @@ def remove_seals() -> AbstractContextManager[Any]:
 
 
 def worker(nbytes: int, repeats: int) -> None:
-    """Time all codecs on all ranks; rank 0 prints medians and their ratio."""
+    """Time all codecs on all ranks; rank 0 prints the medians and their ratio."""
     from mpi4py import MPI
 
     from hpcbench.bench.data import load_values
@@ -75,7 +76,7 @@ def worker(nbytes: int, repeats: int) -> None:
 
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
-    """Return the GB/s of a call, best of many."""
+    """Return the GB/s of the fastest of many calls."""
     best = min(_time_call(call) for _ in range(50))
     return nbytes / best / 1e9
 

@@ -1,15 +1,16 @@
-"""Codecs of hpcbench compared with those of others, on the same values in the same run, and their goals.
+"""Compare the codecs of hpcbench with other compressors on the same values, and check speed goals.
 
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
                                 [--fresh-memory] [--tiny]
 
-GB/s count uncompressed bytes; the best of K turns is shown, as other programs on the machine can only slow a turn down.
-With two cores the values are halved between two threads, for compressors that have no threads of their own. What is not
-installed is not measured, and says so: pip install '.[bench,train]'.
+GB/s count uncompressed bytes of the fastest of K turns, because other programs can only slow a turn down. With two
+cores, two threads compress half of the values each, for compressors without threads of their own. Compressors that
+are not installed are listed as missing: pip install '.[bench,train]'.
 
-All are called as their users call them. Ours, and a few others, write to memory that they are given; many return new
-memory, which above 32 MiB the C library takes from the system for each call, page by page. Here it keeps what was
-freed, so that only the work of the codecs is compared. --fresh-memory times page faults, too, and checks no goal.
+Each compressor is called in the usual way. Ours and a few others write to memory that the caller provides. Many
+return new memory, and above 32 MiB the C library requests it from the system for each call, page by page. By default
+this script keeps freed memory, so only the work of the codecs is compared. --fresh-memory also times page faults,
+and checks no goals.
 """
 
 import argparse
@@ -66,7 +67,7 @@ class Goal:
     types: tuple[str, ...] = ("float32",)
 
     def text(self) -> str:
-        """Return the goal in words."""
+        """Return the goal as text."""
         whose = self.codecs[0] if len(self.codecs) == 1 else self.codecs[0].partition(":")[0]
         than = f"{self.least:g}x {self.rival.replace(' {}', '')}" if self.rival else f"{self.least:g}"
         return f"{whose} {self.what.replace('_', '+')} >= {than}, {' and '.join(self.types)}"
@@ -112,7 +113,7 @@ def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecu
 
 
 def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
-    """All that is installed on the same values, in turns."""
+    """Run all installed compressors on the same values, in turns."""
     contenders = [entry for entry in rows if entry.make]
     out = np.empty_like(x)
     coders, differences = [], []
@@ -158,7 +159,7 @@ def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
 
 
 def judge(goal: Goal, results: dict[str, dict[str, Measured]]) -> str:
-    """Whether a goal is reached, from the rows of each type by name."""
+    """Check whether a goal is reached, from the rows of each type, keyed by name."""
     reached: dict[str, float] = {}
     for type in goal.types:
         rows = results.get(type, {})

@@ -1,14 +1,13 @@
-"""Speed, ratio and error of the codecs on a GPU compared with other compressors, on the same data in the same run.
+"""Measure speed, ratio and error of the codecs on a GPU, compared with other compressors on the same data.
 
     python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
                                     [--tiny]
 
-GB/s count uncompressed float32 bytes, by CUDA events around warm calls: the median, and the best behind it. "of copy"
-is the share of the memory traffic that a copy of the same bytes reached in this run: bytes that a call must read and
-write, by its median time. "fused" decodes, adds and encodes; "3 kernels" is how many times its time the same takes as
-decode, add and encode, one after another. "as fp16" and "as bf16" are no codecs: values rounded as they travel. CuPy's
-cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) have a row each that says so where they are missing or fail. Exit
-status 2 without a GPU.
+GB/s count uncompressed float32 bytes, timed by CUDA events around warm calls: the median, followed by the best. "of
+copy" is the median bandwidth of a call (bytes that it must read and write) divided by that of a copy. "fused"
+decodes, adds and encodes in one kernel; "3 kernels" is the time of separate kernels divided by the time of the fused
+one. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP and a libzfp
+with CUDA (--zfp) have one row each, which states if they are missing or fail. The exit status is 2 without a GPU.
 """
 
 import argparse
@@ -62,7 +61,7 @@ class Speed:
 
 @dataclass
 class Row:
-    """One codec or peer."""
+    """A codec of hpcbench, or another compressor."""
 
     name: str
     ratio: float
@@ -76,7 +75,7 @@ class Row:
 
 
 class Bench:
-    """Times calls on the current stream."""
+    """Timer of calls on the current stream."""
 
     def __init__(self, cupy: Any, x: Values, repeats: int) -> None:
         self.cupy, self.repeats, self.host = cupy, repeats, x
@@ -86,7 +85,7 @@ class Bench:
         self.copy = 2 * x.nbytes / median(self.seconds(lambda: cupy.copyto(out, self.x)))
 
     def seconds(self, call: Callable[[], Any]) -> list[float]:
-        """Seconds of each call, after some calls to warm up."""
+        """Time calls after some warm-up calls; return the seconds of each."""
         events = [(self.cupy.cuda.Event(), self.cupy.cuda.Event()) for _ in range(self.repeats)]
         for _ in range(WARM):
             call()
@@ -98,20 +97,20 @@ class Bench:
         return [self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 for begin, end in events]
 
     def speed(self, call: Callable[[], Any], moved: int) -> Speed:
-        """Speed of a call that must read and write `moved` bytes."""
+        """Return the bandwidth of a call that reads and writes `moved` bytes."""
         times = self.seconds(call)
         middle, best = median(times), min(times)
         size = self.host.nbytes / 1e9
         return Speed(middle, best, size / middle, size / best, moved / middle / self.copy)
 
     def error(self, decoded: Any) -> float:
-        """Error of decoded values, relative to the values' root mean square."""
+        """Return the RMS error of decoded values, relative to the RMS of the values."""
         decoded = self.cupy.asarray(decoded).view(self.cupy.float32)[: self.x.size]
         lack = self.cupy.asnumpy(decoded).astype(np.float64) - self.host  # CuPy's kernels flush subnormal values
         return float(np.sqrt(np.mean(lack**2))) / self.rms
 
     def row(self, peer: Peer, three: Callable[[], Any] | None = None) -> Row:
-        """Measure one."""
+        """Measure a codec or peer."""
         size, wire = self.host.nbytes, peer.wire_bytes
         speeds = {
             "encode": self.speed(peer.encode, size + wire),
@@ -158,7 +157,7 @@ def ours(bench: Bench, name: str) -> Row:
 
 
 def measure_rounding(bench: Bench) -> Iterator[Row]:
-    """Values rounded to 16 bits as they travel, and back; no codec."""
+    """Measure the cast of values to 16 bits and back, without a codec."""
     cupy, x, device = bench.cupy, bench.x, cuda()
     stream = device.stream(None, x)
     halves, out, total = cupy.empty(x.size, cupy.uint16), cupy.empty_like(x), cupy.zeros_like(x)
@@ -220,7 +219,7 @@ def table(rows: list[Row], title: str) -> Table:
 
 
 def values(name: str, n: int) -> Values:
-    """Made values, or those of a file, repeated if there are too few."""
+    """Return generated values, or those of a file, repeated if there are too few."""
     if name in DATA:
         return np.ascontiguousarray(DATA[name](np.random.default_rng(1), n), dtype=np.float32)
     return np.resize(np.load(name).astype(np.float32).ravel(), n)

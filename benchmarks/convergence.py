@@ -1,13 +1,12 @@
-"""Cost of compression in convergence: train a study's schemes from paired seeds on real text, and compare the losses.
+"""Measure the effect of compression on convergence: train the schemes of a study and compare the losses.
 
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
                                      [--tiny]
 
-An ordinary study, submitted to this machine: first some steps of each scheme are timed, and what all of it will take is
-printed. Whoever stops this program or its jobs, or loses the machine, starts it again: runs that completed are kept,
-others resume from their checkpoints. The program ends with the report, with an equivalence test of each scheme's
-validation loss against the baseline's; the loss curves are in figures/ of the submission. Needs
-hpcbench[train,local,report].
+The study runs on this machine. First some steps of each scheme are timed, and the estimated duration is printed. If
+the program or its jobs are interrupted, start it again: completed runs are kept, and others resume from their
+checkpoints. At the end it prints the report, with an equivalence test of each scheme's validation loss against the
+baseline's. The loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
 """
 
 import argparse
@@ -40,12 +39,12 @@ TINY = [
 
 
 def hpcbench(*words: str) -> int:
-    """Run a command of hpcbench's; returns its exit status."""
+    """Run a command of hpcbench; return its exit status."""
     return subprocess.run([sys.executable, "-m", "hpcbench", *words]).returncode
 
 
 def run_trial(run: dict[str, Any]) -> tuple[float, float]:
-    """Seconds of a step, and of everything else except evaluations, in a short run."""
+    """Return the seconds of a step and of everything else except evaluations, from a short run."""
     train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
     if train["freeze_step"]:
         train["freeze_step"] = TRIAL_STEPS // 2
@@ -85,7 +84,7 @@ def find_newest(out: Path) -> Path | None:
 
 
 def main() -> int:
-    """Read the options, then estimate, submit or resume, follow, report; return the exit status."""
+    """Read the options, estimate the time, submit or resume the study, wait for it, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, default=ROOT / "studies/convergence.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
@@ -100,7 +99,7 @@ def main() -> int:
 
 
 def carry_out(options: argparse.Namespace, out: Path) -> int:
-    """Carry out the benchmark with these options, in the directory of the submissions."""
+    """Run the benchmark with these options, in the directory of the submissions."""
     submission = find_newest(out)
     try:
         if submission is None or options.estimate:

@@ -1,4 +1,4 @@
-"""Whether the bound of `hpcbench diagnose` holds: the gain of int8 on unchanged programs, next to the diagnosis.
+"""Test the bound of `hpcbench diagnose`: compare it with the measured gain of int8 on unchanged programs.
 
     python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
@@ -6,14 +6,15 @@ Four ranks, each on a virtual host behind a limited link, train with PyTorch's o
 diagnose --run` traces some steps of each program. Then the program runs alone, and under `hpcbench run` with the
 schemes `identity` (our algorithm without a codec) and `naive-int8`, in rotated order.
 
-exposed, transfer: parts of a traced step in which communication, and transfers alone, are exposed. bound: the largest
-gain of int8 on all dimensions together, by the diagnosis. int8, identity: speed over that of the program alone, a
-geometric mean over the repeats. codec: speed with int8 over that with identity, with an interval of 95 %. The bound is
-of the codec: another algorithm may gain more (gloo runs a reduce-scatter as an all-reduce, which sends twice as much).
+exposed, transfer: fractions of a traced step in which all communication, or only transfers, are exposed. bound:
+largest possible gain of int8 on all dimensions together, from the diagnosis. int8, identity: speed relative to the
+program alone, as geometric mean over the repeats. codec: speed with int8 relative to identity, with its 95 %
+interval. The bound applies to the codec only: another algorithm may gain more (gloo runs a reduce-scatter as an
+all-reduce, which sends twice the bytes).
 
-The bound must be at least the codec's gain, and the gain at least 60 % of the bound where more than half of a step is
-exposed transfer. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2, and
-hpcbench[torch,local].
+The bound must be at least the gain of the codec. Where more than half of a step is exposed transfer, the gain must
+be at least 60 % of the bound. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2,
+and hpcbench[torch,local].
 """
 
 import argparse
@@ -57,7 +58,7 @@ CODEC = "int8"
 
 @dataclass(frozen=True)
 class Row:
-    """A program over links of one rate."""
+    """Results of a program over links of one rate."""
 
     program: str
     rate: str
@@ -73,12 +74,12 @@ class Row:
 
     @property
     def gain(self) -> float:
-        """The codec's gain, a geometric mean over the repeats."""
+        """Gain of the codec, as geometric mean over the repeats."""
         return mean_ratio(self.int8) / mean_ratio(self.identity)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of 95 % of the codec's gain by Student's t; None for one repeat."""
+        """Student's 95 % interval of the codec's gain; None for one repeat."""
         if len(self.int8) < 2:
             return None
         logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]
@@ -87,7 +88,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the diagnosis holds; undecided if the interval has values on both sides."""
+        """Verdict on the diagnosis; undecided if the interval contains the bound."""
         low, high = self.interval or (self.gain, self.gain)
         if low > self.bound:
             return "ABOVE THE BOUND"

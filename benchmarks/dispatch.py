@@ -1,14 +1,14 @@
-"""Dispatch of tokens to experts: hpcbench's all-to-all, plain and encoded, compared with torch's over gloo, in one run.
+"""Compare the dispatch of tokens to experts by hpcbench, plain and encoded, with PyTorch's all-to-all over gloo.
 
     python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...]
                                   [--json FILE] [--tiny]
 
-Two virtual hosts with two ranks each, behind links of the rate. A rank sends a part of its rows, fp32, to each other
-rank: equal parts, as experts with a capacity get, and parts as the counts of a router that drops nothing may be. In
-each turn every way carries the same rows, in rotated order, in the same processes. A time is that of the slowest rank.
-gloo is torch.distributed's all_to_all_single; it goes over TCP within a host, too, where MPI has shared memory, so that
-between hosts they differ less than here. What exact ways deliver is compared bit by bit. Needs Linux, root or user
-namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32
+rows to each other rank. The parts are equal, as for experts with a capacity, or have sizes such as a router without
+drops produces. In each turn, every method sends the same rows in rotated order in the same processes. A time is that
+of the slowest rank. gloo is all_to_all_single of torch.distributed. It uses TCP also within a host, where MPI uses
+shared memory, so the two differ less between hosts. Exact methods are compared bit by bit. Needs Linux, root or user
+namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Rows = list[dict[str, Any]]
 
 
 def parts_of(rows: int, ranks: int, *, even: bool) -> list[list[int]]:
-    """Rows from each rank to each."""
+    """Return the number of rows that each rank sends to each."""
     if even:
         return [[rows // ranks] * ranks for _ in range(ranks)]
     shares = np.arange(1, ranks + 1) / sum(range(1, ranks + 1))
@@ -54,7 +54,7 @@ def parts_of(rows: int, ranks: int, *, even: bool) -> list[list[int]]:
 
 
 def work(asked: dict[str, Any]) -> None:
-    """Measure on one rank; rank 0 prints a line for each size, kind of parts and way."""
+    """Measure on one rank; rank 0 prints a line for each size, kind of parts and method."""
     import torch
     from mpi4py import MPI
     from torch import distributed
@@ -140,7 +140,7 @@ def measure(asked: dict[str, Any], rate: str) -> Rows:
 
 
 def tabulate(measured: Rows, *, even: bool) -> Table:
-    """Make a table with a row for each size and way."""
+    """Make a table with a row for each size and method."""
     headings = ("rows", "way", "ms", "of gloo's time", "MB a rank", "on the wire", "error")
     page = make_table(*headings, left=("way",), spaced=True)
     rows = [row for row in measured if row["even"] is even]

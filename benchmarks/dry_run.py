@@ -1,13 +1,14 @@
-"""Time of a dry run: start-up, and job scripts for 1,000 and 10,000 runs, compared with ReFrame and JUBE.
+"""Time a dry run with 1,000 and 10,000 job scripts, compared with ReFrame and JUBE.
 
     python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
                                  [--tiny]
 
-Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
---dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
-parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with one run. Times are
-wall clock and processor time of the whole command, the least of the turns, which go round the tools. ReFrame comes from
-`pip install reframe-hpc`, JUBE from its own page; the row of one that is not found says so.
+Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses
+`submit --dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses
+`--dry-run` with a parameterized test, and JUBE a step that substitutes into a copied script. Start-up is the same
+with one run. Times are wall-clock and processor time of the whole command, the minimum over interleaved turns.
+ReFrame comes from `pip install reframe-hpc`, JUBE from its own page. The row of a tool that is not installed states
+this.
 """
 
 import argparse
@@ -140,7 +141,10 @@ srun python3 -u -m hpcbench.train runs/r#REPEAT#-#SCHEME#/run.json
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool, and how it renders `runs` scripts in a directory; gives the command and where the scripts will be."""
+    """A tool that renders `runs` scripts in a directory.
+
+    Its function returns the command and the paths of the scripts.
+    """
 
     name: str
     prepare: Callable[[Path, int], tuple[list[str], str]] | None
@@ -148,7 +152,7 @@ class Tool:
 
 
 def split(runs: int) -> tuple[list[str], int]:
-    """Schemes and repeats whose product is the number of runs."""
+    """Return schemes and repeats whose product is the number of runs."""
     return (SCHEMES, runs // len(SCHEMES)) if runs >= len(SCHEMES) else (SCHEMES[:1], runs)
 
 
@@ -187,7 +191,7 @@ def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
 
 
 def measure(tool: Tool, runs: int) -> tuple[float, float]:
-    """Wall clock and processor time in seconds of one rendering; all scripts must be there."""
+    """Return wall-clock and processor seconds of one rendering; check that all scripts exist."""
     assert tool.prepare
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -1,22 +1,22 @@
-"""Cost of the engine: a step on one rank compared with a plain PyTorch loop, and data-parallel steps with PyTorch's.
+"""Measure the cost of the engine: a step compared with a plain PyTorch loop, with DDP and with FSDP2.
 
     python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE]
                                 [--tiny]
 
-Everyone trains the same GPT from the same weights on the same samples, in fp32, with AdamW, clipping and the same
-learning rates; PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and step torch.optim.AdamW, fused unless the row
-says otherwise. DDP has its buckets as views and goes over gloo, or by a communication hook over the MPI library that
-hpcbench uses: blocking, or nonblocking with a thread that moves it on. FSDP2 gathers weights and scatters gradients,
-as in ZeRO-3. Losses must agree to 1e-5 before anything is timed: other work would take other time. Lossy schemes and
-hooks are held to 5 %.
+All contenders train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and equal
+learning rates. PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the
+row states otherwise. DDP uses buckets as gradient views. It communicates over gloo, or by a communication hook over
+the MPI library that hpcbench uses: blocking, or nonblocking with a progress thread. FSDP2 gathers weights and
+scatters gradients, as in ZeRO-3. Before anything is timed, the losses must agree to 1e-5 (5 % for lossy schemes and
+hooks), because different work would take different time.
 
-All live in the same processes and take turns of some steps, in rotated order and back; a turn takes as long as its
-slowest rank. "gradients" is the forward and backward pass with what is waited for of the communication, "optimizer" is
-norm, clipping and new weights; hpcbench's step also sums the ranks' losses and counts its traffic. Times are medians
-over the turns; ratios are geometric means over the pairs of one turn, with Student's 95 % interval on their logarithms.
-A goal is set by the fastest of the loops, or of DDP over the same MPI library; it is met, or missed, only where the
-whole interval lies on one side of it. Exit status 1 if a goal is missed, but for --tiny, whose few steps of a tiny
-model say nothing of it.
+All contenders run in the same processes and take turns of some steps, in rotated order. The time of a turn is that
+of the slowest rank. "gradients" is the forward and backward pass with exposed communication; "optimizer" is norm,
+clipping and update. The step of hpcbench also sums the losses of the ranks and counts its traffic. Times are medians
+over the turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval on their
+logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed only
+if the whole interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps
+are not meaningful.
 """
 
 import argparse
@@ -45,7 +45,7 @@ OURS = ("hpcbench", "hpcbench baseline")
 
 
 def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start the ranks, and read what they found."""
+    """Start the ranks, and read their results."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,18 +61,18 @@ def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[st
 
 
 def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
-    """Seconds in each turn of a part: a whole step (0), its gradients (1), its optimizer (2)."""
+    """Return the seconds of each turn for a whole step (0), its gradients (1), or its optimizer (2)."""
     return [turn[part] for turn in row["turns"]]
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fair peer that sets the goal, which has the shortest turns relative to the first."""
+    """Return the peer that sets the goal: the one with the shortest turns relative to the first."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 
 
 def verdict(ratio: Interval, limit: float) -> str:
-    """Whether an interval shows that a goal is met: at most `limit`."""
+    """Return whether an interval shows that the ratio is at most `limit`."""
     if ratio.low is None or ratio.high is None:
         return "not decided"
     return "met" if ratio.high <= limit else "missed" if ratio.low > limit else "not decided"
@@ -108,7 +108,7 @@ def show(title: str, rows: list[dict[str, Any]], reference: dict[str, Any]) -> T
 
 
 def main() -> int:
-    """Measure, print, and say whether the goals are met."""
+    """Measure, and print whether the goals are met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=16)
     parser.add_argument("--steps", type=int, help="of a turn, in place of each size's own")

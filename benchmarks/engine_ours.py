@@ -1,4 +1,4 @@
-"""hpcbench's side of engine.py: the engine under several schemes, and once with PyTorch's optimizer."""
+"""Contenders of engine.py from hpcbench: the engine under several schemes, and once with PyTorch's optimizer."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ LOSSY = tuple(
 
 
 class FusedAdamW:
-    """PyTorch's fused AdamW on a piece of the engine's, parameter by parameter as PyTorch's users have it."""
+    """PyTorch's fused AdamW on a piece of the engine, parameter by parameter as PyTorch users apply it."""
 
     def __init__(self, piece: Piece, run: Run) -> None:
         train = run.train
@@ -41,7 +41,7 @@ class FusedAdamW:
         )
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
-        """In the place of `hpcbench.parallel.adamw.AdamWState.step`, on the piece that this was made for."""
+        """Replace `hpcbench.parallel.adamw.AdamWState.step` for the piece that this object was made for."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         if factor != 1.0:

@@ -1,7 +1,7 @@
-"""PyTorch's side of engine.py: a plain loop around the engine's own model, DDP over gloo or MPI, and FSDP2.
+"""Contenders of engine.py from PyTorch: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
 
-DDP over MPI is DDP with a communication hook that hands each bucket to the MPI library which hpcbench uses, and waits
-as hpcbench does: what is left between the two is the engine.
+DDP over MPI has a communication hook that passes each bucket to the MPI library of hpcbench and waits in the same
+way. The remaining difference is the engine.
 """
 
 import threading
@@ -30,20 +30,20 @@ Hook = Callable[[Any, distributed.GradBucket], Future[Tensor]]
 
 
 class Plain:
-    """A loop such as anyone would write.
+    """A plain PyTorch training loop.
 
     Parameters
     ----------
     run
-        What to train; the model is the engine's, from the same weights.
+        Run whose model is trained from the same weights as in the engine.
     rank
-        Whose samples.
+        Rank whose samples are used.
     corpus
-        The text.
+        Text of the samples.
     wrap
-        Spreads the model over the ranks.
+        Function that distributes the model over the ranks.
     fused
-        Take PyTorch's fused AdamW, not the one that it chooses by itself.
+        Whether to use PyTorch's fused AdamW instead of its default choice.
     """
 
     def __init__(self, run: Run, rank: int, corpus: Any, *, wrap: Wrap, fused: bool = True) -> None:
@@ -101,12 +101,12 @@ def model_of(run: Run) -> GPT:
 
 
 def full_slice(model: GPT) -> nn.Module:
-    """For one rank."""
+    """Return the plain loop on one rank."""
     return model
 
 
 def ddp(model: GPT, hook: Hook | None = None, state: Any = None, bucket_mb: float | None = None) -> nn.Module:
-    """DDP, whose gradients are views of its buckets."""
+    """Return DDP whose gradients are views of its buckets."""
     wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=bucket_mb)
     if hook:
         wrapped.register_comm_hook(state, hook)
@@ -114,7 +114,9 @@ def ddp(model: GPT, hook: Hook | None = None, state: Any = None, bucket_mb: floa
 
 
 def powersgd(model: GPT) -> nn.Module:
-    """DDP with PowerSGD of rank 1, in a single bucket.
+    """Return DDP with PowerSGD of rank 1 in a single bucket.
+
+    With two buckets, the threads of gloo could send the later messages in different orders on different ranks.
 
     Its later messages are sent by whichever thread of gloo is first: of two buckets ranks would mix them up.
     """
@@ -123,7 +125,7 @@ def powersgd(model: GPT) -> nn.Module:
 
 
 def fsdp2(model: GPT) -> nn.Module:
-    """FSDP2, a unit a block: weights are gathered for each pass and gradients scattered, as in ZeRO-3."""
+    """Return FSDP2 with one unit per block: it gathers weights for each pass and scatters gradients, as in ZeRO-3."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -135,7 +137,7 @@ def fsdp2(model: GPT) -> nn.Module:
 
 
 def allreduce(comm: mpi.Comm) -> Hook:
-    """Return a hook that waits for each bucket's sum in the library's blocking call."""
+    """Return a hook that sums each bucket with the blocking call of the MPI library."""
 
     def hook(state: Any, bucket: distributed.GradBucket) -> Future[Tensor]:
         values = bucket.buffer().div_(comm.size)
@@ -148,7 +150,9 @@ def allreduce(comm: mpi.Comm) -> Hook:
 
 
 class Iallreduce:
-    """A hook that starts each bucket's sum, and a thread that moves it on and resolves its future at its end.
+    """Hook that starts the sum of each bucket, and a thread that advances it and completes its future.
+
+    Only one of them makes MPI calls at a time, so MPI_THREAD_SERIALIZED is enough.
 
     One of them makes MPI calls at a time, so that MPI_THREAD_SERIALIZED is enough.
     """
@@ -160,7 +164,7 @@ class Iallreduce:
         threading.Thread(target=self._drive, name="Iallreduce", daemon=True).start()
 
     def __call__(self, state: Any, bucket: distributed.GradBucket) -> Future[Tensor]:
-        """DDP calls this for each bucket that is full."""
+        """Start the sum of a full bucket; DDP calls this."""
         values, done = bucket.buffer().div_(self._comm.size), Future[Tensor]()
         with self._calls:
             request = self._comm.Iallreduce(mpi.IN_PLACE, values.numpy())
@@ -190,7 +194,7 @@ class Iallreduce:
 
 
 def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """PyTorch's contenders, the one first that losses are compared with."""
+    """List PyTorch's contenders, beginning with the one whose losses are the reference."""
 
     def loop(wrap: Wrap, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step

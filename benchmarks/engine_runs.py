@@ -1,4 +1,4 @@
-"""Runs that the contenders of engine.py train, and the results of a step."""
+"""Runs for the contenders of engine.py, and the results of a step."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ CHECKED = 4
 
 @dataclass(frozen=True)
 class Size:
-    """A model and how much of it a step computes."""
+    """A model, and the work of a step."""
 
     name: str
     model: Model
@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender in the turns."""
+    """A contender, and its function that takes steps."""
 
     name: str
     transport: str

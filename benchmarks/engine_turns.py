@@ -1,4 +1,4 @@
-"""The ranks of engine.py: all contenders of a size in the same processes, checked for the same work, then in turns."""
+"""Ranks of engine.py: all contenders of a size in the same processes, first compared, then timed in turns."""
 
 import json
 import time
@@ -20,12 +20,12 @@ Taker = Callable[[int], Step]
 
 
 def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
-    """Check and time all contenders on the ranks that MPI started; rank 0 prints a JSON line each.
+    """Compare and time all contenders on the ranks that MPI started; rank 0 prints one JSON line each.
 
     Raises
     ------
     SystemExit
-        Somebody's losses are those of other work, or hpcbench's own side does not run.
+        The losses of a contender differ, or hpcbench does not run.
     """
     comm = MPI.COMM_WORLD
     torch.set_num_threads(threads)
@@ -92,7 +92,7 @@ def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
     Raises
     ------
     SystemExit
-        They differ by more than rounding, or a lossy codec, explains.
+        The losses differ by more than rounding, or the error of a lossy codec, explains.
     """
     expected = next(iter(losses.values()))
     for name, losses_here in losses.items():
@@ -102,7 +102,7 @@ def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
 
 
 def timed(taker: Taker, steps: range, comm: MPI.Comm) -> tuple[float, ...]:
-    """Seconds of a step, of its gradients and of its optimizer, each of the slowest rank."""
+    """Return the seconds of a step, of its gradients and of its optimizer, each of the slowest rank."""
     comm.Barrier()
     begin = time.perf_counter()
     taken = [taker(k) for k in steps]

@@ -8,6 +8,7 @@ no other one in the table has fewer bits and at most their error. Needs hpcbench
 """
 
 import argparse
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,25 +30,22 @@ from hpcbench.console import columns
 from hpcbench.contract.traffic import find_content
 from hpcbench.errors import UserError
 from hpcbench.plot_labels import place_labels
-from hpcbench.plot_style import grid
+from hpcbench.plot_style import grid, power
 from hpcbench.present.document import Chapter, Document, Figure
 from hpcbench.present.figures import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-STAGES = ("", "rotate64+", "hadamard64+")
 CODECS = (
-    *("bf16", "fp8e4m3", "int8:256", "zfp:8", "zfp:4", "sign:1024", "int4:32", "int4:128", "rotate64+int4:128"),
-    *(f"{stage}int4:{block}/256" for block in (32, 16) for stage in STAGES),
-    *(f"{stage}int4:{block}/256:nonuniform" for block in (32, 16) for stage in STAGES[:2]),
+    *("bf16", "fp8e4m3", "int8:256", "zfp:8", "zfp:4", "sign:1024", "int4:32", "int4:128"),
+    *(f"int{bits}:{block}/256{levels}" for bits in (4, 3) for block in (32, 16) for levels in ("", ":nonuniform")),
+    *("int2:32/256", "int2:16/256"),
     *(
-        f"{stage}int3:{block}/256{levels}"
-        for block in (32, 16)
-        for levels in ("", ":nonuniform")
-        for stage in STAGES[:2]
+        f"{stage}{codec}"
+        for codec in ("int4:128", "int4:32/256", "int3:16/256")
+        for stage in ("rotate64+", "hadamard64+")
     ),
-    *(f"{stage}int2:{block}/256" for block in (32, 16) for stage in STAGES[:2]),
 )
 CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
 
@@ -142,6 +140,10 @@ def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
             axes.set_xlabel("bits per value")
             axes.set_ylabel("relative RMSE")
             axes.set_yscale("log")
+            least = min((point.relative_rmse for point in by_name.values() if point.relative_rmse > 0), default=0.1)
+            decades = range(math.floor(math.log10(least)), 2)
+            axes.set_yticks([10.0**k for k in decades], [power(k) for k in decades])
+            axes.minorticks_off()
             grid(axes)
             labels.append((axes, [(name, point.bits, point.relative_rmse) for point, name in front]))
         place_labels(figure, labels)

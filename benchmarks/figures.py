@@ -15,8 +15,8 @@ the block as it is while there is no such file. A figure in a sentence has a nam
 
     a report takes <!-- =report/time -->3.61<!-- end --> s
 
-docs/figures.ini says where it stands, in a section for each result. It is the group of a regular expression in the only
-line that matches, or in the first one after a line that contains some text; or a value of a JSON document, by its keys
+docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line
+that matches, or in the first one after a line that contains some text; or a value of a JSON document, by its keys
 and a format:
 
     [results/reference/report.txt]
@@ -26,8 +26,8 @@ and a format:
     [results/reference/engine.json]
     engine/ratio = measured/0/ratio .2f
 
---check changes nothing: it prints a line for each difference, and its exit status is then 1. It is 2 where a marker
-names what is not there.
+With --check no file is changed: the script prints a line for each difference and ends with status 1. The status is 2
+if a marker names something that does not exist.
 """
 
 import argparse
@@ -54,7 +54,7 @@ NAMES = "docs/figures.ini"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document shows a result: its text from `start` to `end`, and what should stand there."""
+    """Place where a document shows a result: its text from `start` to `end`, and the text that it should have."""
 
     line: int
     source: str
@@ -77,7 +77,7 @@ def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> 
     Raises
     ------
     UserError
-        A marker has no end, or names something that is not there. The message begins with the line.
+        A marker has no end, or names something that does not exist. The message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):

@@ -1,4 +1,4 @@
-"""Other people's compression on a GPU, as far as it is installed, with the calls that codecs_gpu.py times."""
+"""Other compressors on a GPU, if installed, with the calls that codecs_gpu.py times."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Call = Callable[[], Any]
 
 @dataclass
 class Peer:
-    """One way to compress; `x` is float32 on the device."""
+    """A compressor; `x` is float32 on the device."""
 
     name: str
     wire_bytes: int
@@ -27,7 +27,7 @@ class Peer:
 
 
 def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
-    """Casts, and integers of 8 bits with a scale a block, in eager PyTorch and compiled by it."""
+    """Casts, and 8-bit integers with a scale per block, in PyTorch: eager and compiled."""
     torch = import_module("torch")
     values = torch.as_tensor(x, device="cuda")
     local, total = values.clone(), torch.empty_like(values)
@@ -71,7 +71,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
 
 
 def cupy_peers(x: Any) -> Iterator[Peer]:
-    """Its cast to float16, and sums with what that gives."""
+    """CuPy's cast to float16, and sums with the result."""
     cupy = import_module("cupy")
     half, out, total = x.astype(cupy.float16), cupy.empty_like(x), cupy.zeros_like(x)
     yield Peer(
@@ -101,7 +101,7 @@ def nvcomp_peers(x: Any, stream: int) -> Iterator[Peer]:
 
 
 class _Zfp:
-    """libzfp's CUDA execution of a fixed rate, in one dimension, by its C interface."""
+    """One-dimensional fixed-rate mode of libzfp on CUDA, through its C interface."""
 
     CUDA, FLOAT = 2, 3
 
@@ -130,7 +130,7 @@ class _Zfp:
 
 
 def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[Peer]:
-    """Codecs of cuZFP, from a libzfp that was built with CUDA.
+    """Codecs of cuZFP, from a libzfp built with CUDA.
 
     Raises
     ------

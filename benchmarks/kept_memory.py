@@ -1,4 +1,4 @@
-"""Setting of the C library that takes the cost of newly allocated memory out of a benchmark."""
+"""Setting of the C library that removes the cost of newly allocated memory from a benchmark."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ from hpcbench.errors import UserError
 
 
 def keep_memory() -> None:
-    """Make glibc serve large requests from its heap, and give nothing back.
+    """Make glibc serve large requests from its heap, and never return memory to the system.
 
     Raises
     ------

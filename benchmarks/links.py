@@ -1,13 +1,13 @@
-"""Whether links between virtual hosts carry what they should: messages of 4 KiB to 4 MiB, after a pause.
+"""Check the links between virtual hosts: time messages of 4 KiB to 4 MiB after a pause.
 
     python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
-A message's time lasts until the receiver's empty answer. "On the link" are all its bytes, with headers of TCP, IP and
-Ethernet, over the rate. No message may be faster than that. "Expected" adds the latency: the time of an empty message
-over links without a limit. The least of N messages shows whether a link is ever too fast, the median whether it is too
-slow. "Of the limit" are the message's own bytes over the median. A pause of 20 ms precedes each row's messages: the
-messages of "8 x 64 KiB" follow each other without one. Needs Linux, root or user namespaces, iproute2, and
-hpcbench[train,local].
+The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of all bytes, with
+headers of TCP, IP and Ethernet, divided by the rate; no message may be faster. "Expected" adds the latency: the time
+of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast, the median
+whether it is too slow. "Of the limit" is the number of payload bytes divided by the median time. A pause of 20 ms
+precedes the messages of each row; those of "8 x 64 KiB" follow each other without a pause. Needs Linux, root or user
+namespaces, iproute2, and hpcbench[train,local].
 """
 
 import argparse
@@ -54,7 +54,7 @@ PAUSE = 0.02
 
 
 def worker(messages: int) -> None:
-    """Rank 0 sends to rank 1, and prints the times of each row in seconds, those of an empty message first."""
+    """Let rank 0 send to rank 1, and print the seconds of each row, beginning with an empty message."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD

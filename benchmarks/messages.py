@@ -1,4 +1,4 @@
-"""What codecs make of the messages that runs sampled, by channel and step: ratio, error, and rank of the matrices.
+"""Measure codecs on messages that runs sampled, by channel and step: ratio, error, and rank of the matrices.
 
     python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
 
@@ -45,7 +45,7 @@ SMALLEST, LONGEST = 8, 1024
 
 
 class Key(NamedTuple):
-    """What the messages of a row have in common."""
+    """Key of a row: properties that its messages have in common."""
 
     run: str
     channel: str

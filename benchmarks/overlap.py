@@ -1,11 +1,12 @@
-"""What is left to wait for when gradients are reduced during the backward pass: training with overlap on and off.
+"""Measure the exposed time of gradients with and without overlap with the backward pass.
 
     python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
 
-Two virtual hosts with one rank each, so that every rank has a core of its own; data parallel. In each turn every scheme
-trains with overlap and without, one after the other in the same processes. Times are of the gradients' channel, a step
-and rank: waited for, and passed while the rank computed (of several buckets at a time each counts). Needs Linux, root
-or user namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn,
+every scheme trains with and without overlap in the same processes. Times are per step and rank, for the channel of
+the gradients: exposed time, and time during computation (buckets that are in flight together each count). Needs
+Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is
+missing.
 """
 
 import argparse
@@ -35,7 +36,7 @@ Found = dict[tuple[str, bool], list[dict[str, float]]]
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="300mbit")
     parser.add_argument("--turns", type=int, help="repeats, 8 by default")
@@ -60,7 +61,7 @@ def main() -> int:
 
 
 def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
-    """Every run without overlap and with it, one after the other; which comes first alternates."""
+    """Train every run with and without overlap, one after the other, in alternating order."""
     off, on = (
         run_files(STUDY, [*settings, f"train.overlap={overlap}"], ranks_a_host=1) for overlap in ("false", "true")
     )
@@ -69,7 +70,7 @@ def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
-    """Milliseconds a step, and of the gradients' channel a step and rank, in the order of the turns."""
+    """Return milliseconds per step, and per step and rank for the gradients' channel, in the order of the turns."""
     times_of_cases: Found = {}
     for asked, result in zip(runs, results, strict=True):
         times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}
@@ -80,7 +81,7 @@ def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> F
 
 
 def show(times_of_cases: Found, rate: str) -> None:
-    """Print the table, and what overlap gains."""
+    """Print the table and the gain of the overlap."""
     turns = len(next(iter(times_of_cases.values())))
     print(f"\ngradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)")
     table = make_table("scheme", "overlap", "step", "exposed", "hidden", left=("scheme", "overlap"))

@@ -1,10 +1,10 @@
-"""How long the partitioner takes: models of 24 to 96 layers on 16 to 64 ranks, on one level of links and on two.
+"""Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, on one level of links and on two.
 
     python benchmarks/partition.py [--tiny]
 
-All layers of the chain but the first and the last are identical, as in a transformer; `random` has layers that
-all differ. With a memory limit, a rank holds a fifth of the model and its states, or a hundredth, which no cut fits.
-The least of three runs is printed.
+All layers of the chain except the first and the last are identical, as in a transformer; in `random` all layers
+differ. With a memory limit, a rank holds a fifth of the model and its states, or a hundredth, for which no division
+fits. The minimum of three runs is printed.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from hpcbench.predict.partition.solve import find_best_cut
 
 
 def make_transformer(layers: int) -> LayerChain:
-    """Blocks with the embedding before them and the head behind."""
+    """Return identical blocks between the embedding and the head."""
     block = ChainLayer(0.01, 1e7, 1e6, 1e6, 1e7, 4e7)
     ends = ChainLayer(0.0105, 1.5e7, 1e6, 1e6, 1.5e7, 6e7), ChainLayer(0.03, 1.5e7, 0.0, 2e6, 1.5e7, 6e7)
     return LayerChain([ends[0], *[block] * (layers - 2), ends[1]])
 
 
 def make_random(layers: int) -> LayerChain:
-    """Layers that all differ."""
+    """Return layers that all differ."""
     draw = random.Random(layers).uniform
     return LayerChain(
         [ChainLayer(draw(0.005, 0.02), draw(1e6, 1e7), draw(1e5, 1e6), 1e6, 1e7, 4e7) for _ in range(layers)]
@@ -39,7 +39,7 @@ def make_random(layers: int) -> LayerChain:
 
 
 def main() -> int:
-    """Measure and print; returns the exit status."""
+    """Measure and print; return the exit status."""
     parser = argparse.ArgumentParser(description="How long the partitioner takes.")
     parser.add_argument("--layers", type=int, nargs="*", default=[24, 48, 96])
     options = parse(parser, layers=[8])

@@ -1,6 +1,6 @@
-"""Other people's compressors, in the form in which ours are measured.
+"""Compressors of other projects, with the interface of our codecs in benchmarks.
 
-numcodecs is not among them, as it wraps the same libraries.
+numcodecs is left out because it wraps the same libraries.
 """
 
 import importlib
@@ -27,7 +27,7 @@ FEW_BITS = (
 
 @dataclass(frozen=True)
 class Coder:
-    """A compressor on given values."""
+    """A compressor with the values that it compresses."""
 
     calls: Mapping[str, Call]
     """``encode``, ``decode`` and where there is one ``decode_add``."""
@@ -54,7 +54,7 @@ class Entry:
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:
-    """One of our codecs."""
+    """Measure one of our codecs."""
 
     def make(x: Array, out: Array, threads: int) -> Coder:
         codec = get_codec(name, build)
@@ -85,7 +85,7 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
     dtype
         float32 or bfloat16.
     build
-        Our kernels.
+        Build of our kernels.
     """
     rows_of_peers: list[Entry] = [Entry("memcpy", memcpy)]
     for name, package in PACKAGES.items():
@@ -129,7 +129,7 @@ def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
         return make
 
     def int8(x: Array, out: Array, threads: int) -> Coder:
-        """Blocks as a user of PyTorch writes them, in eager mode."""
+        """Block quantization as PyTorch users write it, in eager mode."""
         blocks_end = x.size // BLOCK * BLOCK
         values, decoded = tensor(x[:blocks_end]).view(-1, BLOCK), tensor(out[:blocks_end]).view(-1, BLOCK)
         total = torch.zeros_like(values)
@@ -238,7 +238,7 @@ def _lz4(frame: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
 @dataclass(frozen=True)
 class Package:
-    """Somebody's compressors, and the rows that they are, known before it is imported."""
+    """Compressors of a package, and their rows, which are known before the package is imported."""
 
     makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
     """From the module and a type, in the order of the rows."""

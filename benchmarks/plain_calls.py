@@ -1,15 +1,15 @@
-"""Cost of all-reduces that `algorithm: auto` leaves to PyTorch without a trial: small ones, and sums of no gradient.
+"""Measure the cost of all-reduces that `algorithm: auto` leaves to PyTorch without a trial.
 
     python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100]
                                      [--ranks 2] [--json FILE] [--tiny]
 
-The ranks are processes of this machine. In each turn all modes make the same calls, in another order. The time of a
-turn is the lower quartile of its calls on the slowest rank: other processes lengthen many of the calls. Ratios to plain
-gloo are paired by turn, with 95 % intervals.
-Sums of 64 KiB and more look for a function of a framework on the caller's stack, under `--frames` frames more.
+Such calls are small, or sum values other than gradients. The ranks are processes of this machine. In each turn all
+modes make the same calls in another order. The time of a turn is the lower quartile of its calls on the slowest
+rank, because other processes delay many calls. Ratios to plain gloo are paired by turn, with 95 % intervals. Sums of
+64 KiB and more search the caller's stack for a function of a framework, below `--frames` additional frames.
 
-Modes: `handed on` is a kernel in Python that only hands calls on: no kernel in Python costs less; `auto int8` has the
-default `min_bytes`.
+Modes: `handed on` is a kernel in Python that only forwards calls, the lower bound for kernels in Python; `auto int8`
+has the default `min_bytes`.
 """
 
 import argparse
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 def call_under(frames: int, call: Callable[[], Result]) -> Result:
-    """Call a function under a number of further frames."""
+    """Call a function below a number of additional frames."""
     return call() if frames == 0 else call_under(frames - 1, call)
 
 
@@ -67,7 +67,7 @@ def time_calls(values: torch.Tensor, calls: int) -> float:
 
 
 def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float:
-    """Return what is measured with kernels in place of PyTorch's."""
+    """Return the measurements with kernels in place of PyTorch's."""
     if kernels is None:
         return measure()
     kernels.install()
@@ -95,7 +95,7 @@ def measure(nbytes: int, options: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def time_walk(turns: int) -> float:
-    """Return the seconds of a search of the stack."""
+    """Return the seconds that a search of the stack takes."""
     seconds = []
     for _ in range(100 * turns):
         begin = time.perf_counter()
@@ -105,7 +105,7 @@ def time_walk(turns: int) -> float:
 
 
 def work(directory: Path, rank: int, options: argparse.Namespace) -> None:
-    """Measure as one rank."""
+    """Measure on one rank."""
     torch.set_num_threads(1)
     store = f"file://{directory / 'store'}"
     timeout = timedelta(seconds=600)
@@ -123,7 +123,7 @@ def work(directory: Path, rank: int, options: argparse.Namespace) -> None:
 
 
 def play(options: argparse.Namespace) -> dict[str, Any]:
-    """Start the ranks, and return what they have measured."""
+    """Start the ranks, and return their measurements."""
     with tempfile.TemporaryDirectory() as directory:
         forked = multiprocessing.get_context("fork")  # torch is imported once
         ranks = [forked.Process(target=work, args=(Path(directory), rank, options)) for rank in range(options.ranks)]
@@ -156,7 +156,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 1024, 16384, 65532, 65536])
     parser.add_argument("--frames", type=int, default=20)

@@ -2,12 +2,10 @@
 
     python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
 
-First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at each rate and without a
-limit) and one run in another layout, which is used as an earlier run. Then every step time is predicted twice: by the
-tables alone, and with the earlier run. Then all is measured: four schemes of each of the ten studies, on links of 50
-Mbit/s to 1 Gbit/s, in rotated order. The output contains the errors of the step time, how often the order of two
-schemes was right if the repeats separate them, whether message bytes are exact, and the peak memory of a rank by
-traced allocations.
+First the machine is measured: `hpcbench bench gemm` on a core, and `bench network` on the hosts at each rate and
+without a limit. One run in another layout serves as the earlier run. Then every step time is predicted twice: from
+the tables alone, and with the earlier run. Then four schemes of each of the ten studies are measured, on links of 50
+Mbit/s to 1 Gbit/s, in rotated order.
 
 Ranks share the cores of this machine: what else runs here is measured, too. Needs Linux, root or user namespaces,
 iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
@@ -77,7 +75,7 @@ def main() -> int:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Measure or read, predict, and print the comparison."""
+    """Measure (or read stored measurements), predict, and print the comparison."""
     print(*head(Path(__file__)), sep="\n", flush=True)
     schemes, studies = options.schemes.split(","), (TINY_STUDIES if options.tiny else STUDIES)[: options.studies]
     shape, calibration = (TINY_SHAPE, TINY_CALIBRATION) if options.tiny else (SHAPE, CALIBRATION)
@@ -211,7 +209,7 @@ def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calib
 
 
 def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
-    """Print whether message bytes equal those of the volume model, for the baseline and other schemes."""
+    """Print whether message bytes equal the volume model, for the baseline and for other schemes."""
     differ = {run.scheme.name: bytes_differ(run, entry["traffic"]) for run, entry in zip(runs, results, strict=True)}
     plain = [
         bytes_differ(run, entry["traffic"])
@@ -229,7 +227,7 @@ def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
 
 
 def _compare_memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
-    """Print and return the errors of the rank that needs the most."""
+    """Print and return the memory errors of the rank that needs the most."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
         predicted = predict_memory(_read_workload(run), None)

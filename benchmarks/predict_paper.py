@@ -1,11 +1,11 @@
-"""GPT-NeoX-20B with compressed collectives, as arXiv 2409.02423 ran it, predicted: on Lassen, and on today's machines.
+"""Predict GPT-NeoX-20B with compressed collectives as in arXiv 2409.02423, on Lassen and on current machines.
 
     python benchmarks/predict_paper.py [--tiny]
 
-Published are gains of +22.5 % TFLOPS/GPU and +23.6 % samples/s for one codec on everything, +17.3 % and +12.7 % for
-the hybrid, on up to 192 V100. Layout, batch, rates and message types are not known: each is varied, and the range of
-the gains is printed. The last lines search for what would have to be true for the published gains: a slower network,
-32-bit messages, faster codecs. Everything here is a prediction; nothing was measured.
+The paper reports gains of +22.5 % TFLOPS/GPU and +23.6 % samples/s with one codec for all traffic, and +17.3 % and
++12.7 % with the hybrid, on up to 192 V100. Layout, batch, rates and message types are unknown. The script varies
+each of them and prints the range of the gains. The last lines search for assumptions under which the published gains
+hold: a slower network, 32-bit messages, faster codecs. All numbers are predictions; nothing is measured.
 """
 
 import argparse
@@ -55,7 +55,7 @@ NAIVE, HYBRID = 0.225, 0.173
 
 @dataclass(frozen=True)
 class Case:
-    """One guess at what is not known."""
+    """A combination of values for the unknown settings."""
 
     tp: int
     pp: int
@@ -76,7 +76,7 @@ class Case:
 
 
 def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: str = "fp16") -> dict[str, float]:
-    """Gain of each scheme over the baseline."""
+    """Return the gain of each scheme over the baseline."""
     dp = ranks // case.tp // case.pp
     train = make_train(
         global_batch=dp * case.samples,

@@ -1,12 +1,13 @@
-"""How near `hpcbench predict` comes to published runs, and which of them its constants were chosen on.
+"""Compare `hpcbench predict` with published runs.
 
     python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
-The runs of benchmarks/published/training.csv are split by source: the constants of hpcbench/predict/constants.py that
-are marked "chosen" were set by hand on one half, and the other half says how far they carry. No constant was fitted to
-the targets, but the properties of their programs (overlap, blocking messages) were set with these rows known:
-the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's table for H100.
-What a source leaves out is assumed, and said below its table. `--every N` takes each N-th run, `--rows` prints all.
+The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py
+that are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the
+targets: the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's
+table for H100. But the properties of their programs (overlap, blocking messages) were set with these rows known.
+Assumptions about unpublished settings are printed below each table. `--every N` takes each N-th run, `--rows` prints
+all.
 """
 
 import argparse
@@ -25,25 +26,21 @@ from hpcbench.predict import flops, zero
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import count_activation_bytes, predict_memory
 from hpcbench.predict.products import read_published
-from hpcbench.predict.program import (
-    FSDP,
-    MEGATRON_2021,
-    MEGATRON_2022,
-    MEGATRON_CORE,
-    MEGATRON_DEEPSPEED,
-    TrainingProgram,
-)
+from hpcbench.predict.program import TrainingProgram, load_program
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 ROWS = Path(__file__).with_name("published") / "training.csv"
+FSDP, MEGATRON_DEEPSPEED = load_program("fsdp"), load_program("deepspeed")
+MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
+MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3
 """Megabytes: what is reduced after the backward pass goes as one message."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Which rows of the table, and what they leave out."""
+    """Rows of the table, and the settings that they do not contain."""
 
     name: str
     begins: str
@@ -186,7 +183,7 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | No
 
 
 def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
-    """Relative errors of the predicted seconds of a source's rows."""
+    """Return the relative errors of the predicted seconds of a source's rows."""
     with ROWS.open(encoding="utf-8", newline="") as stream:
         rows = [
             row
@@ -207,7 +204,7 @@ def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
 
 
 def summary(errors: list[float]) -> str:
-    """Mean and worst size, and the median with its sign, in percent."""
+    """Format mean and largest error, and the signed median, in percent."""
     if not errors:
         return "no rows"
     sizes = [abs(error) * 100 for error in errors]
@@ -216,7 +213,7 @@ def summary(errors: list[float]) -> str:
 
 
 def table_5(a100: Machine, models: int) -> list[float]:
-    """Seconds of a step, with full recomputation and with what the paper proposes."""
+    """Predict the seconds of a step with full recomputation and with the method of the paper."""
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):
@@ -244,9 +241,10 @@ def table_5(a100: Machine, models: int) -> list[float]:
 def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: TrainingProgram
 ) -> list[float]:
-    """Errors of the TFLOP/s a GPU.
+    """Return the errors of the TFLOP/s per GPU.
 
-    No source names the micro-batch: the best that fits is taken. Megatron-Core's chunks are one layer.
+    The sources do not contain the micro-batch, so the best one that fits is used. Megatron-Core's chunks are one
+    layer.
     """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")
@@ -290,7 +288,7 @@ def speeds(
 
 
 def states() -> None:
-    """Model states of GPT-3 175B, and what selective recomputation saves of the activations (arXiv 2205.05198)."""
+    """Print the model states of GPT-3 175B, and the memory that selective recomputation saves (arXiv 2205.05198)."""
     parameters = flops.count_parameters(
         layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True
     )

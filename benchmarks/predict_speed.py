@@ -1,9 +1,9 @@
-"""How fast predictions are: a thousand different runs, and one of 10,240 ranks.
+"""Time predictions: a thousand different runs, and one of 10,240 ranks.
 
     python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
 
-The runs differ in model, layout and micro-batches, and take the baseline's collectives; every one is simulated. Times
-are processor seconds of this process, the least of the turns, after imports.
+The runs differ in model, layout and micro-batches and use the collectives of the baseline. Each run is simulated.
+Times are processor seconds of this process after imports, the minimum of the turns.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def workloads(count: int) -> list[Workload]:
 
 
 def seconds(runs: list[Workload], machine: Machine) -> float:
-    """Processor time of all of them."""
+    """Return the processor time of predicting all runs."""
     begin = time.process_time()
     for run in runs:
         assert StepModel(run, machine).run().seconds.value > 0

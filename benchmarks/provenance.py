@@ -1,7 +1,7 @@
 """Provenance of a result: command, revision and machine, which every script in this directory prints first.
 
-`python benchmarks/x.py > results/reference/x.txt` then says by itself what it is, and tests/benchmarks/test_results.py
-holds what is stored to it. In JSON the same three stand under "provenance".
+Files such as results/reference/x.txt therefore document their origin, and tests/benchmarks/test_results.py checks
+them. JSON files have the same three under the key "provenance".
 """
 
 import os

@@ -1,11 +1,11 @@
-"""Time and memory of a report on 1,000 logs of 1,000 steps, compared with `grep -c` over the same files.
+"""Measure time and memory of a report on 1,000 logs of 1,000 steps, compared with `grep -c` over the same files.
 
     python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
                                 [--tiny]
 
-The submissions are of 10 cells with 5 schemes each, and as many repeats as make up the number of logs. `hpcbench
-report` runs as a command of its own, and so does grep; they take turns, all files lie in the page cache, and the least
-of the turns counts. Both are of one process. The system reports its highest resident memory at its end.
+The submissions have 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
+and grep run as separate commands in turns. All files are in the page cache, and the minimum of the turns counts.
+Each uses one process. Memory is the peak resident memory that the system reports at the end.
 """
 
 import argparse
@@ -40,7 +40,7 @@ GOAL_S, GOAL_MB = 5.0, 300.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took."""
+    """Time and memory of a command."""
 
     wall: float
     processor: float
@@ -49,7 +49,7 @@ class Cost:
 
 
 def runs(logs: int) -> list[Planted]:
-    """As many runs, whose step times scatter as those of real ones do."""
+    """Make the runs; their step times vary like those of real runs."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [
@@ -61,7 +61,7 @@ def runs(logs: int) -> list[Planted]:
 
 
 def cost(command: list[str]) -> Cost:
-    """Run a command to its end; it must succeed and say something."""
+    """Run a command to its end; check that it succeeds and prints something."""
     with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

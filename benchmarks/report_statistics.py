@@ -1,4 +1,4 @@
-"""What the report's statistics are worth: simulated studies whose truth is known, through the comparison of the report.
+"""Test the statistics of the report on simulated studies with known truth.
 
     python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
@@ -69,7 +69,7 @@ ENOUGH = 8
 
 @dataclass
 class Count:
-    """Counts for one question over all studies."""
+    """Counts of one question over all studies."""
 
     schemes: int = 0
     studies: int = 0
@@ -78,7 +78,7 @@ class Count:
     false: int = 0
 
     def shares(self) -> tuple[float, float, float]:
-        """Per cent of intervals that cover, studies with a false verdict, and schemes with the right one."""
+        """Format the percentages of covering intervals, false verdicts per study, and right schemes."""
         return (
             100 * self.covered / self.schemes,
             100 * self.false / self.studies,
@@ -105,7 +105,7 @@ def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> N
 
 
 def studies(options: argparse.Namespace) -> tuple[Table, str]:
-    """Coverage, false verdicts and power; and what became of the goals where the noise is what the method assumes."""
+    """Make the table of coverage, false verdicts and power, and check the goals for the assumed noise."""
     table = _table("noise", "truth", "pairs", "speed: cover", "false", "right", "loss: cover", "false", "right")
     covered, false = [], []
     for name, noise in NOISES.items():
@@ -132,7 +132,7 @@ def studies(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def fronts(options: argparse.Namespace) -> tuple[Table, str]:
-    """How often a dominated scheme is called beaten, and others; and what became of the goals for normal noise."""
+    """Count how often dominated and other schemes are called beaten, and check the goals for normal noise."""
     table = _table("noise", "pairs", "dominated: beaten", "one of two equal: beaten", "any that is not: beaten")
     findings, called = [], []
     for name, noise in NOISES.items():
@@ -184,7 +184,7 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def peers(options: argparse.Namespace) -> Table:
-    """Largest relative difference from SciPy and statsmodels over samples of all sizes; a dash without statsmodels."""
+    """Compute the largest relative difference from SciPy and statsmodels; a dash without statsmodels."""
     rng = random.Random(options.seed)
     sizes = [rng.randint(2, 30) for _ in range(options.samples)]
     samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]

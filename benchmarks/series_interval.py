@@ -1,11 +1,13 @@
-"""Coverage of the interval of a run's mean step time, on simulated steps that depend on those before them.
+"""Measure the coverage of the interval of a run's mean step time, on simulated correlated steps.
 
     python benchmarks/series_interval.py [--series 4000] [--seed 1] [--tiny]
 
-Steps are a process in which each depends on the one before (AR(1)), with a correlation of 0 to 0.95; their noise is
-normal, or exponential, as of a machine that now and then takes longer. given: of the runs, the part that gets an
-interval. cover: of these intervals of 95 %, the part that holds the mean. untrue: of all runs, the part whose interval
-does not hold it. width: mean width of the intervals over that of Student's interval of as many independent steps.
+Steps follow an AR(1) process with a correlation of 0 to 0.95. The noise is normal, or exponential as on a machine
+with occasional slow steps.
+
+given: fraction of the runs that get an interval. cover: fraction of these 95 % intervals that contain the mean.
+untrue: fraction of all runs whose interval does not contain it. width: mean width of the intervals, relative to
+Student's interval of the same number of independent steps.
 """
 
 import argparse
@@ -30,12 +32,12 @@ _SETTLING = 100
 
 
 def normal(rng: random.Random) -> float:
-    """Noise of mean 0 and deviation 1."""
+    """Draw normal noise of mean 0 and deviation 1."""
     return rng.gauss(0, 1)
 
 
 def exponential(rng: random.Random) -> float:
-    """Skewed noise of mean 0 and deviation 1."""
+    """Draw skewed noise of mean 0 and deviation 1."""
     return rng.expovariate(1) - 1
 
 
@@ -51,7 +53,7 @@ def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[rando
 
 
 def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> tuple[float, float, float, float]:
-    """Parts of the runs: with an interval, covered of these, and with an untrue one; and the mean relative width."""
+    """Return the fractions of runs with an interval, covered of these, and untrue, and the mean relative width."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
     intervals = [compute_series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
     bounds = [(each.low, each.high) for each in intervals if each.low is not None and each.high is not None]

@@ -1,13 +1,11 @@
-"""Unchanged programs over slow links, with codecs of hpcbench and with other systems' switches.
+"""Train unchanged programs over slow links, with codecs of hpcbench and with options of other systems.
 
     python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
-Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and FSDP2,
-plain, with our algorithm alone, bf16, int8, and int8 where it pays. systems: two ranks with DDP, next to PyTorch's own
-hooks. deepspeed: two ranks with ZeRO 1 and 3, next to communication_data_type (needs hpcbench[frameworks]). By default
-ddp and fsdp. The schemes of a repeat run one after another with the same seed, in rotated order, and are compared in
-pairs. The report is printed, with the bytes that the interfaces counted. --out keeps the submissions, and --json the
-values of each run, as DIR/slow-programs-PROGRAM.json.
+Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and
+FSDP2, plain, with our algorithm alone, bf16, int8, and int8 with automatic choice. systems: two ranks with DDP,
+compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1 and 3, compared with communication_data_type
+(needs hpcbench[frameworks]). The default is ddp and fsdp.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit status 2 if something is missing.
 """

@@ -1,11 +1,11 @@
-"""Is the wait worth more than the age of the weights costs? What a submission of studies/staleness.yaml says of it.
+"""Print the table of synchronization methods for a submission of studies/staleness.yaml.
 
     hpcbench submit studies/staleness.yaml --site sites/virtual-hosts.yaml --out results/staleness --wait
     python benchmarks/staleness.py results/staleness [--json FILE] [--tiny]
 
-It prints the table `synchrony` of `hpcbench report`, with where the numbers come from above it. Ways to keep stages or
-replicas in step are compared with the one in which all wait, over pairs of runs of the same seed and scheme. With
-``--tiny`` it submits a few short runs of the study itself.
+The output is the table `synchrony` of `hpcbench report`, with the provenance above it. It compares methods that
+synchronize stages or replicas with the reference in which all wait, over pairs of runs of equal seed and scheme.
+With ``--tiny`` it first submits a few short runs of the study.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def answer(directory: Path) -> tuple[Document, list[dict[str, Any]]]:
 
 
 def main() -> int:
-    """Read the options and print; returns the exit status."""
+    """Read the options and print; return the exit status."""
     parser = argparse.ArgumentParser(description="What waiting and old weights cost, of a submission.")
     parser.add_argument("directory", type=Path, nargs="?", help="what `hpcbench submit studies/staleness.yaml` made")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the rows")

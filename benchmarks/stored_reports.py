@@ -1,12 +1,13 @@
-"""Computes speeds and verdicts of stored reports again, from the figures of each run in their JSON documents.
+"""Recompute speeds and verdicts of stored reports from the figures of each run in their JSON documents.
 
     python benchmarks/stored_reports.py [REPORT.json ...]
 
-Logs of these studies are not stored. A document has the mean step time of each run (`time.step`), its work, losses,
-traffic and environment. From these the comparison of each cell, its answer and its notes are made again and replace
-those in the document and in the text next to it (`table.txt` for `report.json`, else the same name). All other tables
-stay as they are. What needs the loss of every step is taken over from the document: the comparison at equal time, and
-whether the loss still fell. Without arguments: the demo and `results/reference/studies`.
+The logs of these studies are not stored. A document has the mean step time of each run (`time.step`), its work,
+losses, traffic and environment. The script recomputes the comparison of each cell, its answer and its notes, and
+replaces them in the document and in the text next to it (`table.txt` for `report.json`, else the same name). All
+other tables stay unchanged. Results that need the loss of every step are copied from the document: the comparison at
+equal time, and whether the loss still fell. Without arguments the script updates the demo and
+`results/reference/studies`.
 """
 
 import argparse
@@ -136,7 +137,7 @@ def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
 
 
 def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
-    """Let reports say of the stored schemes that their baseline's loss still fell, where they said it before."""
+    """Keep the stored warning that the loss of the baseline still fell."""
     name = "still_falling"
     rows = [(cell["cell"], row) for cell in cells for row in cell["schemes"]]
     falling = {repr((values, row["scheme"])) for values, row in rows if name in row["weaknesses"]}
@@ -208,7 +209,7 @@ def round_figures(value: Any) -> Any:
 
 
 def main() -> int:
-    """Recompute the reports that the command line names; returns the exit status."""
+    """Recompute the reports that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT.json")
     for path in parser.parse_args().reports or [ROOT / "results/reference" / name for name in STORED]:

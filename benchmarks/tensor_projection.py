@@ -1,16 +1,13 @@
-"""Tensor parallelism in one to three dimensions on 8 to 512 V100: the time that a step would take, by a model.
+"""Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100, by a model.
 
     python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S]
                                            [--efficiency E] [--bytes 2] [--tiny]
 
-A step is the time of its products at a share of the peak, and for each axis of the grid the bytes of the closed forms
-over the link that its lines have, with a latency a call; nothing is hidden behind anything. Nodes are filled in rank
-order. A line of ranks within a node has NVLink. Of a line that crosses nodes, a node has one stream in and out, as
-rings have it, and the lines that cross at the same time share the node's network. The last lines also say what comes
-out for identical links of every GPU, as in the papers' cost models. The published figures are printed too: on 64 V100
-3-D is 2.32 x as fast as 1-D and 1.57 x as fast as 2-D (arXiv 2105.14450, abstract). The paper's table of sizes was not
-available. The model's size is an assumption, and the comparison is not a test. The source of each number is printed.
-No link and no GPU is measured here.
+The time of a step is that of its products at a fraction of the peak, plus, for each axis of the grid, the bytes of
+the closed forms divided by the bandwidth of its links, plus a latency per call. Nothing overlaps. Nodes are filled
+in rank order. A line of ranks within a node uses NVLink. For a line that crosses nodes, each node has one stream in
+and out, as in a ring. Lines that cross at the same time share the network of the node. The last lines repeat this
+with an equal link for every GPU, as in the cost models of the papers.
 """
 
 import argparse
@@ -25,6 +22,7 @@ from tiny import parse
 
 from hpcbench.console import columns
 from hpcbench.contract.grid import Axes, Grid, make_grid
+from hpcbench.contract.training import Model
 from hpcbench.predict import flops
 from hpcbench.predict import grid as grids
 
@@ -34,7 +32,7 @@ PUBLISHED = {"1d": 2.32, "2d": 1.57}
 
 @dataclass(frozen=True)
 class Machine:
-    """A node of the paper's kind of machine: four V100 with NVLink, one EDR network."""
+    """A node like those of the paper: four V100 with NVLink, one EDR network."""
 
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
@@ -60,18 +58,18 @@ class Work:
 
     @property
     def rows(self) -> int:
-        """Samples times positions."""
+        """Number of samples times positions."""
         return self.batch * self.seq
 
 
 def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
-    """Seconds of the products of all blocks and of attention, forward and backward."""
+    """Return the seconds of the products of all blocks and of attention, forward and backward."""
     sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
     return work.batch * flops.count_model_flops(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
 def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
-    """Seconds for the bytes that each rank sends along lines, over the slowest of their links."""
+    """Return the seconds to send the bytes of each rank along lines, over the slowest link."""
     size = grid.count(axes)
     nodes = {
         len({rank // machine.per_node for rank in range(grid.ranks) if grid.index(rank, grid.others(axes)) == line})
@@ -85,8 +83,13 @@ def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machin
     return latency + nbytes * sharing / machine.network
 
 
+def _block(work: Work) -> Model:
+    """Model with one layer of the step's width."""
+    return Model(layers=1, hidden=work.hidden, heads=1)
+
+
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
-    """Seconds of computation and of each axis: the traffic of a block's four products, times the layers."""
+    """Return the seconds of computation and of each axis, from the traffic of a block's four products."""
     grid = make_grid(mode, ranks, depth)
     seconds = {"compute": compute_seconds(work, machine, ranks)}
     if mode == "1d":
@@ -94,7 +97,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
         return seconds | {"t": time_line(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
-    for layer in grids.list_block_products(work.rows, work.hidden):
+    for layer in grids.list_block_products(work.rows, _block(work)):
         for sent in (grids.count_forward_elements(grid, layer), grids.count_backward_elements(grid, layer)):
             for (*_, axis), n in sent.items():
                 elements[axis] += n
@@ -103,7 +106,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         if axis == "e":  # once a step, an all-reduce of the weights that a rank holds
             held = sum(
                 grids.count_held(grid, grid.products[p.word].w, p)
-                for p in grids.list_block_products(work.rows, work.hidden)
+                for p in grids.list_block_products(work.rows, _block(work))
             )
             n = round(2 * (depth - 1) / depth * held)
         seconds[axis] = time_line(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
@@ -151,12 +154,12 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
 
 
 def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
-    """Bytes that each rank sends in a step."""
+    """Return the bytes that each rank sends in a step."""
     grid = make_grid(mode, ranks, depth)
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
     total = 0.0
-    for layer in grids.list_block_products(work.rows, work.hidden):
+    for layer in grids.list_block_products(work.rows, _block(work)):
         total += sum(grids.count_forward_elements(grid, layer).values()) + sum(
             grids.count_backward_elements(grid, layer).values()
         )

@@ -1,14 +1,14 @@
-"""Tensor parallelism in one to three dimensions on 1 to 8 ranks of this machine: strong and weak scaling on slow links.
+"""Measure strong and weak scaling of tensor parallelism in one to three dimensions, on 1 to 8 ranks of this machine.
 
     python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
 
-The runs are those of studies/tensor-scaling.yaml. Ranks lie on virtual hosts (hpcbench.testing.hosts), two a host from
-four ranks on, one a host below, and the hosts' links are limited to each rate; `none` is without a limit. All runs of a
-number of ranks train one after another in the same processes, repeat by repeat with schemes in rotated order. A row has
-the median of the repeats, and the least and the most behind it. Average step time is the papers': seconds forward and
-backward over the samples. Efficiency is the time of one rank over ranks times the time, of the same batch in strong
-scaling and of a batch that grows with the ranks in weak; the ranks share this machine's cores, so that it says how the
-modes compare and nothing of a machine with a core a rank. Bytes are what a rank sends in a step.
+The runs are those of studies/tensor-scaling.yaml. Virtual hosts (hpcbench.testing.hosts) have two ranks each from
+four ranks on, and one rank below. Their links are limited to each rate; `none` means no limit. All runs with the
+same number of ranks train one after another in the same processes, repeat by repeat, with schemes in rotated order.
+A row has the median of the repeats, followed by minimum and maximum. The average step time is defined as in the
+papers: seconds of forward and backward pass per sample. Efficiency is the time on one rank divided by the number of
+ranks times the time, with equal batches for strong scaling and growing ones for weak scaling. The ranks share the
+cores of this machine, so efficiency only compares the modes. Bytes are those that a rank sends in a step.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
@@ -45,7 +45,7 @@ Found = list[dict[str, Any]]
 
 
 def measure(runs: Sequence[dict[str, Any]], rates: Sequence[str | None]) -> Found:
-    """Train all runs at all rates: a start of the ranks for each number of them."""
+    """Train all runs at all rates, with one start of the ranks for each number of ranks."""
     measured: Found = []
     for ranks in sorted({run["ranks"] for run in runs}):
         each = 2 if ranks > 2 else 1
@@ -107,7 +107,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Read the options, measure and print; returns the exit status."""
+    """Read the options, measure and print; return the exit status."""
     parser = argparse.ArgumentParser(description="Tensor parallelism in one to three dimensions on this machine.")
     parser.add_argument("--rates", nargs="*", default=["1gbit", "200mbit"], metavar="RATE", help="limits of the links")
     parser.add_argument("--repeats", type=int, help="in place of the study's")

@@ -1,11 +1,14 @@
-"""All-reduce on slow links: codecs compared with the MPI library, and with the bound by their bytes.
+"""Measure all-reduces on slow links: codecs compared with the MPI library and with a lower bound.
 
     python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
                                              [--hosts 4] [--ranks 2] [--tiny]
 
-Virtual hosts (hpcbench.testing.hosts), four with two ranks each unless options say otherwise. At each link rate
-`hpcbench bench network` measures the links, `hpcbench bench collectives` every codec in turns with the library's call,
-blocking and not (the faster one counts), and then once more with automatic choice from these measurements.
+The ranks run on virtual hosts (hpcbench.testing.hosts), by default four with two ranks each. At each link rate,
+`hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with the
+library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal time is
+that of the bytes that a hierarchical all-reduce must send over the link of each host; headers of TCP, IP and
+Ethernet take 4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that
+hide its work. With one rank per core (--hosts 2 --ranks 1) only the link matters.
 
 The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
 of TCP, IP and Ethernet take 4.6 % of what a link carries. With several ranks a core, the cost of a codec's call decides
@@ -55,7 +58,7 @@ def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
 
 
 def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology) -> float:
-    """Time in which what a hierarchical all-reduce sends from a host passes its link."""
+    """Return the time that the bytes of a hierarchical all-reduce need on the link of a host."""
     how = plan(
         Request(
             Operation.ALL_REDUCE,
@@ -71,7 +74,7 @@ def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology)
 
 
 def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
-    """Wire bytes for each of the message, of what is encoded."""
+    """Return the wire bytes per message byte of encoded messages."""
     n, built = row["bytes"] // 4, get_codec(codec)
     if built.fixed_size:
         return built.wire_bytes(n, np.dtype(np.float32)) / (4 * n)
@@ -80,14 +83,14 @@ def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
 
 
 def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
-    """Return the part of the message that goes through the codec, which excludes sums within hosts."""
+    """Return the fraction of the message that goes through the codec; sums within hosts do not."""
     if row["algorithm"] != Algorithm.HIERARCHICAL.value:
         return int(row["message_bytes"])
     return int(row["message_bytes"]) - (topology.ranks - len(topology.members)) * int(row["bytes"])
 
 
 def largest(rate: str, most: str, topology: Topology) -> str:
-    """Return the largest size that the library moves in time: `most`, a quarter of it, and so on."""
+    """Return the largest size that the library handles in time: `most`, a quarter of it, and so on."""
     size = int(most.removesuffix("M"))
     while size > 1 and ideal_seconds(size << 20, 1.0, rate, topology) > SLOWEST / 2:
         size //= 4
@@ -95,7 +98,7 @@ def largest(rate: str, most: str, topology: Topology) -> str:
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Rows by rate."""
+    """Measure all rows, keyed by rate."""
     rows_of_rates: dict[str, list[dict[str, Any]]] = {}
     codecs = [word for codec in options.codecs for word in ("--codec", codec)]
     chosen = [word for codec in options.codecs if codec != "none" for word in ("--codec", codec)]
@@ -148,7 +151,7 @@ def table(rate: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"])
     parser.add_argument("--min", default="1M")

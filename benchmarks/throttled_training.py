@@ -1,14 +1,18 @@
-"""Gain of compression in training on slow links: every scheme and control compared with the baseline.
+"""Measure the gain of compression in training on slow links: every scheme compared with the baseline.
 
     python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...]
                                             [--shares 20 50 | --rates 100mbit ...] [--repeats N]
     python benchmarks/throttled_training.py --show FILE.json
 
-A small GPT is trained end to end on virtual hosts whose links are limited (hpcbench.testing.hosts). The parts, by
-default all of them: `shared` (eight ranks that share the cores, dp x tp x pp), `own` (a core for each of two ranks),
-`tensor` (tensor parallelism across the link), `curve` (over tokens a replica and step). In each repeat all schemes run
-one after another in the same processes, in rotated order, with the same seed, and are compared in pairs; a table
-without a limit is measured in addition, to separate the effects of link and processors.
+A small GPT trains on virtual hosts whose links are limited (hpcbench.testing.hosts). The default is all parts:
+`shared` (eight ranks that share the cores, dp x tp x pp), `own` (one core for each of two ranks), `tensor` (tensor
+parallelism across the link), `curve` (over the number of tokens per replica and step). In each repeat all schemes
+run one after another in the same processes, in rotated order and with the same seed, and are compared in pairs. A
+table without a limit is measured as well, to separate the effects of link and processors. With --out each part is
+stored in DIR/throttled-training-PART.json after every repeat. An interrupted measurement resumes there. The output
+is written next to the file, and the curve also as .svg and .png. The names include the precision if it is not the
+default (--set train.precision=bf16). Needs Linux, root or user namespaces, iproute2, and
+hpcbench[train,local,report]. The exit status is 2 if a requirement is missing.
 
 With --out each part is kept in DIR/throttled-training-PART.json after every repeat, an interrupted measurement resumes
 where it stopped, and the output is written next to it, the curve as .svg and .png too. A measurement in another
@@ -36,7 +40,7 @@ from hpcbench.testing.hosts.rates import bits_per_second
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory of results, to resume a measurement")
@@ -59,7 +63,7 @@ def main() -> int:
         for rate in options.rates or ():
             bits_per_second(rate)
             if options.rates.count(rate) > 1:
-                raise UserError(f"--rates: {rate} is here twice: remove one")
+                raise UserError(f"--rates: {rate} is listed twice: remove one")
         if options.repeats is not None and options.repeats < 1:
             raise UserError(f"--repeats {options.repeats}: give 1 or more")
         if reason := why_not():

@@ -1,11 +1,11 @@
-"""The form of a benchmark that tests run: the same entry and the same printing, with less to measure."""
+"""Short form of a benchmark for tests: the same entry point and output, with less to measure."""
 
 import argparse
 from typing import Any
 
 
 def parse(parser: argparse.ArgumentParser, **tiny: Any) -> argparse.Namespace:
-    """Options of the command line, with an option ``--tiny`` that gives others these defaults instead of their own."""
+    """Parser with an option ``--tiny`` that replaces the defaults of other options."""
     parser.add_argument("--tiny", action="store_true", help="measure next to nothing, to see that it works")
     if parser.parse_known_args()[0].tiny:
         parser.set_defaults(**tiny)

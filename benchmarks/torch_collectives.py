@@ -1,13 +1,13 @@
-"""Collectives of PyTorch over gloo: its own, ours in its place, and DDP's hooks, in turns in one run.
+"""Compare PyTorch's collectives over gloo with ours in their place, and with DDP's hooks, in turns of one run.
 
     python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
                                            [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
 
-At rate none the ranks are processes of this machine; at another rate each is alone on a virtual host with such a link
+At rate none the ranks are processes of this machine. At another rate each rank is a virtual host behind such a link
 (hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). A time is that of the slowest rank. Each
-repeat measures all modes, in another order, on the same values; ratios to plain gloo are paired by repeat, and have
-95 % intervals. A target is met, or not met, only if the whole interval lies on one side of it; what says "the slowest"
-is met only if that holds for each of its rows.
+repeat measures all modes in another order on the same values. Ratios to plain gloo are paired by repeat, with 95 %
+intervals. A target is met or not met only if the whole interval is on one side of it. A target for "the slowest" is
+met only if all of its rows meet it.
 
 Modes: `interposed` looks at calls and hands them on; `no codec` is our algorithm alone; codecs by their names; `auto
 int8` may leave a call to gloo; `fp16 hook` and `PowerSGD hook` are those of DDP, on a bucket of the same bytes. gloo
@@ -78,16 +78,16 @@ OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather")
 
 @dataclass
 class Bucket:
-    """What DDP's hooks read of a bucket of gradients."""
+    """The properties of a gradient bucket that DDP's hooks read."""
 
     values: torch.Tensor
 
     def buffer(self) -> torch.Tensor:
-        """All gradients in one vector."""
+        """Return all gradients in one vector."""
         return self.values
 
     def gradients(self) -> list[torch.Tensor]:
-        """One gradient, nearly square, as weights of a linear layer have it."""
+        """Return one nearly square gradient, like that of a linear layer."""
         side = 1 << ((self.values.numel().bit_length() - 1) // 2)
         return [self.values.view(side, -1)]
 
@@ -100,7 +100,7 @@ class Bucket:
         return 0
 
     def is_last(self) -> bool:
-        """Whether no bucket follows."""
+        """Return whether this is the last bucket."""
         return True
 
 
@@ -110,7 +110,7 @@ Calls = dict[str, Callable[[], None]]
 def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
     """Return the calls on vectors of a size, and a function that restores the vectors.
 
-    A lossy mode leaves values that a lossless one after it would compress better.
+    After a lossy mode, a lossless one would compress the values better.
     """
     ranks = dist.get_world_size()
     full_vector, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
@@ -133,7 +133,7 @@ def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
 
 
 def hooks(nbytes: int) -> tuple[Calls, Callable[[], None]]:
-    """DDP's hooks on a bucket of a size, and what gives the bucket its first values again."""
+    """Return the calls of DDP's hooks on a bucket of a size, and a function that restores the bucket."""
     bucket = Bucket(torch.randn(nbytes // 4))
     first = bucket.values.clone()
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
@@ -149,7 +149,7 @@ def hooks(nbytes: int) -> tuple[Calls, Callable[[], None]]:
 
 
 def seconds(call: Callable[[], None], count: int) -> float:
-    """Seconds of a call on the slowest rank. One before is not timed: the first through new kernels takes longer."""
+    """Return the seconds of a call on the slowest rank, after one untimed call that initializes the kernels."""
     if count:
         call()
     dist.barrier()
@@ -163,13 +163,13 @@ def seconds(call: Callable[[], None], count: int) -> float:
 
 
 class Kernels(Protocol):
-    """What can take the place of PyTorch's calls."""
+    """Replacement of PyTorch's kernels."""
 
     def install(self) -> None:
         """Register the kernels."""
 
     def remove(self) -> None:
-        """Take them back."""
+        """Unregister the kernels."""
 
 
 def in_mode(
@@ -179,7 +179,7 @@ def in_mode(
     count: int,
     renew: Callable[[], None] = lambda: None,
 ) -> float:
-    """Seconds of a call in a mode, on new values."""
+    """Return the seconds of a call in a mode, on new values."""
     kernels = installed.get(mode)
     renew()
     if kernels is None:
@@ -192,7 +192,7 @@ def in_mode(
 
 
 def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each repeat, by mode."""
+    """Return the seconds of each repeat, by mode."""
     (every, renew), (hooked, renew_bucket) = operations(nbytes), hooks(nbytes)
     plain = every[operation]
     calls = {**dict.fromkeys(modes, plain), **{k: v for k, v in hooked.items() if k in modes}}
@@ -213,10 +213,10 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
 
 
 class HandedOn:
-    """A kernel that only hands an all-reduce on: no kernel in Python costs less."""
+    """Kernel in Python that only forwards an all-reduce, the lower bound for any kernel in Python."""
 
     def install(self) -> None:
-        """Register it."""
+        """Register the kernel."""
         operator = torch.ops.c10d.allreduce_.default
         below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
         self._library = torch.library.Library("c10d", "IMPL")
@@ -228,14 +228,14 @@ class HandedOn:
         )
 
     def remove(self) -> None:
-        """Take it back."""
+        """Unregister the kernel."""
         self._library._destroy()
 
 
 def one_rank(repeats: int) -> dict[str, list[float]]:
-    """Seconds of a call that sends nothing, plain, handed on and interposed, of rank 0 while the others wait.
+    """Return the seconds of a call that sends nothing (plain, forwarded and interposed) on rank 0.
 
-    PyTorch's fake backend is done at once: what is left is the cost of a call.
+    PyTorch's fake backend returns immediately, so only the cost of the call remains.
     """
     alone = dist.new_group([0], backend="fake")
     calls = 2000 if dist.get_rank() == 0 else 0
@@ -251,7 +251,7 @@ def one_rank(repeats: int) -> dict[str, list[float]]:
 
 
 def work(directory: Path, rank: int) -> None:
-    """One rank."""
+    """Measure on one rank."""
     task = json.loads((directory / "task.json").read_text())
     torch.set_num_threads(1)
     if task["keep_memory"]:
@@ -280,7 +280,7 @@ def work(directory: Path, rank: int) -> None:
 
 
 def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str, Any]]:
-    """Start the ranks, and read what they have measured."""
+    """Start the ranks, and read their measurements."""
     command = [sys.executable, str(Path(__file__).resolve()), "--worker"]
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "task.json").write_text(json.dumps(task))
@@ -303,7 +303,7 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     if sys.argv[1:2] == ["--worker"]:
         work(Path(sys.argv[2]), int(os.environ["PMI_RANK"]))
         return 0

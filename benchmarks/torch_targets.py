@@ -1,4 +1,4 @@
-"""What torch_collectives.py says of its rows: ratios to plain gloo, tables, and whether targets are met."""
+"""Ratios, tables and targets of torch_collectives.py."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MET, NOT_MET, UNDECIDED, UNKNOWN = "met", "not met", "not decided", "not decided
 
 
 def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: str) -> Interval | None:
-    """How many times faster than plain gloo a mode is."""
+    """Return the speed of a mode relative to plain gloo."""
     times = {
         row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"], row["bytes"]) == (rate, call, nbytes)
     }
@@ -56,7 +56,7 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _more(alone: dict[str, list[float]], mode: str) -> Interval:
-    """Microseconds that a call takes longer than a plain one."""
+    """Return the additional microseconds of a call compared with a plain one."""
     return paired_difference([1e6 * s for s in alone[mode]], [1e6 * s for s in alone[PLAIN]])
 
 

@@ -1,10 +1,10 @@
-"""What a trace costs: steps of training with a recorder and without, in turns, and what is asked when it is off.
+"""Measure the cost of a trace: steps with and without a recorder, in turns, and the checks when it is off.
 
     python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 
-Each turn takes one step without a recorder and one with it, in the same processes; which comes first alternates. When
-nothing is traced, each span that would be written is one question whether there is a recorder: their number, from the
-traced steps, times the time of one question is what a step pays for what it does not use. Needs hpcbench[train,local].
+Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a
+trace, each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted
+in the traced steps, times the time of one. Needs hpcbench[train,local].
 """
 
 import argparse
@@ -24,7 +24,7 @@ from hpcbench.report.statistics import paired_difference
 
 
 def worker(hidden: int, turns: int) -> None:
-    """Take the steps on all ranks; rank 0 prints what it measured."""
+    """Take the steps on all ranks; rank 0 prints its measurements."""
     from mpi4py import MPI
 
     from hpcbench.comm.channel import Channel
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def show(measured: dict[str, Any], ranks: int) -> None:
-    """Print the table, and what follows from it."""
+    """Print the table and the cost that follows from it."""
     off, on = median(measured["off"]), median(measured["on"])
     title = f"ms a step, {ranks} ranks, {len(measured['on'])} turns"
     table = make_table("trace", "median", "spans a step", left=("trace",), title=title)
@@ -117,7 +117,7 @@ def show(measured: dict[str, Any], ranks: int) -> None:
     print(f"on: {share:+.1%} of a step{ends}")
     paid = measured["spans"] * measured["question_s"]
     questions = f"{measured['spans']:.0f} questions of {measured['question_s'] * 1e9:.0f} ns"
-    print(f"off: {questions}: {paid / off * 1e6:.1f} millionths of a step")
+    print(f"off: {questions}: {paid / off * 100:.4f} % of a step")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Training on GPUs in every scheme preset, one run each: loss, time of a step by CUDA events, bytes and device memory.
+"""Train on GPUs with every scheme preset, once each: loss, step time by CUDA events, bytes and device memory.
 
     python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR]
                                    [--tiny]
 
-gpt2-small on the text of Python's own library (benchmarks/train_gpu.yaml), on the GPUs of this machine. Ranks share
-them where there are fewer: that tries out the path, and measures no network. `--set layout.tp=2` changes the layout,
-`--device cpu --set model=gpt-tiny` runs the same on the CPU, to compare losses with. Logs stay in DIR. Exit status: 0
-all runs completed, 1 some did not, 2 no GPU or no CuPy is there. Needs hpcbench[train,local], and [cuda13] or [cuda12].
+The model is gpt2-small on the text of Python's standard library (benchmarks/train_gpu.yaml), on the GPUs of this
+machine. Ranks share GPUs if there are fewer, which tests the code path but not the network. `--set layout.tp=2`
+changes the layout. `--device cpu --set model=gpt-tiny` runs the same on the CPU to compare losses. Logs stay in DIR.
+Exit status: 0 if all runs completed, 1 if some did not, 2 without a GPU or CuPy.
 """
 
 import argparse
@@ -45,7 +45,7 @@ COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed 
 
 
 def schemes() -> list[str]:
-    """All presets, with numbers where they take some."""
+    """List all presets, with values for those that take a number."""
     return [name.format(**NUMBERS) for name in presets.schemes()]
 
 
@@ -56,7 +56,7 @@ def need_gpu() -> None:
     from hpcbench.codecs.device import cuda
 
     if not torch.cuda.is_available():
-        raise UserError("PyTorch sees no GPU here: run it where there is one, or with --device cpu")
+        raise UserError("PyTorch detects no GPU here: run it on a node with a GPU, or with --device cpu")
     try:
         cuda()
     except (ImportError, RuntimeError) as error:
@@ -77,7 +77,7 @@ def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
 
 
 def shape_of(ranks: int) -> RankShape:
-    """How the ranks lie on this machine, some on one GPU where they are more."""
+    """Return the shape of the ranks on this machine; some share a GPU if there are fewer GPUs."""
     import torch
 
     share = -(-ranks // torch.cuda.device_count())
@@ -85,7 +85,7 @@ def shape_of(ranks: int) -> RankShape:
 
 
 def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:
-    """Train on ranks of this machine; the row of the table."""
+    """Train on ranks of this machine; return the row of the table."""
     name = run["scheme"]["name"]
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "run.json").write_text(json.dumps(run))
@@ -120,7 +120,7 @@ def measured(log: str, run: dict[str, Any]) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Train, print the table; returns the exit status."""
+    """Train and print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schemes", nargs="+", default=schemes())
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")

@@ -18,8 +18,8 @@ _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5
 _ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
 _FAR = [
     (dx, dy, side)
-    for dx, side in ((16, "left"), (-16, "right"), (40, "left"), (-40, "right"))
-    for dy in (0, 10, -10, 18, -18, 26, -26, 34, -34)
+    for dx, side in ((16, "left"), (-16, "right"), (40, "left"), (-40, "right"), (70, "left"), (-70, "right"))
+    for dy in (0, 10, -10, 18, -18, 26, -26, 34, -34, 44, -44, 54, -54, 64, -64)
 ]
 _PLACES = [*_ROUND, *_ABOVE, *_FAR]
 """Offsets of a label from its point, in points of type. The first free one is used."""

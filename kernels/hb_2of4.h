@@ -1,15 +1,15 @@
-// Structured sparsity: of each 4 values the two of largest magnitude, in order, and their two places of 2 bits each,
-// the first's lowest. Of equal magnitudes the earlier one is kept. NaN counts as larger than infinity.
-//   wire: the values kept, in their own type; then the places, 4 bits for each 4 values, the earlier in the low half of
-//   a byte. A last group that is short is filled with zeros.
+// Structured sparsity: the two values of largest magnitude of each 4 in order, and their two positions of 2 bits each,
+// the first one lowest. Of equal magnitudes the earlier one is kept. NaN counts as larger than infinity.
+//   wire: the kept values in their own type; then the positions, 4 bits for each 4 values, the earlier ones in the low
+//   half of a byte. A short last group is filled with zeros.
 #pragma once
 #include "hb_float.h"
 
-// bits: 4 values a lane; kept: 2; returns the places
+// bits: 4 values per lane; kept: 2; returns the positions
 template <class U> HB_FN U hb_2of4_encode(const U *bits, U *kept) {
   U a[4], zero = bits[0] * 0u;
   for (int i = 0; i < 4; i++) a[i] = bits[i] & HB_MAGNITUDE;
-  // how many values go before each
+  // number of values before each
   U rank[4] = {zero, zero, zero, zero};
   for (int i = 0; i < 4; i++)
     for (int j = i + 1; j < 4; j++) {
@@ -27,7 +27,7 @@ template <class U> HB_FN U hb_2of4_encode(const U *bits, U *kept) {
   }
   return first | second << 2;
 }
-// bits: 4 values a lane out
+// bits: 4 values per lane (output)
 template <class U> HB_FN void hb_2of4_decode(const U *kept, U places, U *bits) {
   U first = places & 3u, second = (places >> 2) & 3u, zero = places * 0u;
   for (hb_u32 i = 0; i < 4; i++) {

@@ -1,15 +1,15 @@
-// Casts with a common power of two for each 128 values, as microscaling formats have it for 32: the largest value of a
-// block comes to lie just below the largest of the type. So small gradients keep their mantissas.
-//   wire: the codes, one after another, and zeros up to a multiple of 4 bytes; then one byte a block, k + 127, for a
-//   value of code * 2^k
+// Casts with a common power of two for each 128 values, as microscaling formats have for 32. It scales the largest
+// value of a block to just below the largest of the type, so small gradients keep their mantissas.
+//   wire: the codes, one after another, and zeros up to a multiple of 4 bytes; then one byte per block, k + 127, for
+//   values code * 2^k
 // bf16 has the exponents of float32 and needs no scale: its wire is the codes alone.
 #pragma once
 #include "hb_float.h"
 
 #define HB_CAST_BLOCK 128
 
-// The block's scale byte, from the largest finite magnitude (float32 bits). `rounds_up`: mantissas from here on would
-// round beyond the largest value.
+// Returns the scale byte of the block, from the largest finite magnitude (float32 bits). `rounds_up`: smallest mantissa
+// that would round beyond the largest value.
 template <class T> struct hb_cast;
 template <> struct hb_cast<hb_half> {
   static constexpr hb_u32 exponent = 15, rounds_up = 0x7ff000u, code_bytes = 2;
@@ -24,12 +24,13 @@ template <class T> HB_FN hb_u32 hb_cast_scale(hb_u32 top) {
   hb_u32 field = (top >> 23) + ((top & 0x7fffffu) >= hb_cast<T>::rounds_up);
   return field > hb_cast<T>::exponent + 1u ? field - hb_cast<T>::exponent : 1u;
 }
-// What takes part in the maximum: infinity and NaN do not.
+// Values that count for the maximum: all except infinity and NaN.
 template <class U> HB_FN U hb_finite_magnitude(U bits) {
   U a = bits & HB_MAGNITUDE;
   return a < HB_INFINITY ? a : a * 0u;
 }
-// Signs and NaN keep out of the multiplications: processors differ in the sign and payload that a product's NaN has.
+// Signs and NaN are left out of the multiplications, because processors give different sign and payload to the NaN of a
+// product.
 template <class T, class U> HB_FN U hb_cast_encode(U bits, hb_u32 scale) {
   typedef hb_lane<U> L;
   U a = L::as_bits(L::as_float(bits & HB_MAGNITUDE) * L::as_float(bits * 0u + ((254u - scale) << 23)));

@@ -1,4 +1,4 @@
-// Short floating-point types, by integer operations alone, so that every processor makes the same bits of them.
+// Short floating-point types, by integer operations only, so that every processor gives the same bits.
 #pragma once
 #include "hb_lane.h"
 
@@ -6,8 +6,8 @@
 #define HB_MAGNITUDE 0x7fffffffu
 #define HB_NAN 0x7fc00000u
 
-// A type with E bits of exponent and M of mantissa. FINITE: it has no infinity, the highest code is NaN and what would
-// be infinite is NaN too (E4M3 of the OCP 8-bit floating point specification).
+// A type with E exponent bits and M mantissa bits. FINITE: it has no infinity; the highest code is NaN, and values that
+// would be infinite become NaN (E4M3 of the OCP 8-bit floating point specification).
 template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 bias = (1u << (E - 1)) - 1u;
   static constexpr hb_u32 shift = 23 - M;
@@ -15,15 +15,15 @@ template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 nan = FINITE ? inf : inf | 1u << (M - 1);
   static constexpr hb_u32 sign = E + M;  // place of the sign bit
   static constexpr bool half = E == 5 && M == 10;
-  // the first magnitude too large even before rounding: beyond the exponents of the type
+  // smallest magnitude that is too large even before rounding: beyond the exponents of the type
   static constexpr hb_u32 limit = (127u - bias + (1u << E) - (FINITE ? 0u : 1u)) << 23;
 };
 
-// A magnitude, float32 bits, to the type, to nearest, ties to even; NaN becomes one quiet NaN.
+// Converts a magnitude (float32 bits) to the type, rounded to nearest, ties to even; NaN becomes one quiet NaN.
 template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
   typedef hb_lane<U> L;
   if constexpr (T::half && L::halves) return a > HB_INFINITY ? a * 0u + T::nan : L::half(L::as_float(a));
-  // below the normal range: an addition at which the mantissa's unit is that of the type's subnormals
+  // below the normal range: add a number whose last mantissa bit has the value of the type's subnormals
   const hb_u32 magic = (127u - T::bias + T::shift + 1u) << 23;
   U low = L::as_bits(L::as_float(a) + L::as_float(a * 0u + magic)) - magic;
   U rest = a - ((127u - T::bias) << 23);
@@ -35,20 +35,20 @@ template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
 template <class T, class U> HB_FN U hb_to_small(U bits) {
   return hb_magnitude_to_small<T>(bits & HB_MAGNITUDE) | (bits >> 31) << T::sign;
 }
-// Infinity, NaN (one quiet NaN) and the sign for the rest r of what x of the type is as float32 bits.
+// Adds infinity, NaN (one quiet NaN) and the sign of x to the float32 bits r.
 template <class T, class U> HB_FN U hb_small_special(U x, U r) {
   U a = x & ((1u << T::sign) - 1u);
   r = a >= T::inf ? (a * 0u + (T::nan == T::inf ? HB_NAN : HB_INFINITY)) : r;
   r = a > T::inf ? a * 0u + HB_NAN : r;
   return r | ((x >> T::sign) & 1u) << 31;
 }
-// The exact magnitude of the type's low bits, where it is finite.
+// Returns the exact magnitude of the low bits if it is finite.
 template <class T, class U> HB_FN typename hb_lane<U>::F hb_small_magnitude(U x) {
   typedef hb_lane<U> L;
   const hb_u32 up = (254u - T::bias) << 23;  // 2^(127 - bias)
   return L::as_float((x & ((1u << T::sign) - 1u)) << T::shift) * L::as_float(x * 0u + up);
 }
-// The exact value of the type's low bits as float32 bits.
+// Returns the exact value of the low bits as float32 bits.
 template <class T, class U> HB_FN U hb_from_small(U x) {
   return hb_small_special<T>(x, hb_lane<U>::as_bits(hb_small_magnitude<T>(x)));
 }
@@ -63,7 +63,7 @@ template <class U> HB_FN U hb_to_bfloat(U bits) {
 }
 template <class U> HB_FN U hb_from_bfloat(U x) { return x << 16; }
 
-// A sum with one NaN only: processors differ in the sign and payload of what they make, and both can reach the wire.
+// Adds with a single NaN, because processors give different signs and payloads, and both can reach the wire.
 HB_FN float hb_add(float a, float b) {
   float sum = a + b;
   return sum == sum ? sum : hb_lane<hb_u32>::as_float(HB_NAN);

@@ -1,5 +1,5 @@
-// What the shared library hands out: one table of functions for each instruction set it was compiled for.
-// Pointers need no alignment. Functions keep no state and may run in any number of threads at once.
+// Interface of the shared library: one table of functions per compiled instruction set. Pointers need no alignment.
+// Functions have no state and may run in any number of threads at once.
 #pragma once
 #include <stdint.h>
 
@@ -10,24 +10,24 @@
 #define HB_MALFORMED (~0ull)
 
 struct hb_ops {
-  // the most that n values take on the wire
+  // maximum wire bytes of n values
   uint64_t (*wire_bytes)(uint64_t param, uint32_t type, uint64_t n);
-  // n values to the wire, which has room for the most that the codec makes of them; returns the bytes used.
-  // residual: null, or n float32: their sum with the values is encoded, and what the wire then lacks is left in them
-  // (0 where that is not finite). seed: of the stochastic roundings.
+  // Encodes n values to the wire, which has space for the maximum size; returns the bytes used. residual: null, or n
+  // float32. Then their sum with the values is encoded, and they receive the part that was not sent (0 if it is not
+  // finite). seed: for stochastic rounding.
   uint64_t (*encode)(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
                      uint64_t seed);
-  // n values of `type` out of wire_bytes bytes, stored as out_type, or added to what `out` holds in that type.
-  // Returns 0, or 1 if the bytes are no stream of n such values; values before the fault may then be in `out`.
+  // Decodes n values of `type` from wire_bytes bytes, stored as out_type, or added to `out` in that type. Returns 0, or
+  // 1 if the bytes are not a stream of n such values; `out` may then contain values from before the fault.
   uint32_t (*decode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, uint64_t n, void *out,
                      uint32_t out_type, uint32_t add);
-  // The sum, in float32, of what the wire holds and of `local`, both n values of `type`, encoded to another wire.
-  // Returns the bytes used, or HB_MALFORMED.
+  // Encodes the float32 sum of the decoded wire and of `local`, both n values of `type`, to another wire. Returns the
+  // bytes used, or HB_MALFORMED.
   uint64_t (*decode_add_encode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes,
                                 const void *local, uint64_t n, void *out, uint64_t seed);
 };
 
-// A step of AdamW. keep: what is left of a weight that decays; factor: of the gradients, for clipping; take1, keep2,
+// A step of AdamW. keep: factor of weights that decay; factor: factor of the gradients, for clipping; take1, keep2,
 // take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
 struct hb_adamw {
   double keep, factor, take1, keep2, take2, grown, eps, size;
@@ -35,15 +35,14 @@ struct hb_adamw {
 };
 // Arrays of float32 or float64, aligned to their values.
 struct hb_flat {
-  // Elements from `from` to `to`. gradient: null leaves the moments as they are.
+  // Updates elements from `from` to `to`. gradient: null leaves the moments unchanged.
   void (*adamw)(uint32_t type, const hb_adamw *how, void *master, const void *gradient, void *first, void *second,
                 uint64_t from, uint64_t to);
   double (*squares)(uint32_t type, const void *x, uint64_t n);  // their sum, in float64
 };
-// Arrays of 16-bit floats of `type`, beside arrays of float32. Pointers to float32 are aligned to their values.
+// Arrays of 16-bit floats of `type`, and arrays of float32. Pointers to float32 are aligned.
 struct hb_halves {
-  // n values of float32, rounded. residual: null, or n float32 to which what rounding takes is added where that is
-  // finite.
+  // Rounds n float32. residual: null, or n float32 to which the rounding errors are added if they are finite.
   void (*narrow)(uint32_t type, const float *x, uint64_t n, void *out, float *residual);
   void (*widen)(uint32_t type, const void *x, uint64_t n, float *out, uint32_t add);  // put there, or added
   void (*add)(uint32_t type, const void *x, void *onto, uint64_t n);  // each sum is made in float32 and rounded
@@ -59,6 +58,6 @@ struct hb_kernels {
   const hb_halves *halves;
 };
 
-// The best table that this processor runs (name null), the one of that name, or null if it cannot run here.
+// Returns the best table for this processor (name null), or the named one; null if it cannot run here.
 const hb_kernels *hb_kernels_for(const char *name);
 }

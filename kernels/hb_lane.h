@@ -1,7 +1,7 @@
 // Lanes: the block functions of the codecs are templates over a lane type U.
 //   U = hb_u32             one GPU thread, or plain C++ (the sanitizer build)
 //   U = a vector of hb_u32 one call codes as many blocks as the vector has lanes
-// What a vector type needs beyond + - & | ^ << >> and ?: is named here, in hb_lane<U>.
+// The further operations of a vector type, in addition to + - & | ^ << >> and ?:, are named in hb_lane<U>.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -30,7 +30,7 @@ template <> struct hb_lane<hb_u32> {
   typedef hb_i32 I;
   typedef float F;
   typedef bool M;  // what a comparison gives
-  // true: all lanes go the same way, so a loop may end as soon as this block's own work ends
+  // true: all lanes take the same branch, so a loop may end as soon as the work of this block ends
   static constexpr bool single = true;
   static constexpr bool halves = false;  // true: the processor rounds to half precision itself, by half()
   static HB_FN bool any(bool mask) { return mask; }
@@ -40,7 +40,7 @@ template <> struct hb_lane<hb_u32> {
   // table of 16-bit entries; 80 used by the encoder, 256 by the decoder
   static HB_FN hb_u32 look80(const hb_u16 *t, hb_u32 i) { return t[i]; }
   static HB_FN hb_u32 look256(const hb_u16 *t, hb_u32 i) { return t[i]; }
-  // two sums or differences of 16 bits
+  // two 16-bit sums or differences
   static HB_FN hb_u32 add16(hb_u32 a, hb_u32 b) {
     return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
   }
@@ -69,7 +69,7 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 shl(hb_u32 x, hb_u32 s) { return s < 32u ? x << (s & 31u) : 0u; }
   static HB_FN hb_u32 shr(hb_u32 x, hb_u32 s) { return s < 32u ? x >> (s & 31u) : 0u; }
 
-  // memory of any type at any place
+  // unaligned memory of any type
   static HB_FN hb_u32 load(const hb_u32 *p) {
     hb_u32 x;
     __builtin_memcpy(&x, p, 4);
@@ -80,7 +80,7 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 rotate(hb_u32 x, hb_u32 n) { return x << (n & 31u) | x >> ((32u - n) & 31u); }
   static HB_FN hb_u32 blend(hb_u32 mask, hb_u32 a, hb_u32 b) { return (a & mask) | (b & ~mask); }
   static HB_FN hb_u32 rise(hb_u32 x, hb_u32 from) { return from ? 0u : x; }
-  // 8 and 16 bits a lane from memory and, the low ones, to it
+  // loads 8 and 16 bits per lane; stores the low ones
   static HB_FN hb_u32 load8(const unsigned char *p) { return *p; }
   static HB_FN hb_u32 load8s(const unsigned char *p) { return (hb_u32)(hb_i32)(signed char)*p; }
   static HB_FN void store8(unsigned char *p, hb_u32 x) { *p = (unsigned char)x; }
@@ -93,16 +93,16 @@ template <> struct hb_lane<hb_u32> {
     store16(p, a);
     store16(p + 2 * 1, b);
   }
-  // a mask as one bit a lane, lane 0 lowest, and back
+  // mask as one bit per lane, lane 0 lowest, and back
   static HB_FN hb_u32 bits(M mask) { return mask; }
   static HB_FN M mask(hb_u32 bits) { return bits & 1u; }
   static HB_FN hb_u32 top(hb_u32 x) { return x; }  // largest of the lanes
-  // x to p, where there must be room for it even if it is 0; returns 1 if it is not
+  // Stores x at p, which needs space for it even if it is 0; returns 1 if it is not 0.
   static HB_FN hb_u32 compress(hb_u32 x, hb_u32 *p) {
     *p = x;
     return x != 0u;
   }
-  // the same of the lanes that a mask names
+  // The same for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M mask, hb_u32 x, hb_u32 *p) {
     store(p, x);
     return mask;
@@ -114,7 +114,7 @@ template <> struct hb_lane<hb_u32> {
 #endif
 };
 
-// Exchange the bits that mask m names with those s places above them.
+// Exchange the bits in mask m with those s positions above.
 template <class U> HB_FN U hb_dswap(U x, hb_u32 m, int s) {
   U t = (x ^ (x >> s)) & m;
   return x ^ t ^ (t << s);

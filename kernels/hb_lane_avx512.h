@@ -1,4 +1,4 @@
-// 16 lanes: AVX-512 F, BW, DQ, VL (every server since Skylake-SP and Zen 4), GFNI where the compiler may use it.
+// 16 lanes: AVX-512 F, BW, DQ, VL (all servers since Skylake-SP and Zen 4), and GFNI if the compiler may use it.
 #pragma once
 #include "hb_lane.h"
 

@@ -36,14 +36,14 @@ template <> struct hb_lane<hb_v> {
     return x;
   }
   static HB_FN void store(hb_u32 *p, hb_v x) { __builtin_memcpy(p, &x, 16); }
-  // lane i takes what lane i ^ s holds, s below the number of lanes
+  // lane i gets the value of lane i ^ s, for s below the number of lanes
   template <int s> static HB_FN hb_v swap(hb_v x) { return hb_v{x[s], x[1 ^ s], x[2 ^ s], x[3 ^ s]}; }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3}; }
-  // to the left by the count of each lane, 0..31
+  // shifts left by the count of each lane, 0 to 31
   static HB_FN hb_v rotate(hb_v x, hb_v n) { return x << n | x >> ((32u - n) & 31u); }
-  // bits of a where the mask has ones, else of b
+  // bits of a where the mask has ones, otherwise of b
   static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) { return (a & mask) | (b & ~mask); }
-  // lane i takes lane from[i], or 0 where that is "negative"
+  // lane i gets lane from[i], or 0 if that is "negative"
   static HB_FN hb_v rise(hb_v x, hb_v from) {
     return (hb_v)__builtin_shuffle(x, from & 3u) & ((from >> 31) - 1u);
   }
@@ -75,7 +75,7 @@ template <> struct hb_lane<hb_v> {
     hb_u32 a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
     return a > b ? a : b;
   }
-  // non-zero lanes in order to p, where room for a whole vector must be; returns which they are, one bit a lane
+  // Stores the non-zero lanes in order at p, which needs space for a full vector; returns them as one bit per lane.
   static HB_FN hb_u32 compress(hb_v x, hb_u32 *p) {
     hb_u32 mask = 0, n = 0;
     for (int i = 0; i < 4; i++) {
@@ -85,7 +85,7 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
-  // the same of the lanes that a mask names
+  // The same for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
     hb_u32 mask = bits(m), n = 0;
     for (int i = 0; i < 4; i++) {
@@ -94,7 +94,7 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
-  // the inverse; a whole vector is read from p
+  // The inverse; a full vector is read from p.
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     hb_u32 r[4], n = 0;
     for (int i = 0; i < 4; i++) {
@@ -103,7 +103,7 @@ template <> struct hb_lane<hb_v> {
     }
     return load(r);
   }
-  // running sum over the lanes, begun with `sum`, which moves on; all lanes of `sum` are equal
+  // Running sum over the lanes, starting with `sum`, which is updated; all lanes of `sum` are equal.
   static HB_FN hb_v scan(hb_v x, hb_v &sum) {
     x += hb_v{0, x[0], x[1], x[2]};
     x += hb_v{0, 0, x[0], x[1]};

@@ -1,12 +1,12 @@
-// MPC, lossless: 32-bit words in independent chunks of 1024 (Yang et al., Cluster 2015), written from its description,
-// and 16-bit values two to a word.
+// MPC, lossless: 32-bit words in independent chunks of 1024 (Yang et al., Cluster 2015), written from its description.
+// 16-bit values are packed two per word.
 //   LNV(dim)s  d[i] = v[i] - v[i-dim] of values of 32 or 16 bits, d[i] = v[i] for i < dim; what lies behind the data
 //              counts as 0
 //   BIT        32 x 32 bit transposition of each 32 words: bit i of word 32g+b is bit b of d[32g+i]; of 16-bit values
 //              bit i of word 32g+b is bit b of d[64g+i] and bit i of word 32g+16+b is bit b of d[64g+32+i]
 //   LNV1s      q[i] = t[i] - t[i-1] across the chunk, on words
 //   ZE         a bitmap of 1024 bits, bit i set for q[i] != 0, then those q[i] in order
-// The chunk functions work on whole chunks in local memory, with vectors U of HB_LANES words.
+// The chunk functions work on complete chunks in local memory, with vectors U of HB_LANES words.
 #pragma once
 #include "hb_lane.h"
 
@@ -14,8 +14,8 @@
 #define HB_MPC_BITMAP 32
 #define HB_MPC_SLACK 16  // words that a vector store or load may reach past its data
 
-// Transposition as a butterfly: at each of 5 steps a word keeps half its bits and takes the others from the word s
-// places away. Steps as long as the vector or longer go between vectors, the shorter ones between lanes.
+// Transposition as a butterfly: in each of 5 steps a word keeps half of its bits and takes the others from the word at
+// distance s. Steps of the vector's length or more are between vectors, shorter ones between lanes.
 template <class U, int s> HB_FN void hb_mpc_between_vectors(U *a, hb_u32 m) {
   typedef hb_lane<U> L;
   for (int k = 0; k < 32 / HB_LANES; k++) {
@@ -53,13 +53,13 @@ template <class U> HB_FN void hb_mpc_transpose(U *a) {
 #endif
 }
 
-// Values of 32 bits, or two of 16 in a word (HALVES).
+// Values of 32 bits, or two of 16 bits per word (HALVES).
 template <class U, bool HALVES> struct hb_mpc_values {
   typedef hb_lane<U> L;
   static constexpr int BYTES = HALVES ? 2 : 4;
   static HB_FN U add(U a, U b) { return HALVES ? L::add16(a, b) : a + b; }
   static HB_FN U subtract(U a, U b) { return HALVES ? L::subtract16(a, b) : a - b; }
-  // the 32 words that are transposed together, of their bytes p; of halves the first 32 are low, the others high
+  // The 32 words that are transposed together, from their bytes p; for halves the first 32 are low, the others high.
   static HB_FN U load(const unsigned char *p, int k) {
     if (!HALVES) return L::load((const hb_u32 *)p + k * HB_LANES);
     return L::load16(p + 2 * k * HB_LANES) | L::load16(p + 64 + 2 * k * HB_LANES) << 16;
@@ -101,8 +101,8 @@ template <class U, bool HALVES> HB_FN hb_u32 hb_mpc_encode_chunk(const hb_u32 *v
   return (hb_u32)(next - coded) - HB_MPC_BITMAP;
 }
 
-// v[i] = t[i] + v[i-dim] of words; dim up to HB_LANES. Sums within a vector, each of twice the length of the last, and
-// then the last dim sums of the vector before.
+// v[i] = t[i] + v[i-dim] for words; dim up to HB_LANES. Sums within a vector double their length in each step; then the
+// last dim sums of the previous vector are added.
 template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
   typedef hb_mpc_values<U, HALVES> values;
@@ -120,7 +120,7 @@ template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim,
   }
 }
 
-// The inverse. coded: bitmap, then as many words as it has bits, then readable slack; v: 1024 words out.
+// The inverse. coded: bitmap, then one word per set bit, then readable slack; v: 1024 words (output).
 template <class U, bool HALVES> HB_FN void hb_mpc_decode_chunk(const hb_u32 *coded, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
   typedef hb_mpc_values<U, HALVES> values;
@@ -128,7 +128,7 @@ template <class U, bool HALVES> HB_FN void hb_mpc_decode_chunk(const hb_u32 *cod
   hb_u32 *t = memory + 32;
   for (int i = 0; i < 32; i++) memory[i] = 0;
   const hb_u32 *next = coded + HB_MPC_BITMAP;
-  // A pass of its own: an expansion is slow beside other work in AVX-512.
+  // A separate pass, because an expansion is slow next to other work in AVX-512.
   for (int g = 0; g < 32; g++) {
     for (int i = 0; i < 32; i += HB_LANES) {
       hb_u32 mask = coded[g] >> i & (0xffffffffu >> (32 - HB_LANES));

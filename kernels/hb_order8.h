@@ -1,7 +1,7 @@
-// How 8 lanes or bytes move together or apart under a mask.
+// Tables for moving 8 lanes or bytes together or apart under a mask.
 #pragma once
 
-// of a mask m: at[m][i] is where place i of the result comes from
+// For mask m, at[m][i] is the source of position i of the result.
 struct hb_order8 {
   unsigned char at[256][8];
 };

@@ -1,5 +1,5 @@
-// Blocks of 4 * R bits into the stream and out of it, 16 at a time: 16 blocks are exactly R words of 64 bits, so that
-// groups never share a word. Bits fill each little-endian word from its lowest. All shifts are constants.
+// Moves blocks of 4 * R bits to and from the stream, 16 at a time: 16 blocks are exactly R words of 64 bits, so groups
+// never share a word. Bits fill each little-endian word from its lowest bit. All shifts are constants.
 #pragma once
 #include "hb_lane.h"
 

@@ -21,13 +21,13 @@ template <hb_i32 M> HB_FN hb_quant hb_quant_of(hb_u32 top) {
   q.scale = top < HB_INFINITY ? m / (float)M : L::as_float(HB_INFINITY);
   return q;
 }
-// the low bits of what these return are the integer in two's complement
+// The low bits of the results are the integer in two's complement.
 template <class U> HB_FN U hb_quant_nearest(typename hb_lane<U>::F x, hb_quant q) {
   return hb_lane<U>::as_bits(x * q.before * q.inverse + 12582912.0f);  // 1.5 * 2^23: its unit is 1, its low bits are 0
 }
 template <hb_i32 M, class U> HB_FN U hb_quant_stochastic(typename hb_lane<U>::F x, hb_quant q, U random) {
   typedef hb_lane<U> L;
-  // 16 bits and a half: the sum with an integer of 7 bits is exact, so that what is an integer stays one
+  // 16 bits and a half: the sum with an integer of 7 bits is exact, so integers stay unchanged.
   U noise = (random >> 16) * 2u + 1u;
   typename L::F y = x * q.before * q.inverse + L::to_float((typename L::I)noise) * 0x1p-17f;
   typename L::I i = L::to_int(y);

@@ -1,4 +1,4 @@
-// Random words by counting: word i of a seed is a hash of both, so that any processor makes it on its own.
+// Random words by counting: word i of a seed is a hash of both, so any processor can compute it independently.
 #pragma once
 #include "hb_lane.h"
 
@@ -6,7 +6,7 @@ struct hb_key {
   hb_u32 first, second;
 };
 
-// an integer hash of 32 bits in which each bit of the input changes each of the output with a chance near one half
+// A 32-bit integer hash in which each input bit changes each output bit with a probability near one half.
 template <class U> HB_FN U hb_mix(U x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;

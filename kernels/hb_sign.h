@@ -1,9 +1,9 @@
-// One bit a value and one float32 a block of B values, B a power of two from 32 to 1024: the sign, and the mean
-// magnitude, which makes the smallest squared error.
+// One bit per value, and one float32 per block of B values, B a power of two from 32 to 1024: the sign, and the mean
+// magnitude, which minimizes the squared error.
 //   wire: a word of 32 bits for each 32 values, bit i set for a negative value i; then the scales
-// Sums are rounded, so their order belongs to the format. Lane l of L = min(B / 4, 32) holds the values 4l .. 4l + 3 of
-// each 4 L values; it adds the magnitudes of four as (0 + 1) + (2 + 3), these sums in order, and then the lanes are
-// added by halves: l to l + L / 2, then L / 4, down to 1. A last block that is short is filled with zeros.
+// Sums are rounded, so their order is part of the format. Lane l of L = min(B / 4, 32) holds the values 4l .. 4l + 3 of
+// each 4 L values. It adds the magnitudes of four as (0 + 1) + (2 + 3), and these sums in order. Then the lanes are
+// added by halves: l to l + L / 2, then L / 4, down to 1. A short last block is filled with zeros.
 #pragma once
 #include "hb_float.h"
 
@@ -13,7 +13,7 @@ template <class U> HB_FN typename hb_lane<U>::F hb_sign_sum4(const typename hb_l
   for (int i = 0; i < 4; i++) a[i] = L::as_float(L::as_bits(f[i]) & HB_MAGNITUDE);
   return (a[0] + a[1]) + (a[2] + a[3]);
 }
-// the scale's bits; count: values of the block, without the filling
+// bits of the scale; count: values of the block, without the padding
 HB_FN hb_u32 hb_sign_scale(float sum, hb_u32 count) {
   hb_u32 bits = hb_lane<hb_u32>::as_bits(sum / (float)count);
   return bits > HB_INFINITY ? HB_NAN : bits;

@@ -1,5 +1,6 @@
-// Sparse messages: of n values those sent, or of rows of values the rows sent, and where they belong. Values, and rows,
-// are records here. Records are divided into chunks that can be decoded one by one, of 65536 values or one longer row.
+// Sparse messages: the sent ones of n values, or of rows of values, and their positions. Values and rows are both
+// called records here. Records are divided into chunks that can be decoded separately, of 65536 values or one longer
+// row.
 //   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; the chunks; the values behind
 //   the last whole row as they are
 //   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the
@@ -37,14 +38,15 @@ HB_FN hb_section hb_section_of(hb_u32 m, hb_u32 k, hb_count record_bytes) {
   return {HB_FORM_PLACES, at, at, at + places};
 }
 
-// The grouped form: the bit of record `rank` at a place, and back. A place may be too large if the bits are no index.
+// The grouped form: the bit of record `rank` at a position, and back. A position may be too large if the bits are not
+// an index.
 HB_FN hb_u32 hb_grouped_bit(hb_u32 rank, hb_u32 place) { return rank + place / HB_SPARSE_GROUP; }
 HB_FN hb_u32 hb_grouped_place(hb_u32 rank, hb_u32 bit, hb_u32 low) { return (bit - rank) * HB_SPARSE_GROUP + low; }
 
 HB_FN hb_count hb_chunk_records(hb_count width) { return width < HB_SPARSE_CHUNK ? HB_SPARSE_CHUNK / width : 1; }
 
-// Bytes of a message of just k of n values, wherever they are: the form that is best for all chunks alike is an upper
-// bound of what the best forms for each take, and rounding adds less than 16 bytes a chunk, its k included.
+// Maximum bytes of a message with k of n values at any positions. The best form for all chunks together is an upper
+// bound of the sum over their own best forms, and rounding adds less than 16 bytes per chunk, including its k.
 HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
   if (n == 0) return 0;
   const hb_count chunks = (n + HB_SPARSE_CHUNK - 1) / HB_SPARSE_CHUNK;
@@ -55,10 +57,11 @@ HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
   return 8 * (chunks - 1) + 16 * chunks + hb_pad4(k * value_bytes) + hb_pad4(index);
 }
 
-// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude less one in three digits, the highest
-// first. How often each digit occurs is counted, and values with higher digits than the last of the k are taken; the
-// third leaves its magnitude, and how many equal ones go along. Zeros, of which there may be many, are not counted: if
-// k are more than the others, the first zeros go along. NaN is larger than infinity in this order.
+// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude minus one in three digits, the highest
+// first. The occurrences of each digit are counted, and values with higher digits than the last of the k are taken. The
+// third digit gives its magnitude, and how many equal ones are sent. Zeros, of which there may be many, are not
+// counted: if k exceeds the number of other values, the first zeros are sent. NaN is larger than infinity in this
+// order.
 #define HB_DIGITS 3
 #define HB_DIGIT_BINS 2048
 HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }

@@ -1,4 +1,4 @@
-// xpk, lossless: the exponents of trained values lie near each other, signs and mantissas are noise.
+// xpk, lossless: the exponents of trained values are close to each other, while signs and mantissas are noise.
 //
 // A value of W bits is turned left by one, so that y = exponent, mantissa, sign. The low W - E bits are stored as they
 // are. The exponent e is coded at two levels, so that nearly all values take two bits and the others a few more:
@@ -21,50 +21,52 @@
 #define HB_XPK_SAMPLE 256  // values whose exponents choose the widths: 8 runs of 32
 #define HB_XPK_MARGIN 64   // zeros on either side of the counts of the 256 exponents
 
-// Words and halves turned left by one, and back.
+// Rotates words and halves left by one bit, and back.
 template <int W, class U> HB_FN U hb_xpk_turn(U x) { return x << 1 | x >> (W - 1); }
 template <int W, class U> HB_FN U hb_xpk_back(U y) { return y >> 1 | y << (W - 1); }
 
-// Whether a bitmap of the zeros pays.
+// Returns whether a bitmap of the zeros saves space.
 HB_FN bool hb_xpk_is_sparse(hb_u32 n, hb_u32 zeros) { return 16u * zeros > n; }
 
-// Where run r of the sample begins; n is above HB_XPK_SAMPLE (below, all values are the sample).
+// Position where run r of the sample begins; n is above HB_XPK_SAMPLE (otherwise all values are the sample).
 HB_FN hb_u32 hb_xpk_run(hb_u32 n, hb_u32 r) { return (n - 32u) * r / 7u; }
 
 struct hb_xpk_plan {
   hb_u32 base, start, hot, rare;  // the last two: widths
 };
 
-// The search for a plan looks at 64 exponents around the most frequent one of the sample. sum[i]: how many of the
-// sample are before place i of that window, 0 or all for places up to HB_XPK_PAD outside.
+// The search for a plan considers 64 exponents around the most frequent one of the sample. sum[i]: number in the sample
+// before position i of that window, 0 or all for positions up to HB_XPK_PAD outside.
 #define HB_XPK_WINDOW 64
 #define HB_XPK_BELOW 31  // places of the window below the most frequent exponent
 #define HB_XPK_PAD 16
 
-// Orders exponents by how often they are met (255 times or more are alike), then by size; `count` of exponent e.
+// Orders exponents by their number of occurrences (255 or more are equal), then by size; `count` of exponent e.
 HB_FN hb_u16 hb_xpk_mode_key(hb_u16 count, hb_u32 e) { return (hb_u16)((count < 255 ? count : 255) << 8 | e); }
 
 HB_FN hb_u32 hb_xpk_within(const hb_u32 *sum, int first, int end) { return sum[end] - sum[first]; }
 
-// Orders the places of a hot level of k bits, which ends before `end`, k's most to 64: by what it holds, then by `end`.
+// Orders the positions of a hot level of k bits, which ends before `end` (from k's maximum to 64): by its contents,
+// then by `end`.
 HB_FN hb_u32 hb_xpk_hot_key(const hb_u32 *sum, hb_u32 k, int end) {
   return hb_xpk_within(sum, end - (1 << k) + 1, end) << 8 | (hb_u32)end;
 }
-// Bits of the exponents if that place is taken and the rare level has 3 bits, 2 places above and 5 below.
+// Bits of the exponents for that position if the rare level has 3 bits, 2 positions above and 5 below.
 HB_FN hb_u32 hb_xpk_hot_cost(const hb_u32 *sum, hb_u32 sample, hb_u32 k, hb_u32 key) {
   const int end = (int)(key & 255u), first = end - (1 << k) + 1;
   const hb_u32 near = hb_xpk_within(sum, end, end + 2) + hb_xpk_within(sum, first - 5, first);
   return sample * k + (sample - (key >> 8)) * 11u - 8u * near;
 }
-// Bits of the `left` exponents outside first..end-1 with a rare level of k bits, so many places of it above those.
+// Bits of the `left` exponents outside of first..end-1 with a rare level of k bits, this number of positions above
+// those.
 HB_FN hb_u32 hb_xpk_rare_cost(const hb_u32 *sum, hb_u32 left, hb_u32 k, int above, int first, int end) {
   const int below = (1 << k) - 1 - above;
   const hb_u32 near = hb_xpk_within(sum, end, end + above) + hb_xpk_within(sum, first - below, first);
   return left * (k + 8u) - 8u * near;
 }
 
-// The hot level's best place for each width, then the width of least cost, then the rare level; of equals the first.
-// counts: of exponent e at HB_XPK_MARGIN + e; sample: how many values were counted
+// The best position of the hot level for each width, then the width of lowest cost, then the rare level; of equal ones
+// the first. counts: of exponent e at HB_XPK_MARGIN + e; sample: number of counted values
 HB_FN hb_xpk_plan hb_xpk_choose(const hb_u16 *counts, hb_u32 sample) {
   hb_u16 top = 0;
   for (hb_u16 e = 0; e < 256; e++) {

@@ -41,7 +41,7 @@ template <class U>
 HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
   typedef hb_lane<U> L;
   typedef typename L::I I;
-  // unsigned: a truncated or hostile stream overflows here
+  // unsigned, because a truncated or hostile stream overflows here
   U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
   U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
   y += (U)((I)u >> 1); u -= (U)((I)y >> 1);
@@ -86,7 +86,7 @@ HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &
   hb_zfp1_forward<U>(L::to_int(v[0]), L::to_int(v[1]), L::to_int(v[2]), L::to_int(v[3]), c);
 }
 
-// The stream of the coefficients, its first mb bits in the first NW of NW + 3 words a group.
+// Writes the stream of the coefficients, its first mb bits in the first NW of NW + 3 words per group.
 template <class U, int NW, int G>
 HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[NW + 3], const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
@@ -120,7 +120,7 @@ HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[
     }
     word++;
   }
-  // Planes that are left are raw: the fixed-rate stream is a prefix of the unlimited one, so they are only shifted in.
+  // The remaining planes are raw: the fixed-rate stream is a prefix of the unlimited one, so they are only shifted in.
   if (word == 1) {  // 17 <= pos <= 45
     for (; word <= NW && word < 4 && mb > (hb_u32)(32 * word - 15); word++)
       for (int g = 0; g < G; g++) {
@@ -140,7 +140,7 @@ HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[
     }
 }
 
-// f: 4 values a lane and group; w: NW words of 32 bits a lane and group out, 32 * (NW - 1) < mb <= 32 * NW.
+// f: 4 values per lane and group; w: NW words of 32 bits per lane and group (output), 32 * (NW - 1) < mb <= 32 * NW.
 template <class U, int NW, int G = 1>
 HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w)[NW], const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
@@ -198,7 +198,7 @@ HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], con
         if (i == word) q[g][i] = eight[g];
     word++;
   }
-  // Planes that are left are raw.
+  // The remaining planes are raw.
   if (word == 1) {  // 17 <= pos <= 45
     for (; word <= NW && word < 4 && mb > (hb_u32)(32 * word - 15); word++)
       for (int g = 0; g < G; g++) {
@@ -219,7 +219,7 @@ HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], con
   return 4;
 }
 
-// From the first `words` words of planes to 4 values a lane. in: as above, for the exponent and what is special.
+// Converts the first `words` words of planes to 4 values per lane. in: as above, for the exponent and special values.
 template <class U, int NW>
 HB_FN void hb_zfp1_decode_values(const U *in, const U *q, int words, typename hb_lane<U>::F *f) {
   typedef hb_lane<U> L;
@@ -252,7 +252,7 @@ HB_FN void hb_zfp1_decode_values(const U *in, const U *q, int words, typename hb
   }
 }
 
-// w: NW words a lane and group, zero above bit mb; f: 4 values a lane and group out. Any input is safe.
+// w: NW words per lane and group, zero above bit mb; f: 4 values per lane and group (output). Any input is safe.
 template <class U, int NW, int G = 1>
 HB_FN void hb_zfp1_decode(const U (*w)[NW], hb_u32 mb, typename hb_lane<U>::F (*f)[4], const hb_zfp1_tables &t) {
   U in[G][NW + 3], q[G][4];

@@ -71,8 +71,8 @@ template <class U> HB_FN void hb_unplanes(U q, int j, U *c) {
   c[3] |= (rows & 255u) << s;
 }
 
-// Code the 8 planes q of each of G groups of blocks, appended at bit `fill` of lo:hi. They make 8..36 bits, so fill <= 28
-// never overruns. A plane waits for the one before it: G groups side by side keep the processor busy meanwhile.
+// Encodes the 8 planes q of each of G groups of blocks, appended at bit `fill` of lo:hi. They have 8 to 36 bits, so
+// fill <= 28 never overflows. A plane depends on the previous one; G groups in parallel keep the processor busy.
 template <class U, int G>
 HB_FN void hb_zfp1_encode_8(const U *q, U *n16, U *lo, U *hi, U *fill, const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
@@ -98,13 +98,14 @@ HB_FN void hb_zfp1_encode_8(const U *q, U *n16, U *lo, U *hi, U *fill, const hb_
   }
 }
 
-// Where the bits end inside a scan libzfp sets the coefficient at which the scan stood. Bits past the end are 0 here, so
-// that the scan ran on to the last coefficient, by `over` places too far, and the planes after it took 4 bits each. So
-// it is seen from the highest bit of the planes, which is then a last coefficient's, and from where the reading stopped.
+// If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0 here,
+// so the scan continued to the last coefficient, `over` positions too far, and the following planes took 4 bits each.
+// This is detected from the highest bit of the planes, which is then that of a last coefficient, and from the end of
+// the reading.
 template <class U> HB_FN U hb_zfp1_end_scan(U q, U pos, hb_u32 mb) {
   typedef hb_lane<U> L;
-  // bit 0 is a first coefficient's; the bit below the highest is cleared, so that no rounding reaches the next power
-  // of two
+  // Bit 0 belongs to a first coefficient. The bit below the highest is cleared, so rounding cannot reach the next power
+  // of two.
   U half = q >> 1;
   U highest = (L::as_bits(L::to_float((typename L::I)(half & ~(half >> 1)))) >> 23) - 126u;
   U over = pos + highest - (31u + mb);
@@ -113,8 +114,8 @@ template <class U> HB_FN U hb_zfp1_end_scan(U q, U pos, hb_u32 mb) {
   return ran_on ? (q ^ L::shl(one, highest)) | L::shl(one, highest - over) : q;
 }
 
-// Read 8 planes of each of G groups of blocks from the windows lo:hi, of which the next bit is bit 0; pos moves on.
-// A plane waits for the one before it: G groups side by side keep the processor busy meanwhile.
+// Reads 8 planes of each of G groups of blocks from the windows lo:hi, whose next bit is bit 0; pos advances. A plane
+// depends on the previous one; G groups in parallel keep the processor busy.
 template <class U, int G>
 HB_FN void hb_zfp1_decode_8(U *lo, U *hi, U *s, U *pos, U *q, hb_u32 mb, bool may_end, const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;

@@ -18,7 +18,7 @@ hpcbench report results/demo || status=$?
 hpcbench report results/demo --output "$page" || status=$?
 cat << END
 
-The same as a page, with curves and every run: $PWD/$page
+The same as a page, with figures and every run: $PWD/$page
 What to type next:
   . .venv/bin/activate                                    so that the shell finds hpcbench
   hpcbench report results/demo --tables all               more of these runs

@@ -78,9 +78,9 @@ class Place:
     real
         Whether the ranks train, on this machine's cores; else they are stand-ins.
     site
-        What the copy says otherwise; ``a__b`` for ``a: {b: ...}``.
+        Fields of the site to change; ``a__b`` for ``a: {b: ...}``.
     fake
-        Options of the fake beyond what the site file says.
+        Additional options of the fake.
     """
 
     def __init__(

@@ -212,7 +212,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["submit", str(DEMO), "--set", "a"], "expected KEY=VALUE"),
         (["submit", str(DEMO), "--set", "study=a b"], "is not a name"),
         (["submit", str(DEMO), "--only", "x=1"], "unknown key"),
-        (["submit", str(DEMO), "--only", "nothing"], "names no run"),
+        (["submit", str(DEMO), "--only", "nothing"], "matches no run"),
         (["submit", str(DEMO), "--out", "/dev/null/x"], "is not a directory"),
         (["submit", str(DEMO), "--out", "/proc/x"], "/proc/x"),
         (["submit", str(DEMO), "--dry-run", "--out", "a\nb"], "line break"),
@@ -295,7 +295,7 @@ def test_files_that_may_not_be_read_are_one_line(
 
     monkeypatch.setattr(Path, "open", refuse)  # root may read every file, so the refusal is simulated
     code, out, err = run(capsys, monkeypatch, "submit", "secret.yaml")
-    assert (code, out, err) == (2, "", "hpcbench: secret.yaml: may not be read: check its permissions\n")
+    assert (code, out, err) == (2, "", "hpcbench: secret.yaml: cannot be read: check its permissions\n")
 
 
 def test_an_interrupt_is_quiet(

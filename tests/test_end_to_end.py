@@ -190,5 +190,5 @@ def test_world_of_the_wrong_size_is_refused(completed, tmp_path):
         [sys.executable, "-m", "hpcbench.train", str(run)], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert done.returncode == 2
-    assert "world of 1 ranks, the run needs 4" in done.stderr
+    assert "world of 1 ranks, but the run needs 4" in done.stderr
     assert "Traceback" not in done.stderr

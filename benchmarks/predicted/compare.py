@@ -13,7 +13,7 @@ from hpcbench.predict import volume
 
 @dataclass(frozen=True)
 class Cell:
-    """One scheme of one study."""
+    """Predicted and measured times of one scheme of a study."""
 
     study: str
     scheme: str
@@ -31,18 +31,18 @@ class Cell:
 
     @property
     def middle(self) -> float:
-        """The median of the repeats."""
+        """Median of the repeats."""
         return statistics.median(self.measured)
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less 1."""
+        """Predicted time divided by the measured one, minus 1."""
         return self.predicted / self.middle - 1
 
 
 @dataclass(frozen=True)
 class Order:
-    """Pairs of schemes of one study."""
+    """Two schemes of a study."""
 
     pairs: int
     distinct: int
@@ -65,7 +65,7 @@ def order(cells: Sequence[Cell]) -> Order:
 
 
 def summary(errors: Iterable[float]) -> str:
-    """Format mean and largest size of the errors, and their median with its sign, in percent."""
+    """Format mean and largest error, and the signed median, in percent."""
     values = list(errors)
     sizes = [abs(error) * 100 for error in values]
     middle = 100 * statistics.median(values)
@@ -82,7 +82,7 @@ def drift(now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> 
 
 
 def bytes_differ(run: Run, traffic: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Dimensions of a run whose message bytes, of all ranks in a step, are not those of the volume model."""
+    """List the dimensions of a run whose message bytes, summed over ranks, differ from the volume model."""
     expected = Counter[str]()
     per_node = run.shape.ranks_per_node if run.shape else None
     for key, nbytes in volume.count_all_ranks_bytes(run.model, run.train, run.layout, node_ranks=per_node).items():

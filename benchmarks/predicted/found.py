@@ -1,4 +1,4 @@
-"""Measurements that predictions are compared with, and the directory that stores them.
+"""Measurements to compare predictions with, and the directory that stores them.
 
 A changed model can be compared with stored measurements again, because predictions need no cluster.
 """
@@ -84,7 +84,7 @@ def read(directory: Path, tasks: Sequence[Task]) -> Found:
     Raises
     ------
     UserError
-        There is no such file, or it is of other runs.
+        The file does not exist, or belongs to other runs.
     """
     path = directory / _RUNS
     try:

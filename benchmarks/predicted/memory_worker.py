@@ -1,7 +1,7 @@
-"""Traces the memory of each rank through a step: ``mpiexec ... python memory_worker.py DIRECTORY``.
+"""Trace the memory of each rank through a step: ``mpiexec ... python memory_worker.py DIRECTORY``.
 
-The directory holds run files. Rank 0 prints a JSON line for each: the peak of every rank, in bytes. What counts is the
-memory of tensors, each storage once for as long as anybody holds it, and that of NumPy's arrays.
+The directory contains run files. For each of them rank 0 prints a JSON line with the peak of every rank in bytes.
+Tensors count by storage, each once while anything refers to it, and NumPy arrays by their memory.
 """
 
 import json
@@ -25,7 +25,7 @@ from hpcbench.train.trainer import Trainer
 
 
 class Trace(TorchDispatchMode):
-    """Looks at all storages after each operation."""
+    """Dispatch mode that inspects all storages after each operation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Trace(TorchDispatchMode):
         return result
 
     def see(self, values: Any) -> None:
-        """Count what these hold, and all that is still alive."""
+        """Count the storages of these tensors, and of all other live ones."""
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 storage = value.untyped_storage()
@@ -50,7 +50,7 @@ class Trace(TorchDispatchMode):
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
-        """Take what Python itself holds now for what it always holds."""
+        """Record the memory that Python itself holds now as the offset."""
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
         held = sum(item.size for item in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0

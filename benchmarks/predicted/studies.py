@@ -1,4 +1,4 @@
-"""What is predicted and measured: ten studies of eight ranks on four hosts, no two of the same layout and rate."""
+"""The ten studies that are predicted and measured: eight ranks on four hosts, all with different layouts and rates."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class Shape(NamedTuple):
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """All studies."""
         return self.hosts * self.ranks_a_host
 
 

@@ -1,6 +1,7 @@
-"""What this machine is measured to do before anything is predicted.
+"""Measurements of this machine that predictions need.
 
-Layers and products on a core that ranks share, links and codecs of hosts, and what messages cost the cores.
+They are layers and products on a core that ranks share, links and codecs of the hosts, and the core time of
+messages.
 """
 
 import json
@@ -67,7 +68,7 @@ def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def trace(hosts: Hosts, shape: Shape, runs: list[dict[str, Any]]) -> list[list[int]]:
-    """Peak bytes of every rank of each run."""
+    """Return the peak bytes of every rank of each run."""
     worker = Path(__file__).with_name("memory_worker.py")
     hosts.set_rate(None)
     with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""Whole reports on studies of known truth: how many contain a false finding, and what they find.
+"""Complete reports on studies with known truth: how many contain a false finding, and which findings they have.
 
 A study has the seven schemes of a usual one: the baseline, the controls `identity` and `naive-bf16`, and four codecs.
 """
@@ -91,11 +91,11 @@ def draw_runs(
     pairs
         Number of repeats.
     effects
-        What each scheme adds, the baseline's first.
+        Effect of each scheme, the baseline's first.
     draw
-        What each run has of its own of the speed; losses are independent.
+        Noise of the speed of each run; losses are independent.
     cells
-        Number of cells, all of the same truth.
+        Number of cells, which all have the same truth.
     spike
         Probability with which a run of a scheme with a codec ends worse, and by how much.
     """
@@ -141,7 +141,7 @@ def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
 
 @dataclass
 class FalseFindings:
-    """Whether reports contain a false finding: against the baseline, and of schemes against each other."""
+    """Counts of reports with a false finding: against the baseline, and of schemes against each other."""
 
     speed: int = 0
     loss: int = 0
@@ -171,7 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Per cent of the reports with a false speed, loss, finding of schemes against each other, and any of them."""
+        """Return the percentages of reports with a false speed, loss or finding between schemes, and with any."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 
@@ -234,7 +234,7 @@ WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs
 
 
 def peeking(options: argparse.Namespace) -> Table:
-    """Count reports with a false finding at any look, if nothing differs and repeats are added."""
+    """Count reports with a false finding at any look, for studies without differences to which repeats are added."""
     table = _table("looks", "false: any", "mean pairs")
     for way in WAYS:
         rng = random.Random(f"{options.seed} {way}")
@@ -269,7 +269,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 
 def spikes(options: argparse.Namespace) -> Table:
-    """Count results for schemes whose mean loss is at or beyond the margin, because some of their runs fail."""
+    """Count results for schemes whose mean loss is at or beyond the margin because some of their runs fail."""
     table = _table("one run in", "worse by", "pairs", "as good", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):

@@ -1,4 +1,4 @@
-"""Simulated studies of known truth, compared as a report compares them."""
+"""Simulated studies with known truth, compared by the code of the report."""
 
 import math
 import random
@@ -33,12 +33,12 @@ def normal(rng: random.Random) -> float:
 
 
 def heavy(rng: random.Random) -> float:
-    """Student's t with 3 degrees of freedom, which has a deviation of sqrt(3)."""
+    """Draw from Student's t with 3 degrees of freedom, whose deviation is sqrt(3)."""
     return rng.gauss(0, 1) / math.sqrt(2 * rng.gammavariate(1.5, 1))
 
 
 def steps(rng: random.Random) -> float:
-    """Mean of 100 steps with a memory, over its deviation, which follows from the correlations of all pairs."""
+    """Draw means of 100 correlated steps, divided by their deviation."""
     return fmean(ar1(rng, 100, 0.8)) / 0.29326
 
 
@@ -46,7 +46,7 @@ NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
 
 
 def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
-    """`n` normal values of deviation 1, each the one before times `memory` and something new."""
+    """Draw `n` normal values of deviation 1, each the previous one times `memory` plus new noise."""
     values = [rng.gauss(0, 1)]
     new = math.sqrt(1 - memory * memory)
     for _ in range(n - 1):

@@ -1,1 +1,1 @@
-"""Training on links that are really slow: what is run, how it is started, compared and shown; one mechanism a file."""
+"""Parts of throttled_training.py: the runs, their start, the comparison and the output."""

@@ -16,7 +16,7 @@ Runs = dict[str, dict[int, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Column:
-    """All runs at a rate, and at one value of what else varies."""
+    """All runs at a rate, and at one value of the other varied setting."""
 
     rate: str | None
     """Rate of the links; None without a limit."""
@@ -25,22 +25,22 @@ class Column:
 
     @property
     def where(self) -> str:
-        """The rate of the links in words."""
+        """Rate of the links as text."""
         return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
-        """Values of two schemes in each repeat that has both."""
+        """Yield the values of two schemes for each repeat that has both."""
         ours, two = self.runs[scheme], self.runs[other]
         return [(ours[k][value], two[k][value]) for k in sorted(ours.keys() & two.keys())]
 
     def mean(self, scheme: str, value: Callable[[dict[str, Any]], float]) -> float:
-        """Mean of a value over the repeats of a scheme."""
+        """Return the mean of a value over the repeats of a scheme."""
         return fmean(value(run) for run in self.runs[scheme].values())
 
 
 @dataclass(frozen=True)
 class Row:
-    """A scheme at a rate."""
+    """Results of a scheme at a rate."""
 
     scheme: str
     samples_per_s: float
@@ -82,7 +82,7 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
     Parameters
     ----------
     free
-        The same without a limit, if it was measured.
+        The runs without a limit, if they were measured.
     """
 
     def spent(name: str) -> Callable[[dict[str, Any]], float]:
@@ -112,14 +112,14 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
 
 
 def between_hosts(run: dict[str, Any]) -> float:
-    """Bytes a step that left their host."""
+    """Return the bytes per step that left their host."""
     return float(sum(dimension["network_bytes"] for dimension in run["traffic"].values()))
 
 
 def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
-    """Ratio of ratios: how much faster than the baseline with a limit, over the same without, paired by repeat.
+    """Return the speed relative to the baseline with a limit, divided by the same ratio without it, paired by repeat.
 
-    A codec also costs and spares time of processors, which is the same in both and falls out.
+    The processor time that a codec costs or saves is the same in both ratios and cancels.
     """
     base, runs_of_scheme = limited.runs["baseline"], limited.runs[scheme]
     common = sorted(base.keys() & runs_of_scheme.keys())
@@ -132,7 +132,7 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 
 
 def share_of_link(limited: Column, free: Column) -> Interval:
-    """Part of its time that the limit costs the baseline, paired by repeat."""
+    """Return the fraction of its time that the limit costs the baseline, paired by repeat."""
     ours, two = limited.runs["baseline"], free.runs["baseline"]
     share_left = _ratio([(ours[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(ours)])
     low, high = (None if end is None else 1 - end for end in (share_left.high, share_left.low))
@@ -145,7 +145,7 @@ def ideal(limited: Column, free: Column, wire: float) -> float:
 
 
 def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
-    """Every other scheme's speed over the control's; p-values corrected for them all."""
+    """Compare the speed of every other scheme with the control's, with p-values corrected for all of them."""
     return compare_speeds(
         {scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN
     )

@@ -1,4 +1,4 @@
-"""Speed over tokens a replica and step: with more of them a step computes longer and sends no more gradients."""
+"""Speed over the number of tokens per replica and step: more tokens need more computation, but not more gradients."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ BATCH = "train.global_batch"
 
 
 def fits(points: Sequence[Column]) -> bool:
-    """Whether the runs make a curve."""
+    """Return whether the runs form a curve."""
     return any(BATCH in column.cell for column in points)
 
 
 def tokens(column: Column, document: dict[str, Any]) -> int:
-    """Tokens that a replica computes in a step."""
+    """Return the number of tokens that a replica computes in a step."""
     run = document["run"]
     return int(column.cell[BATCH] * run["train"]["seq_len"] // run["layout"]["dp"])
 
@@ -45,7 +45,7 @@ LEGEND = (
 
 
 def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """Yield for each rate speeds over the baseline and over the cast to bf16, and their significance."""
+    """Yield, for each rate, the speeds relative to the baseline and to the cast, and their significance."""
     for rate, points_of_rate in lines(points).items():
         sizes = [tokens(column, document) for column in points_of_rate]
         waits = [_waits(column, document["run"]["ranks"]) for column in points_of_rate]
@@ -69,7 +69,7 @@ def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
 
 
 def draw(points: Sequence[Column], document: dict[str, Any], path: Path) -> None:
-    """Write the plot, a ``.png`` or ``.svg`` file: a panel a rate."""
+    """Write the plot, a ``.png`` or ``.svg`` file with one panel per rate."""
     from matplotlib.figure import Figure
 
     curves = lines(points)
@@ -120,7 +120,7 @@ def _table(sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> T
 
 
 def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> str:
-    """Describe the size from which the scheme is not significantly faster any more."""
+    """Describe the size from which the scheme is no longer significantly faster."""
     faster = [size for size, at in zip(sizes, points, strict=True) if at[scheme].shown == "faster"]
     slower = [size for size, at in zip(sizes, points, strict=True) if at[scheme].slower]
     if not faster:
@@ -139,7 +139,7 @@ def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[
 
 
 def _waits(column: Column, ranks: int) -> float:
-    """Share of the baseline's time in which a rank waits."""
+    """Return the fraction of the baseline's time in which a rank waits."""
 
     def share(run: dict[str, Any]) -> float:
         return float(sum(d["exposed_s"] for d in run["traffic"].values()) / ranks / run["seconds"])

@@ -1,4 +1,4 @@
-"""One part measured: a start of the ranks for each repeat, kept in a file after every start."""
+"""Measurement of one part, with one start of the ranks per repeat, stored in a file after each start."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def begin(
     shares: Sequence[float],
     rates: Sequence[str] | None,
 ) -> Document:
-    """Make a document without measurements; `rates` replace those that `shares` ask for."""
+    """Make a document without measurements; `rates` replace those computed from `shares`."""
     first = runs[0]
     return {
         "provenance": provenance,
@@ -50,7 +50,7 @@ def resume(path: Path, fresh: Document) -> Document:
     Raises
     ------
     UserError
-        The file holds another measurement, or one of another revision.
+        The file contains another measurement, or was written by another revision.
     """
     if not path.exists():
         return fresh
@@ -74,7 +74,7 @@ def load(path: Path) -> Document:
     Raises
     ------
     UserError
-        It is missing, or none of ours.
+        The file is missing or has another format.
     """
     try:
         read_document = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def load(path: Path) -> Document:
 
 
 def save(path: Path, document: Document) -> None:
-    """Write the file at once or not at all, a run a line."""
+    """Write the file atomically, one run per line."""
     head = json.dumps({key: value for key, value in document.items() if key != "runs"}, indent=1)
     runs = ",\n".join(f"  {json.dumps(run)}" for run in document["runs"])
     beside = path.with_name(path.name + ".new")
@@ -123,7 +123,7 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
 
 
 def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
-    """Rates in the order of a repeat, with no limit among them if the part says so."""
+    """Return the rates in the order of a repeat, including no limit if the part has it."""
     every = [*([None] if part.free else []), *rates]
     first = (repeat - 1) % len(every)
     return every[first:] + every[:first]

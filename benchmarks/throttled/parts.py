@@ -1,4 +1,4 @@
-"""What is measured: a list of layouts, each with its own settings of one study."""
+"""The measured parts: layouts, each with its own settings of the study."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8
 
 
 def _two(dp: int, tp: int) -> tuple[str, ...]:
-    """Return the settings of two hosts with a rank each."""
+    """Return the settings of two hosts with one rank each."""
     return (f"layout.dp={dp}", f"layout.tp={tp}", "layout.pp=1", "nodes=2", "ranks_per_node=1")
 
 

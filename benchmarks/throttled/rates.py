@@ -1,4 +1,4 @@
-"""Link rates that cost the baseline a wanted share of its time."""
+"""Link rates that cost the baseline a given fraction of its time."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -13,7 +13,7 @@ TRIAL = "100mbit"
 
 
 def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ranks_a_host: int) -> list[str]:
-    """Rates at which a limit costs this run about the given percents of its time."""
+    """Return rates at which a limit costs this run about the given percentages of its time."""
     tasks = [(rate, run) for rate in (None, TRIAL) for _ in range(3)]
     finished = train(hosts, tasks, ranks_a_host=ranks_a_host)
     free, limited = (median(each["seconds"] for each in finished if each["rate"] == rate) for rate in (None, TRIAL))
@@ -21,15 +21,15 @@ def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ran
 
 
 def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[str]:
-    """Rates in whole Mbit/s at which a limit costs the given shares of the time of a step.
+    """Return rates in whole Mbit/s at which a limit costs the given fractions of the time of a step.
 
-    What the trial's limit costs is proportional to the time of a bit, so that at another rate it costs
-    ``(limited - free) * trial / rate``, which is to be the share of itself and `free` together.
+    The cost of a limit is proportional to the time of a bit. At another rate it is ``(limited - free) * trial /
+    rate``, which must be the given fraction of the sum of itself and `free`.
 
     Parameters
     ----------
     free, limited
-        Seconds a step without a limit, and at the rate of the trial.
+        Seconds per step without a limit, and at the rate of the trial.
     shares
         Between 0 and 1.
 

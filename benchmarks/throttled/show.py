@@ -1,4 +1,4 @@
-"""Tables and sentences of one part, for a terminal and for a file."""
+"""Tables and sentences of one part, for the terminal and for a file."""
 
 import io
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ exposed, hidden: seconds of communication in a step that a rank waited for, and 
 
 
 def render(document: dict[str, Any], head: Iterable[str]) -> str:
-    """All that the part says, as text."""
+    """Return the complete output of the part as text."""
     text = io.StringIO()
     console = Console(file=text, width=UNBOUND, highlight=False)
     for line in (*head, ""):
@@ -82,7 +82,7 @@ def tables(columns_of_rates: list[Column], document: dict[str, Any]) -> Iterable
 
 
 def summary(rows_of_rates: dict[str | None, list[Row]]) -> Table:
-    """Speeds at all rates, and how much of them the link makes."""
+    """Make the table of speeds at all rates, and the part of them that the link causes."""
     table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
     for rate in rows_of_rates:
@@ -101,7 +101,7 @@ def summary(rows_of_rates: dict[str | None, list[Row]]) -> Table:
 
 
 def title(column: Column, free: Column | None, document: dict[str, Any]) -> str:
-    """Rate and share of a table."""
+    """Format the rate and cost of a table."""
     if column.rate is None:
         return "no limit: what the codecs cost and spare the processors"
     share = share_of_link(column, free) if free else None
@@ -116,7 +116,7 @@ def title(column: Column, free: Column | None, document: dict[str, Any]) -> str:
 
 
 def at_rate(rows_of_rate: list[Row]) -> Table:
-    """Every scheme at one rate."""
+    """Make the table of all schemes at one rate."""
     table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
     heads = ("samples/s", "speed (95 % CI)", "by the link", "by bytes", "wire", "exposed, hidden", "loss (95 % CI)")

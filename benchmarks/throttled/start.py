@@ -1,4 +1,4 @@
-"""Starts the ranks on virtual hosts and reads what they found."""
+"""Start of the ranks on virtual hosts, and their results."""
 
 import json
 import os
@@ -26,12 +26,12 @@ LONGEST = 1800.0
 
 
 def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> list[dict[str, Any]]:
-    """Run files of a study: repeat by repeat, cell by cell, schemes in rotated order.
+    """Write the run files of a study: repeat by repeat, cell by cell, schemes in rotated order.
 
     Parameters
     ----------
     settings
-        ``KEY=VALUE`` each, in place of what the study says.
+        Settings ``KEY=VALUE`` that override those of the study.
     """
     runs = expand(load_study(study, list(settings)), Capacity("virtual hosts", ranks_a_host, ranks_a_host))
     shared = runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
@@ -41,12 +41,12 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
 
 
 def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dict[str, Any]]:
-    """Train all runs, one after another in one start of the ranks; what was found of each, in their order.
+    """Train all runs one after another in one start of the ranks; return their results in order.
 
     Raises
     ------
     UserError
-        The ranks did not come to their end, or replicas differ: then the numbers mean nothing.
+        A rank failed, or replicas differ, so the numbers are invalid.
     """
     rates = [rate for rate, _ in tasks]
     hosts.set_rate(rates[0])

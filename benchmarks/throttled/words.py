@@ -1,4 +1,4 @@
-"""Sentences below the tables: schemes that are significantly faster than a control, and others."""
+"""Sentences below the tables about schemes that are significantly faster than a control."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ def shown(interval: Interval, digits: int, sign: str = "") -> str:
 
 
 def sorted_out(findings: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
-    """Names by what is shown of them, the fastest first."""
+    """List names by the displayed value, the fastest first."""
     groups: dict[str, list[str]] = {"faster": [], "slower": [], "neither": []}
     for name in sorted(findings, key=lambda name: -findings[name].estimate):
         finding = findings[name]
@@ -34,7 +34,7 @@ def sorted_out(findings: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
 
 
 def sentences(column: Column) -> list[str]:
-    """Against each control that was run."""
+    """Yield a sentence for each control that ran."""
     lines = []
     for control, description in CONTROLS.items():
         if control not in column.runs:
@@ -55,7 +55,7 @@ def sentences(column: Column) -> list[str]:
 
 
 def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
-    """Whether schemes that compress one dimension more than the others beat a simple one."""
+    """Compare schemes that compress one dimension more strongly with a simple scheme."""
     hybrids_found = {name: finding for name, finding in findings.items() if "hybrid" in name}
     if not hybrids_found:
         return []

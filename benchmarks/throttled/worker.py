@@ -1,9 +1,9 @@
-"""Trains runs one after another in one start of the ranks: ``mpiexec ... python worker.py DIRECTORY``.
+"""Train runs one after another in one start of the ranks: ``mpiexec ... python worker.py DIRECTORY``.
 
-The directory holds run files, which are taken in the order of their names, and a list of their link rates. Before a run
-whose rate is another than the one before, rank 0 makes a file NAME.asked and waits until whoever started the ranks has
-set the links and taken it away. Rank 0 prints a JSON line for each run. Times and bytes are the engine's own counts: of
-the steps after the warm-up, and of nothing between them.
+The directory contains run files, which are processed in the order of their names, and a list of their link rates. If
+the rate changes before a run, rank 0 creates a file NAME.asked and waits until the starting process has set the
+links and removed the file. Rank 0 prints one JSON line per run. Times and bytes are the engine's own counts for the
+steps after the warm-up, without the time between steps.
 """
 
 import json
@@ -75,7 +75,7 @@ def ask(world: MPI.Comm, file: Path) -> None:
 
 
 def train(trainer: Trainer) -> dict[str, Any]:
-    """Take all steps; times are seconds a step of this rank, traffic is a step's, summed over all ranks."""
+    """Take all steps. Times are seconds per step of this rank; traffic is that of a step, summed over all ranks."""
     run, settings = trainer.run, trainer.run.train
     for k in range(settings.steps):
         if k == settings.warmup_steps:

@@ -52,7 +52,7 @@ def further_runs(
     runs = expand(replace(loaded, study=study), site.capacity, offer(site))
     further = [run for run in (choose(runs, only) if only is not None else runs) if run.repeat > last]
     if not further:
-        raise UserError(f"--only {only}: names no run of repeats {last + 1} to {last + more}: leave the repeat out")
+        raise UserError(f"--only {only}: matches no run of repeats {last + 1} to {last + more}: leave the repeat out")
     return further
 
 
@@ -70,8 +70,8 @@ def add_repeats(
 ) -> tuple[list[ExpandedRun], list[Job], list[str]]:
     """Add repeats to a submission and submit their jobs.
 
-    If an interrupted command has added jobs, these are submitted and nothing is added. While the repeats that were
-    added last are not over, further ones are added only with `again`. So the same command twice adds repeats once.
+    If an interrupted command has added jobs, these are submitted and nothing is added. While the repeats added last
+    have not ended, further ones are added only with `again`. So the same command twice adds repeats once.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def add_repeats(
     """
     submission, ledger = read_submission(root), Ledger(root)
     if left(submission, ledger) or any(job.id is None for job in ledger.submitted):
-        return [], [], [resume(root, study, None, progress), "no repeats were added: the same command again adds them"]
+        return [], [], [resume(root, study, None, progress), "no repeats were added: run the same command again"]
     if submission.added and not again:
         tracked = track(root)
         waiting = [job for job in submission.added[-1].jobs if tracked.jobs[job].state.alive]
         if tracked.silent or waiting:
-            reason = tracked.silent or f"the repeats that were added last are not over ({waiting[0]})"
+            reason = tracked.silent or f"the repeats added last have not ended ({waiting[0]})"
             return [], [], [f"{reason}: nothing was added (--again adds further repeats)"]
     runs = further_runs(loaded, site, submission, more, only)
     check(runs, site, study.parent)

@@ -17,9 +17,9 @@ class After:
 
     root: Path
     ids: list[str]
-    """The scheduler's ids of the jobs that are not over."""
+    """The scheduler's ids of the jobs that have not ended."""
     any_end: bool
-    """Whether every end of its jobs counts; otherwise all must complete."""
+    """Whether its jobs may end in any state; otherwise all must complete."""
 
 
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:

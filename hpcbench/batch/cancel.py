@@ -43,12 +43,14 @@ def cancel(root: Path, only: str | None = None) -> str:
         open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]
         ids = [tracked.ids[job] for job in open_jobs if job in wanted]
         if not ids and open_jobs:
-            return "nothing of that waits or runs any more"
+            return "none of the selected jobs is waiting or running"
         if not ids:
             by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
             if by_hand:
-                raise UserError(f"{root}: submitted by hand: cancel jobs {', '.join(by_hand)} by the scheduler")
-            return "nothing waits or runs any more" if tracked.ids else "nothing was submitted"
+                raise UserError(
+                    f"{root}: submitted by hand: use the scheduler's own command to cancel jobs {', '.join(by_hand)}"
+                )
+            return "no job is waiting or running" if tracked.ids else "nothing was submitted"
         # Recorded first: a job may end, or this command may be killed, before the answer arrives.
         meant: dict[int, list[str]] = {}
         for job, id in tracked.ids.items():

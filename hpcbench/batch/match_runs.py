@@ -32,7 +32,7 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
         key, equals, patterns = (word.strip() for word in part.partition("="))
         if equals and key not in cell:
             valid = list(cell)
-            raise UserError(f"--only {show(part)}: unknown key{suggest(key, valid)}: known are {', '.join(valid)}")
+            raise UserError(f"--only {show(part)}: unknown key{suggest(key, valid)}: use one of {', '.join(valid)}")
         keys += [key] if equals else []
         matches = {
             id: values
@@ -41,8 +41,9 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
         }
     if not matches:
         twice = next((key for key in keys if keys.count(key) > 1), None)
-        remedy = f"all parts must hold: write {twice}=a|b for either" if twice else f"ids are such as {first}"
-        raise UserError(f"--only {show(only)}: names no run: {remedy}")
+        either = f"no run can match two conditions on {twice}: write {twice}=a|b for either"
+        remedy = either if twice else f"run ids look like {first}"
+        raise UserError(f"--only {show(only)}: matches no run: {remedy}")
     return set(matches)
 
 

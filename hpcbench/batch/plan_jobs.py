@@ -113,7 +113,7 @@ def plan(
     if not site.retired and site.checked == "never" and site.scheduler.kind != "local":
         notes.append(f"the file of {site.site} was never tested on the machine: read a script before you submit it")
     if site.scheduler.account_option and loaded.study.account is None:
-        notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
+        notes.append(f"no account: if {site.site} requires one, add `account:` to the study, or --set account=NAME")
     notes += lost(jobs[0], site) if jobs else []
     if container:
         notes.append(
@@ -179,7 +179,7 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     if container is None:
         if section is not None:
             where = loaded.document.where(("container",))
-            raise UserError(f"{where}: container.image: is missing, in the study and in site {site.site}: name one")
+            raise UserError(f"{where}: container.image: is set neither in the study nor in site {site.site}: add it")
         return None
     where = loaded.document.where(("container",)) if section is not None else f"site {site.site}"
     try:

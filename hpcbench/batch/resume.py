@@ -41,7 +41,7 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
         keep(root, study)
         note = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
         return f"continued a submission that was interrupted: {len(jobs)} more jobs submitted. {note}".rstrip()
-    recovered = f"; {taken} whose answer had been lost were found" if taken else ""
+    recovered = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
     over = " and over" if taken and track(root).over else " and not over"
     return f"already submitted{over}{recovered}: nothing was submitted (--again submits it again)"
 

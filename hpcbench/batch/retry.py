@@ -68,7 +68,7 @@ def retry(
         settle(scheduler, ledger)
         tracked = track(root)
         if tracked.submission.dry_run:
-            raise UserError(f"{root}: a dry run: there is nothing to try again: submit the study without --dry-run")
+            raise UserError(f"{root}: a dry run: there is nothing to retry: submit the study without --dry-run")
         check_place(root, tracked.submission)
         if tracked.silent:
             raise UserError(f"{root}: {tracked.silent}: a running job must not be submitted twice: try again later")

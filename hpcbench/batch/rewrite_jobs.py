@@ -22,7 +22,17 @@ from hpcbench.study.load import load_study
 
 _LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
 """Fields of a study that change the limits of a job but not its runs."""
-_OF_RUNS = ("site", "node", "device", "gpu_aware_mpi", "oversubscribe", "threads", "ranks_per_node", "schemes")
+_OF_RUNS = (
+    "site",
+    "node",
+    "device",
+    "gpu_aware_mpi",
+    "transport",
+    "oversubscribe",
+    "threads",
+    "ranks_per_node",
+    "schemes",
+)
 """Fields of a site that change the runs themselves."""
 _IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "work")
 
@@ -87,7 +97,7 @@ def rewrite_jobs(
     for id, old in stored.items():
         job = next((job for job in planned if set(old.runs) <= set(job.runs)), None)
         if job is None:
-            raise UserError(f"{root}: job {id}: the study no longer has its runs: submit the study with --again")
+            raise UserError(f"{root}: job {id}: the study no longer contains its runs: submit the study with --again")
         job = replace(job, id=id, runs=list(old.runs))
         try:
             scripts[id] = job, render(job, site=site, study=submission.study, root=str(root), templates=templates)

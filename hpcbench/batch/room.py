@@ -39,11 +39,13 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
     where = shown_path(root.parent)
     free = shutil.disk_usage(root).free
     names = os.statvfs(root)
-    remedy = "free some, or give another --out"
+    remedy = "free some space, or give another --out"
     if free < need:
-        raise UserError(f"{where}: {_size(free)} are free, and logs need {_size(need)}: {remedy}")
+        raise UserError(f"{where}: only {_size(free)} are free, but the logs need {_size(need)}: {remedy}")
     if names.f_files and names.f_favail < runs * _FILES:
-        raise UserError(f"{where}: {names.f_favail} more files can be made, and runs need {runs * _FILES}: {remedy}")
+        raise UserError(
+            f"{where}: only {names.f_favail} more files can be created, but the runs need {runs * _FILES}: {remedy}"
+        )
     trial = root / ".room"
     try:
         with trial.open("wb") as stream:
@@ -51,7 +53,7 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
     except OSError as error:
         if error.errno in (errno.EDQUOT, errno.ENOSPC, errno.EFBIG):
             what = "your quota" if error.errno == errno.EDQUOT else "the file system"
-            raise UserError(f"{where}: {what} has no space for the logs, {_size(need)}: {remedy}") from None
+            raise UserError(f"{where}: {what} leaves no space for the logs ({_size(need)}): {remedy}") from None
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot allocate space
             raise
     finally:

@@ -1,9 +1,11 @@
 """Output of the commands that submit, show and repeat jobs."""
 
 import contextlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,7 +142,7 @@ def show_retried(root: Path, retried: "Retried") -> None:
         for run in retried.runs:
             print(f"  {run}")
     else:
-        print(f"{root}: nothing to try again")
+        print(f"{root}: nothing to retry")
     for run, reason in retried.left.items():
         print(f"  {run} is not repeated: {reason}")
     for note in (retried.changes, retried.note):
@@ -176,6 +178,44 @@ def show_status(tracked: "Tracked") -> None:
             )
             before = outcome
     show_table(table, unbound=200)
+
+
+def encode_status(tracked: "Tracked") -> str:
+    """Return the states of a submission, its jobs and their runs as JSON. Times are in UTC."""
+    submission = tracked.submission
+    runs = {run.id: run for run in submission.runs}
+    document = {
+        "schema": 1,
+        "study": submission.study,
+        "site": submission.site,
+        "root": str(tracked.root),
+        "over": tracked.over,
+        "failed": tracked.failed,
+        "scheduler_silent": tracked.silent,
+        "jobs": [
+            {
+                "job": job.id,
+                "id": tracked.ids.get(job.id),
+                **_describe(tracked.jobs[job.id]),
+                "runs": [
+                    {
+                        "run": id,
+                        "scheme": runs[id].scheme,
+                        "repeat": runs[id].repeat,
+                        "cell": runs[id].cell,
+                        **_describe(tracked.runs[id]),
+                    }
+                    for id in job.runs
+                ],
+            }
+            for job in submission.jobs
+        ],
+    }
+    return json.dumps(document, indent=1)
+
+
+def _describe(status: "Status") -> dict[str, str | int | None]:
+    return {**asdict(status), "state": status.state.value}
 
 
 def _cells(status: "Status", root: Path) -> "tuple[Text, Text, Text]":

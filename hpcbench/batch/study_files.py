@@ -11,7 +11,7 @@ from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
-"""Maximum bytes of a text whose halves are counted. No half of a larger text is too short."""
+"""Maximum bytes of a text whose splits are counted. No split of a larger text is too short."""
 
 
 def check_files(runs: list[ExpandedRun], base: Path) -> None:
@@ -81,6 +81,6 @@ def _check_length(run: ExpandedRun, study: Study, base: Path) -> None:
     for name, count in halves.items():
         if count <= seq_len + 1:
             raise UserError(
-                f"{run.where(('data', 'path'))}: data.path: the {name} half of {shown_path(path)} has {count} bytes, "
+                f"{run.where(('data', 'path'))}: data.path: the {name} split of {shown_path(path)} has {count} bytes, "
                 f"too few for seq_len {seq_len}: give a longer text or change data.valid_fraction"
             )

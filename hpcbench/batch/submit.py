@@ -130,7 +130,8 @@ def submit(
 
         if not have_met(site, base.parent):
             notes.append(
-                f"no two ranks have met on {site.site} yet: `hpcbench doctor --site {name} --run` tests its launcher"
+                f"communication between ranks was never tested on {site.site}: `hpcbench doctor "
+                f"--site {name} --run` tests its launcher"
             )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}

@@ -71,7 +71,7 @@ def submit_jobs(
             _submit(scheduler, ledger, job, begun, sleep)
         except UserError as error:
             scheduler.begin()
-            where = f" ({done} of {len(jobs)} are submitted; the same command continues)" if done else ""
+            where = f" ({done} of {len(jobs)} are submitted; run the same command to continue)" if done else ""
             raise UserError(f"{error}{where}") from None
         progress(done + 1, len(jobs))
     return scheduler.begin()
@@ -123,7 +123,8 @@ def _look_again(
         f"and the queue cannot be searched ({silent})" if silent else f"and the queue has no {submitted.name} so far"
     )
     raise UserError(
-        f"{unclear}, {queue}: handed/{submitted.number:04d}.json records that: the same command searches for it first"
+        f"{unclear}, {queue}: handed/{submitted.number:04d}.json records that: run the same command "
+        "again, which searches for it first"
     )
 
 

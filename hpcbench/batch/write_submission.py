@@ -259,7 +259,7 @@ def _run_file(run: ExpandedRun, job: Job, site: Site, base: Path) -> dict[str, A
     }
     if isinstance(run.study, ProgramStudy):
         return program_file(run, **settings)
-    return run_file(run, **settings, gpu_aware_mpi=site.gpu_aware_mpi)
+    return run_file(run, **settings, gpu_aware_mpi=site.gpu_aware_mpi, transport=site.transport)
 
 
 def _write_script(path: Path, text: str) -> None:

@@ -104,7 +104,7 @@ def measure(
     device
         BenchDevice that the codecs run on.
     repeats
-        Number of timed turns.
+        Number of timed repeats.
     progress
         Function as in `time_in_turns`.
 

@@ -27,7 +27,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
-"""Size of short calls in bytes, and the factor of their number of turns."""
+"""Largest size of short calls in bytes, and the factor of their number of repeats."""
 _ROOM = 8
 """Memory that a vector needs as a multiple of its size: contribution, result, sent and received messages, and buffers
 of the library."""

@@ -54,7 +54,7 @@ class Settings:
     ranks: int | None = None
     """Number of ranks to start on this machine; None if a launcher has started them."""
     repeats: int = 5
-    """Number of timed turns."""
+    """Number of timed repeats."""
     data: str = "gradient"
     """Values, named as for `bench codecs`."""
     plan: bool = False

@@ -43,7 +43,7 @@ def bench_codecs(
     ] = "gradient",
     type: Annotated[str, typer.Option(metavar="float32|float16|bfloat16", help="Type of the values.")] = "float32",
     mib: Annotated[float, typer.Option(help="MiB of values, taken from the beginning of a file.")] = 64.0,
-    repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of timed repeats.")] = 5,
     isa: Annotated[
         str | None, typer.Option(help="Build of the kernels: avx512, avx2, sse2, generic; by default the fastest.")
     ] = None,
@@ -84,14 +84,14 @@ def bench_network(
     ] = None,
     ranks: Ranks = None,
     max_mb: Annotated[float, typer.Option(help="MiB of the largest of the MPI library's collectives.")] = 64.0,
-    repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of timed repeats.")] = 5,
     outputs: Outputs = None,
     between_work: Annotated[
         bool,
         typer.Option(
             "--between-work",
-            help="Also measure the core time of calls between pieces of work, for `hpcbench predict`; links must have "
-            "no limit.",
+            help="Also measure the core time of calls between computations, for `hpcbench predict`; the links must be "
+            "unlimited.",
         ),
     ] = False,
 ) -> None:
@@ -133,13 +133,15 @@ def bench_collectives(
     slices: Annotated[
         list[int] | None,
         typer.Option(
-            metavar="N", help="Slices of a vector that follow each other; several allowed.", show_default="the plan's"
+            metavar="N",
+            help="Number of slices that a vector is pipelined in; several allowed.",
+            show_default="the plan's",
         ),
     ] = None,
     min: Annotated[str, typer.Option(metavar="SIZE", help="First size: 4096, 64K, 1M.")] = "1K",
-    max: Annotated[str, typer.Option(metavar="SIZE", help="Last size, by factors of four.")] = "256M",
+    max: Annotated[str, typer.Option(metavar="SIZE", help="Largest size; sizes grow by factors of four.")] = "256M",
     ranks: Ranks = None,
-    repeats: Annotated[int, typer.Option(help="Number of turns that count; ten times as many up to 64K.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of timed repeats; ten times as many for sizes up to 64K.")] = 5,
     data: Annotated[str, typer.Option(metavar="NAME|FILE", help="Values, named as for bench codecs.")] = "gradient",
     links: Annotated[Path | None, typer.Option(help="File of bench network, from which plans are chosen.")] = None,
     tune: Annotated[Path | None, typer.Option(help="File of bench network, to which measured times are added.")] = None,
@@ -168,19 +170,21 @@ def bench_collectives(
 
 @bench.command("gemm")
 def bench_gemm(
-    site: Annotated[str, typer.Option(help="Site of the table, which is measured/SITE/gemm.json.")] = "local",
+    site: Annotated[
+        str, typer.Option(help="Name of the site; the table is written to measured/SITE/gemm.json.")
+    ] = "local",
     device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Device that computes.")] = "cpu",
     precision: Annotated[str, typer.Option(metavar="fp32|fp64|bf16|fp16", help="Precision of the values.")] = "fp32",
     hidden: Annotated[list[int] | None, typer.Option(help="Widths of layers; several allowed.")] = None,
     tokens: Annotated[list[int] | None, typer.Option(help="Tokens of a micro-batch; several allowed.")] = None,
-    repeats: Annotated[int, typer.Option(help="Number of turns; the best one counts.")] = 3,
+    repeats: Annotated[int, typer.Option(help="Number of repeats; the fastest is reported.")] = 3,
     beside: Annotated[
         int,
         typer.Option(
             help="Number of other processes that compute at the same time: ranks that share the cores, minus 1."
         ),
     ] = 0,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory instead of measured/SITE.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Output directory; by default measured/SITE.")] = None,
 ) -> None:
     """Measure matrix products, memory-bound operations and whole layers, for `hpcbench predict`."""
     from hpcbench.bench.gemm_main import bench_gemm as measure

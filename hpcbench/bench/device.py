@@ -21,7 +21,7 @@ class BenchDevice(Protocol):
     """Build of the kernels."""
 
     def codec(self, name: str) -> Codec:
-        """Return the codec of a name, or at least its operations. It raises ValueError for an unknown name."""
+        """Return the codec of a name, or an object with its operations. It raises ValueError for an unknown name."""
         ...
 
     def has(self, name: str) -> bool:

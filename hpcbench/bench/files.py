@@ -93,7 +93,7 @@ def _read_npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
         if not isinstance(values, np.ndarray):
             raise ValueError("it contains several arrays: rename it to .npz")
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"--data {path}: not an array of NumPy: {error}") from None
+        raise UserError(f"--data {path}: not a NumPy array: {error}") from None
     return values
 
 
@@ -105,7 +105,7 @@ def _read_npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
         with arrays:
             values: Array = arrays[_choose(path, key, arrays)]
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"--data {path}: not an archive of NumPy: {error}") from None
+        raise UserError(f"--data {path}: not a NumPy archive: {error}") from None
     return values
 
 
@@ -153,7 +153,7 @@ def _read_torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises KeyError, UnpicklingError, RuntimeError, ...
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--data {path}: not a file of tensors: {reason}") from None
+        raise UserError(f"--data {path}: not a PyTorch file of tensors: {reason}") from None
     tensors = dict(_list_tensors(content, ""))
     tensor = tensors[_choose(path, key, tensors)].detach().contiguous()
     if tensor.dtype == torch.bfloat16:

@@ -40,7 +40,7 @@ def bench_gemm(
     if beside < 0 or (beside and device == "gpu"):
         raise UserError(f"--beside {beside}: give 0 or more processes, and only with --device cpu")
     if repeats < 1 or min([*hidden, *tokens], default=0) < 2:
-        raise UserError("--repeats, --hidden, --tokens: need at least 1 turn, and sizes of at least 2")
+        raise UserError("--repeats, --hidden, --tokens: need at least 1 repeat, and sizes of at least 2")
     try:
         import torch
     except ImportError:

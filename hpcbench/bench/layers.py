@@ -212,7 +212,7 @@ def run_neighbors(count: int, *, hidden: int, tokens: int) -> Iterator[None]:
         for other in others:
             assert other.stdout is not None
             if not other.stdout.readline():
-                raise UserError("a process that should compute at the same time ended at once. Try without --beside")
+                raise UserError("a background process ended immediately. Run again without --beside")
         yield
     finally:
         for other in others:

@@ -28,7 +28,7 @@ class LoneRank(Group):
 
     @property
     def rank(self) -> int:
-        """Number of the caller's rank in the group."""
+        """Number of the caller rank in the group."""
         return 0
 
     @property

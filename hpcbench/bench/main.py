@@ -38,7 +38,7 @@ def bench_codecs(
     mib
         MiB of values, taken from the beginning of a file.
     repeats
-        Number of timed turns.
+        Number of timed repeats.
     isa
         Build of the kernels; None for the fastest that runs here.
     device

@@ -122,7 +122,7 @@ def measure(
     sizes
         Bytes of the library's collectives.
     repeats
-        Number of timed turns.
+        Number of timed repeats.
     show
         Function that is called before each measurement.
 

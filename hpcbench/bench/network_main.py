@@ -32,11 +32,11 @@ def bench_network(
     max_mb
         Size of the library's largest collective in MiB.
     repeats
-        Number of timed turns.
+        Number of timed repeats.
     outputs
         Files to write. `hpcbench.comm.links.load` reads JSON.
     between_work
-        Whether to measure the core time of calls between pieces of work.
+        Whether to measure the core time of calls between computations.
 
     Returns
     -------

@@ -14,7 +14,7 @@ _SAY = 10.0
 """Seconds between two lines."""
 
 Show = Callable[[int, int, str], object]
-"""Function that is called with the number of finished turns, the number of all turns, and the next subject."""
+"""Function that is called with the number of finished repeats, the number of all repeats, and the next subject."""
 
 
 @contextmanager

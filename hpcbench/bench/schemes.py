@@ -63,14 +63,14 @@ class CollectiveRow:
     """Algorithm of the call, or the library's call."""
     slices: int
     seconds: float
-    """Median of the turns. The time of a turn is that of the slowest rank."""
+    """Median of the repeats. The time of a repeat is that of the slowest rank."""
     seconds_least: float
     algorithm_bandwidth: float
     """Bytes of the vector per second."""
     bus_bandwidth: float
     """Bytes per second over each link if the algorithm were bandwidth-optimal (nccl-tests)."""
     speedup: float
-    """Seconds of the library's call divided by those of the scheme: the median over interleaved turns."""
+    """Seconds of the library's call divided by those of the scheme: the median over interleaved repeats."""
     relative_error: float
     """Root of the squared error, divided by that of the squares of the exact result, summed in float64."""
     message_bytes: int

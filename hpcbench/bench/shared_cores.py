@@ -1,4 +1,4 @@
-"""Cost of messages if ranks share cores, measured between pieces of work as in training.
+"""Cost of messages if ranks share cores, measured between computations as in training.
 
 Calls in a tight loop are too fast: in training a rank may compute when its partner calls, and a waiting rank repeatedly
 wakes up on a core that another one needs. Each rank therefore computes before each call. The cost of the call is the
@@ -75,7 +75,7 @@ def measure(
         group = Group(mine, progress, links)
         for operation in _list_operations(ranks):
             for nbytes in sizes:
-                show(len(calls), todo, f"{operation} of {ranks} ranks between pieces of work")
+                show(len(calls), todo, f"{operation} of {ranks} ranks between computations")
                 turn = _make_turn(mine, group, operation, np.resize(values, nbytes // 4), progress)
                 seconds = _measure_added_time(comm, progress, turn, _TURNS[nbytes] * repeats)
                 calls.append(AddedTime(operation, ranks, crossing, nbytes, seconds))

@@ -33,7 +33,7 @@ class CodecResults(Results):
     def document(self, *, figures: bool = False) -> Document:
         """Return the table, with a sentence for each codec whose error is above its bound."""
         broken = (describe_broken(row) for row in self.result.rows if row.broken)
-        absent = [f"Not on this device: {', '.join(self.left_out)}"] if self.left_out else []
+        absent = [f"Not available on this device: {', '.join(self.left_out)}"] if self.left_out else []
         blocks = [
             _table(self.result),
             Sentences(tuple(absent), "warning"),

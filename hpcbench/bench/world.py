@@ -120,7 +120,8 @@ def connect(ranks: int | None) -> "MPI.Comm":
     wanted = ranks or max(map(_number, (*_SIZES, _STEP)))
     if comm.size < wanted or (ranks and comm.size != ranks):
         raise UserError(
-            f"the launcher started a world of {comm.size} ranks, {wanted} were requested: launcher and MPI library do "
+            f"the launcher started a world of {comm.size} ranks, but {wanted} were requested: "
+            "launcher and MPI library do "
             "not use the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
         )
     if comm.size == 1:

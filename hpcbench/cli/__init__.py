@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hpcbench.bench.commands import bench
-from hpcbench.cli.answers import diagnose, predict, report
+from hpcbench.cli.answers import diagnose, predict, report, tune
 from hpcbench.cli.jobs import cancel, retry, run, status, submit
 from hpcbench.cli.machine import doctor, schema, schemes, sites
 from hpcbench.errors import UserError
@@ -50,6 +50,7 @@ app.command(context_settings={"ignore_unknown_options": True})(run)
 app.command()(report)
 app.command()(diagnose)
 app.command()(predict)
+app.command()(tune)
 app.command()(sites)
 app.command()(schemes)
 app.command()(schema)

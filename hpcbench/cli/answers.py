@@ -1,4 +1,4 @@
-"""Commands that analyze runs: report, predict, diagnose."""
+"""Commands that analyze runs: report, predict, diagnose, tune."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,8 @@ def report(
         typer.Option(
             metavar="NAME,...|all",
             help="Further tables: speed, phases, loss, traffic, axes, experts, sparse, sparsity, memory, energy, "
-            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
+            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error, "
+            "method. all leaves out published.",
         ),
     ] = "",
     plots: Annotated[
@@ -91,8 +92,8 @@ def predict(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Tables of `hpcbench bench gemm` and `network`, and below it results of earlier runs of this site; "
-            "by default measured/SITE.",
+            help="Directory with the tables of `hpcbench bench gemm` and `network`, and with results of earlier runs "
+            "of this site; by default measured/SITE.",
             show_default=False,
         ),
     ] = None,
@@ -111,8 +112,19 @@ def predict(
     ] = None,
     partition: Annotated[
         bool,
-        typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
+        typer.Option(
+            "--partition",
+            help="Also print the fastest split of the model into stages and replicas on the same number of ranks.",
+        ),
     ] = False,
+    program: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Training program that carries out the study: how it overlaps, shards and rounds. hpcbench is its own "
+            "engine; others are megatron-core, nemo, maxtext, torchtitan, fsdp, deepspeed; a wrong name lists all.",
+        ),
+    ] = "hpcbench",
     format: Annotated[
         str | None,
         typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
@@ -137,6 +149,7 @@ def predict(
             plots=plots,
             only=only,
             partition=partition,
+            program=program,
         )
     )
 
@@ -169,7 +182,10 @@ def diagnose(
     ] = None,
     link: Annotated[
         float | None,
-        typer.Option(metavar="GBIT/S", help="Bandwidth of a rank's link, for the share of it that each call reaches."),
+        typer.Option(
+            metavar="GBIT/S",
+            help="Bandwidth of a rank's link in Gbit/s, to show the share of it that each call reaches.",
+        ),
     ] = None,
 ) -> int:
     """Find out from traces whether the network is the bottleneck."""
@@ -182,3 +198,34 @@ def diagnose(
 
     status = record(traces, directory)
     return diagnose_files([directory], group or (), output, codec_speed, link) or status
+
+
+def tune(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML) with one cell.", show_default=False)],
+    loss_budget: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Largest increase of the loss, such as 1%.", show_default=False)
+    ],
+    max_runs: Annotated[int, typer.Option(min=2, max=1000, help="Largest number of runs.")] = 12,
+    node_hours: Annotated[
+        float | None, typer.Option(min=0.0, help="Largest number of node-hours.", show_default=False)
+    ] = None,
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Measured tables and earlier runs, as for `hpcbench predict`."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the search; by default results/STUDY-tune.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and run nothing.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File for the result: .html, .md, .json or another format.")
+    ] = None,
+) -> None:
+    """Find the fastest scheme whose loss stays within a budget. Called again, it continues an interrupted search."""
+    from hpcbench.tune.command import TuneOptions
+    from hpcbench.tune.command import tune as search_scheme
+
+    options = TuneOptions(loss_budget, max_runs, node_hours, site, measured, out, sets or (), dry_run, output)
+    raise typer.Exit(search_scheme(study, options))

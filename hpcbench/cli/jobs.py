@@ -78,13 +78,16 @@ def submit(
 def status(
     directory: Root = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print jobs and runs as JSON, for programs.")] = False,
 ) -> None:
     """Show the state of jobs and runs. The exit status is 1 if a run failed."""
     from hpcbench.batch.find_submission import find_root
-    from hpcbench.batch.show_jobs import show_status
+    from hpcbench.batch.show_jobs import encode_status, show_status
     from hpcbench.batch.tracking.track import track
     from hpcbench.contract.submission import read_submission
 
+    if watch and json:
+        raise UserError("--watch --json: give one of them: --json prints the present state once")
     root = find_root(directory)
     if watch:
         if read_submission(root).dry_run:
@@ -93,7 +96,10 @@ def status(
 
         raise typer.Exit(follow(root))
     tracked = track(root)
-    show_status(tracked)
+    if json:
+        typer.echo(encode_status(tracked))
+    else:
+        show_status(tracked)
     raise typer.Exit(int(tracked.failed))
 
 

@@ -45,7 +45,7 @@ class Codec(ABC):
         x
             Values, shape (n,), contiguous, with any alignment.
         out
-            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes behind the returned length may be
+            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may be
             overwritten, up to ``wire_bytes``.
         residual
             Error feedback: float32, shape (n,), the error of earlier messages. It is added to `x`, and this message's
@@ -185,9 +185,9 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
         Type or size is wrong.
     """
     if wire.dtype != np.uint8:
-        raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
+        raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
     if wire.size < at_least:
-        raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
+        raise ValueError(f"{name}: {wire.size} bytes on the wire, but {at_least} are needed")
 
 
 def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
@@ -204,5 +204,6 @@ def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it needs as many float32"
+            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: give a "
+            "float32 array of the same size"
         )

@@ -1,4 +1,4 @@
-"""Conversions on a GPU between values and the shorter type in which they travel: rounding, widening and adding.
+"""Conversions on a GPU between values and the shorter type in which they are sent: rounding, widening and adding.
 
 Sums of values of one type are made here, too, because kernels of CuPy's own replace subnormal float32 by zero.
 The bits are those of NumPy's casts, and of ml_dtypes' casts to bfloat16: to nearest, ties to even, infinity beyond the
@@ -36,7 +36,7 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
     Raises
     ------
     TypeError
-        Values of that type do not travel as `sent`.
+        Values of that type cannot be sent as `sent`.
     """
     wide, short = type_of(values), type_of(sent)
     if wide not in (Type.F32, Type.F64) or short not in SHORT:
@@ -120,7 +120,7 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
     """
     kind = type_of(dtype)
     if kind is Type.BYTES:
-        raise TypeError(f"on a GPU sums are made of float32, float64, float16 and bfloat16, not {dtype}")
+        raise TypeError(f"on a GPU only float32, float64, float16 and bfloat16 can be summed, not {dtype}")
     return Build(SUMS.source, 0, 0, kind, kind)
 
 
@@ -157,7 +157,7 @@ def _launch(
 ) -> None:
     n, sequence = source.size, SUMS if build.source == SUMS.source else CONVERSIONS
     if target.size != n or (residual is not None and residual.size != n):
-        raise ValueError(f"{n} values, room for {target.size}: sizes differ, or that of the residual does")
+        raise ValueError(f"{n} values, but the output or the residual has another size")
     if residual is not None and residual.dtype != np.float32:
         raise TypeError(f"residuals are float32, not {residual.dtype}")
     arguments: tuple[int, ...] = (source.pointer, n, target.pointer)

@@ -71,7 +71,7 @@ class BFloat16:
     def __init__(self, words: Any) -> None:
         interface = dict(words.__cuda_array_interface__)
         if np.dtype(interface["typestr"]) not in (np.uint16, np.int16):
-            raise TypeError(f"bfloat16 is seen in uint16 or int16, not {interface['typestr']}")
+            raise TypeError(f"bfloat16 values must be passed as uint16 or int16, not {interface['typestr']}")
         self.__cuda_array_interface__ = interface | {"typestr": "<V2"}
         self.words = words
 
@@ -219,7 +219,7 @@ class CudaCodec:
         values = self._view(local, handle)
         kind = self._codec.check_type(values.dtype)
         if kind not in SHORT:
-            raise TypeError(f"{self.name}: sums float32, float16 or bfloat16 on the way, not {values.dtype}")
+            raise TypeError(f"{self.name}: adds encoded values to float32, float16 or bfloat16, not {values.dtype}")
         n, room = values.size, self.wire_bytes(values.size, values.dtype)
         coded, to = self._wire(wire, handle), self._wire(out, handle, at_least=room, writeable=True)
         complaint = f"{self.name}: {coded.size} bytes that are not {n} values of {values.dtype}"

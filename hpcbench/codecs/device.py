@@ -293,7 +293,7 @@ def _device(number: int) -> Device:
     capability = cupy.cuda.Device(number).compute_capability
     if int(capability) < 75 and cupy.cuda.nvrtc.getVersion()[0] >= 13:
         raise RuntimeError(
-            f"CUDA 13 makes no code for this GPU (sm_{capability}): install CuPy for CUDA 12 instead, "
+            f"CUDA 13 does not support this GPU (sm_{capability}): install CuPy for CUDA 12 instead, "
             "pip install cupy-cuda12x"
         )
     return CupyDevice(cupy)

@@ -27,7 +27,7 @@ FAMILIES = (
 )
 """Families of codecs in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1
-"""Result of `decode_add_encode` for bytes that are no encoding."""
+"""Result of `decode_add_encode` for bytes that are not encoded values."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
 """Builds of the kernels, the fastest first. ``generic`` is plain C++ and takes one block at a time on x86."""
 

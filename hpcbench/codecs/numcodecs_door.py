@@ -1,6 +1,6 @@
 """The codecs as codecs of numcodecs, for users of zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
 
-numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, behind a head that says its
+numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, after a header with its
 type and the number of its values, because numcodecs gives a decoder nothing but bytes.
 """
 
@@ -58,7 +58,7 @@ class _Door(Codec):  # type: ignore[misc]
             raise ValueError(f"{self.codec_id}: {content.size} bytes are not encoded values")
         head = content[: _HEAD.itemsize].view(_HEAD)[0]
         if head["magic"] != _MAGIC or head["version"] != _VERSION or head["type"] >= len(_TYPES):
-            raise ValueError(f"{self.codec_id}: the bytes do not begin as encoded values do")
+            raise ValueError(f"{self.codec_id}: the bytes do not begin with the header of encoded values")
         dtype, n = _TYPES[head["type"]], int(head["values"])
         codec = get_codec(self.name())
         if n > (1 << 40) or content.size - _HEAD.itemsize > codec.wire_bytes(n, dtype):
@@ -69,7 +69,7 @@ class _Door(Codec):  # type: ignore[misc]
             return values
         target = np.frombuffer(out, dtype=dtype) if not isinstance(out, np.ndarray) else out.reshape(-1).view(dtype)
         if target.size != n:
-            raise ValueError(f"{self.codec_id}: there are {n} values, and room for {target.size}")
+            raise ValueError(f"{self.codec_id}: the message has {n} values, but the output has {target.size}")
         codec.decode(content[_HEAD.itemsize :], target)
         return out
 

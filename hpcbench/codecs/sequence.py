@@ -30,7 +30,7 @@ class Sequence:
     None: the kernels take no state, no parameter and no length of the wire, and they cannot fail.
     """
     sums: bool = False
-    """Whether `decode_add_encode` needs n float32 values behind the state."""
+    """Whether `decode_add_encode` needs n float32 values after the state."""
 
 
 def _chunk_state(n: int, kind: Type, param: int) -> int:
@@ -84,7 +84,7 @@ CONVERSIONS = Sequence(
     },
     8192,
 )
-"""The kernels between values and the type in which they travel, which belong to no codec."""
+"""The kernels between values and the type in which they are sent, which belong to no codec."""
 
 SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
 """The kernel for sums of values of one type, which belongs to no codec."""

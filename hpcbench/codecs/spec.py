@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 ENTRY_POINTS = "hpcbench.codecs"
 """Entry-point group for codecs of other packages: ``family = package:make``.
 
-The function is called with the text behind the colon of the codec's name, or with an empty string.
+The function is called with the text after the colon of the codec's name, or with an empty string.
 """
 
 ZFP_RATES = range(4, 33)
@@ -34,7 +34,7 @@ class CodecSpec:
     family: str
     """Name of the family: ``zfp``, ``mpc``, ..."""
     parameter: str
-    """Text behind the colon in its canonical form; the default if there was none."""
+    """Text after the colon in its canonical form; the default if there was none."""
     name: str
     """The canonical name: ``mpc:1`` is ``mpc``."""
     lossless: bool | None
@@ -159,7 +159,7 @@ def parse(name: str) -> CodecSpec:
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
         return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
-    raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
+    raise ValueError(f"unknown codec {name!r}: use one of {KNOWN}")
 
 
 def _parse_rotated(name: str) -> CodecSpec:

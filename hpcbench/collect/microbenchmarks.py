@@ -165,7 +165,7 @@ class _Reader:
             if (size := self._heading.read(cells, number)) is not None:
                 table.sizes.append(size)
         elif self._heading.begins(cells):
-            table.remarks.append(f"line {number} looks like a row that was cut, and is not read")
+            table.remarks.append(f"line {number} looks like a truncated row and is not read")
         elif len(cells) > len(self._heading.columns) and _first(self._heading, cells, number):
             self._wide.append((cells, number))
 

@@ -253,7 +253,7 @@ class LogReader:
             return DamagedLine(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
         if first is not record:
             self.log.note(
-                DamagedLine(record.line, f"step {record.step} stands in line {first.line} already, which is used")
+                DamagedLine(record.line, f"step {record.step} is already in line {first.line}, which is used")
             )
         return record
 

@@ -87,7 +87,7 @@ def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:
     root
         Directory of the submission.
     jobs
-        Each job by its id. A missing one has an unknown state.
+        Each job by its id. A missing log has an unknown state.
     """
     plan = read_submission(root)
     runs = []

@@ -99,7 +99,7 @@ class Accelerator(ABC):
 
     @abstractmethod
     def mark(self, stream: int) -> StreamEvent:
-        """Record an event behind the work that the stream has now."""
+        """Record an event after the work that the stream has now."""
 
     @abstractmethod
     def follow(self, stream: int, event: StreamEvent) -> None:
@@ -114,7 +114,7 @@ class Accelerator(ABC):
         accumulate: bool = False,
         residual: DeviceArray | None = None,
     ) -> None:
-        """Round values to the type in which they travel, or bring them back. See hpcbench.codecs.convert."""
+        """Round values to the type in which they are sent, or bring them back. See hpcbench.codecs.convert."""
         self.use()
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
 
@@ -220,7 +220,7 @@ class CupyAccelerator(Accelerator):
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)
 
     def mark(self, stream: int) -> CupyEvent:
-        """Record an event behind the work that the stream has now."""
+        """Record an event after the work that the stream has now."""
         self.use()
         return CupyEvent(self._cupy, stream)
 

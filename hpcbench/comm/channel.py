@@ -103,11 +103,11 @@ class Channel:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
-        """Return whether values of `dtype` travel in a different type."""
+        """Return whether values of `dtype` are sent in a different type."""
         return self.dtype is not None and self.dtype != dtype
 
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype in which values of `dtype` travel."""
+        """Return the dtype in which values of `dtype` are sent."""
         return dtype if self.dtype is None else self.dtype
 
 

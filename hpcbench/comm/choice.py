@@ -54,7 +54,7 @@ class Choice:
             return None
         dtype = channel.travels_as(buf.dtype)
         if operation in _SUMS and buf.dtype not in (np.float32, np.float64):
-            raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
+            raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert the values first")
         algorithm: Algorithm = channel.algorithm
         codec = channel.codec
         plain = channel.plain_because(buf.size * dtype.itemsize, one_node=self.topology.nodes == 1)

@@ -67,7 +67,7 @@ class DeviceClock:
         self._accelerator, self._stream, self._spans = accelerator, stream, spans
 
     def mark(self) -> StreamEvent:
-        """Record an event behind the work that the stream has now."""
+        """Record an event after the work that the stream has now."""
         return self._accelerator.mark(self._stream)
 
     def origin(self) -> tuple[StreamEvent, float]:

@@ -43,7 +43,7 @@ def all_reduce(
         sent = all_reduce_bytes(_piece_bytes(member, buf, channel), member.rank)
         blocking = _blocking(member, Operation.ALL_REDUCE, buf, channel)
         return member.by_library(
-            lambda _, buf: member.library.all_reduce(buf, op, blocking=blocking),
+            lambda library, _, buf: library.all_reduce(buf, op, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
             sums=True,
         )
@@ -66,7 +66,7 @@ def reduce_scatter(
         sent = reduce_scatter_bytes(_piece_bytes(member, src, channel), member.rank)
         blocking = _blocking(member, Operation.REDUCE_SCATTER, src, channel)
         return member.by_library(
-            lambda src, dst: member.library.reduce_scatter(src, dst, blocking=blocking),
+            lambda library, src, dst: library.reduce_scatter(src, dst, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
@@ -81,7 +81,7 @@ def all_gather(member: Member, place: Place, src: Array, dst: Array, channel: Ch
         sent = all_gather_bytes(_piece_bytes(member, dst, channel), member.rank)
         blocking = _blocking(member, Operation.ALL_GATHER, dst, channel)
         return member.by_library(
-            lambda src, dst: member.library.all_gather(src, dst, blocking=blocking),
+            lambda library, src, dst: library.all_gather(src, dst, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
         )
     place.copy(dst[cut_evenly(dst.size, member.size)[member.rank]], src)
@@ -96,7 +96,7 @@ def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Chan
         sent = (member.size - 1) * each if member.rank == root else 0
         blocking = _blocking(member, Operation.BROADCAST, buf, channel)
         return member.by_library(
-            lambda _, buf: member.library.broadcast(buf, root, blocking=blocking),
+            lambda library, _, buf: library.broadcast(buf, root, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
         )
     values = buf if member.rank == root else buf[:0]  # elsewhere `buf` has no values of the message yet
@@ -111,7 +111,7 @@ def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, chan
         sent = 0 if at_root else src.size * channel.travels_as(src.dtype).itemsize
         blocking = _blocking(member, Operation.REDUCE, src, channel)
         return member.by_library(
-            lambda src, dst: member.library.reduce(src, dst, root, blocking=blocking),
+            lambda library, src, dst: library.reduce(src, dst, root, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
@@ -129,7 +129,7 @@ def all_gather_counts(
         parts = [slice(*piece) for piece in pieces]
         sent = (member.size - 1) * src.size * itemsize
         return member.by_library(
-            lambda src, dst: member.library.all_gather(src, dst, pieces=parts),
+            lambda library, src, dst: library.all_gather(src, dst, pieces=parts),
             *(src, dst, place, channel, sent, None),
         )
     place.copy(dst[slice(*pieces[member.rank])], src)
@@ -138,7 +138,7 @@ def all_gather_counts(
     sample_error(channel, codec, place, src)
     todo = steps.two_shot_gather(member.topology, member.rank, pieces)
     call = member.call(member.planned, channel, codec, place, src.dtype, InPlace(dst))
-    return member.calls.planned(call, [todo], channel, how="direct", plain=plain is not None)
+    return member.planned_call(call, [todo], channel, how="direct", plain=plain is not None)
 
 
 def all_to_all(
@@ -156,14 +156,14 @@ def all_to_all(
         values = sum(span.size for peer, span in enumerate(sends) if peer != member.rank)
         sent = values * channel.travels_as(src.dtype).itemsize
         return member.by_library(
-            lambda src, dst: member.library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
+            lambda library, src, dst: library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
         )
     place.copy(dst[slice(*receives[member.rank])], src[slice(*sends[member.rank])])
     todo = steps.all_to_all(member.rank, sends, receives, coded=member.coded(channel, src.dtype))
     if any(step.coded for step in todo):
         sample_error(channel, channel.codec, place, src)
     call = member.call(member.planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
-    return member.calls.planned(call, [todo], channel, how="direct", plain=not all(step.coded for step in todo))
+    return member.planned_call(call, [todo], channel, how="direct", plain=not all(step.coded for step in todo))
 
 
 def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
@@ -180,7 +180,7 @@ def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel
 
 
 def _piece_bytes(member: Member, buf: Array, channel: Channel) -> list[int]:
-    """Return the bytes of each rank's piece of a vector, in the dtype that travels."""
+    """Return the bytes of each rank's piece of a vector, in the dtype that is sent."""
     width = channel.travels_as(buf.dtype).itemsize
     return [count_elements(piece) * width for piece in cut_evenly(buf.size, member.size)]
 
@@ -201,4 +201,4 @@ def _by_plan(
     sample_error(channel, _PLAIN if plain else chosen.codec, place, values)
     residuals = None if plain else feedback
     call = member.call(member.planned, channel, chosen.codec, place, values.dtype, vector, residuals)
-    return member.calls.planned(call, slices, channel, how=how, plain=plain)
+    return member.planned_call(call, slices, channel, how=how, plain=plain)

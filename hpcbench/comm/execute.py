@@ -24,7 +24,8 @@ from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
 """Number of stages of a plan whose messages have their own tags. MPI keeps the messages of later stages in order."""
-_SUMS = (Combine.SUM, Combine.SUM_DECODED)
+SUMS = (Combine.SUM, Combine.SUM_DECODED)
+"""Combinations that add received parts."""
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Call:
     place: Place
     codec: Codec
     dtype: np.dtype[np.generic]
-    """Type in which values travel. `vector` may have a different type."""
+    """Type in which values are sent. `vector` may have a different type."""
     vector: Vector
     seed: int
     feedback: Feedback | None = None
@@ -69,25 +70,35 @@ def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
     tag
         First of the `STAGES` tags that the slice's messages have.
     """
-    return _Run(call, tag).run(steps)
+    # no checksum within a node: messages stay in memory, and it costs several percent of a fast codec's call
+    sealed = call.topology.nodes > 1
+    return SliceRun(call, tag, call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)).run(steps)
 
 
-class _Run:
-    def __init__(self, call: Call, tag: int) -> None:
-        self._call, self._tag = call, tag
-        # no checksum within a node: messages stay in memory, and it costs several percent of a fast codec's call
-        sealed = call.topology.nodes > 1
-        self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)
+class SliceRun:
+    """The run of one slice.
+
+    Parameters
+    ----------
+    call, tag
+        As in `carry_out`.
+    memory
+        Memory of the slice.
+    """
+
+    def __init__(self, call: Call, tag: int, memory: Memory) -> None:
+        self._call, self._tag, self._memory = call, tag, memory
         self._sent: list[Any] = []
         self._forms: dict[ElementRange, Message] = {}
         """Received messages that are passed on unchanged."""
         self._undecoded: list[tuple[ElementRange, Message]] = []
 
     def run(self, steps: Sequence[PlanStep]) -> Slice:
+        """Run the steps, and yield what the slice waits for."""
         # receives are posted before anything is sent, so that messages arrive in their final place
         arrivals = {id(step): [self._expect(step, part) for part in step.receives] for step in steps if step.coded}
         for step in steps:
-            if not step.coded or step.combine in _SUMS:
+            if not step.coded or step.combine in SUMS:
                 self._decode_all()
             sent = []
             for part, message in zip(step.sends, self._begin(step), strict=True):
@@ -95,7 +106,7 @@ class _Run:
                     yield message.pending
                 sent.append(self._send(step, part, message))
             posted = arrivals.get(id(step)) or [self._expect(step, part) for part in step.receives]
-            yield from (self._sum if step.combine in _SUMS else self._replace)(step, posted)
+            yield from (self._sum if step.combine in SUMS else self._replace)(step, posted)
             if step.coded:
                 self._sent += sent
             elif sent:
@@ -112,7 +123,7 @@ class _Run:
         call = self._call
         if part.peer == call.carrier.rank:
             return None, None
-        if not step.coded and step.combine not in _SUMS:
+        if not step.coded and step.combine not in SUMS:
             inbox = self._memory.inbox_of(call.vector.into(part.span))
         else:
             inbox = self._memory.inbox(part.span.size, coded=step.coded)

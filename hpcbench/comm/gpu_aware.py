@@ -63,7 +63,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
         Setting of the site or the user; None to detect it.
     """
     if asked is not None:
-        here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "as the site or the user says")
+        here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "set by the site or the user")
     else:
         here = find_out(MPI.Get_library_version(), ctypes.CDLL(MPI.__file__), os.environ, _memory_kinds())
     everyone: list[Awareness] = comm.allgather(here)

@@ -116,7 +116,7 @@ class DeviceMemory:
     codec
         The operation's codec for the CPU. The device's codec of the same name is used.
     dtype
-        Type in which values travel. Values of another type are rounded to it when they are sent.
+        Type in which values are sent. Values of another type are rounded to it when they are sent.
     pools
         Pools of the device.
     stream
@@ -221,7 +221,7 @@ class DeviceMemory:
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
 
     def round_in_place(self, values: DeviceArray) -> None:
-        """Round values to the dtype in which they travel, as the other ranks receive them."""
+        """Round values to the dtype in which they are sent, as the other ranks receive them."""
         if values.dtype != self._dtype:
             self._accelerator.convert(values, self._rounded(values), self._stream)
 
@@ -236,7 +236,7 @@ class DeviceMemory:
         self._accelerator.add(total, values, self._stream)
 
     def finish(self) -> _Finish:
-        """Record the event behind the slice's last work on the device."""
+        """Record the event after the slice's last work on the device."""
         finish = _Finish(self, self._decodings)
         self._ended(finish.event)
         return finish
@@ -248,7 +248,7 @@ class DeviceMemory:
         self._lent.clear()
 
     def mark(self) -> StreamEvent:
-        """Record an event behind the work that the operation's stream has now."""
+        """Record an event after the work that the operation's stream has now."""
         return self._accelerator.mark(self._stream)
 
     def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
@@ -256,7 +256,7 @@ class DeviceMemory:
         self._accelerator.copy(target, source, self._stream)
 
     def _rounded(self, values: DeviceArray, residual: Any = None) -> DeviceArray:
-        """Round values to the dtype in which they travel; rounding errors are added to the residual."""
+        """Round values to the dtype in which they are sent; rounding errors are added to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._travelling(values.size)
@@ -265,7 +265,7 @@ class DeviceMemory:
         return rounded
 
     def _travelling(self, n: int) -> DeviceArray:
-        """Borrow a buffer on the device for `n` values in the dtype in which they travel."""
+        """Borrow a buffer on the device for `n` values in the dtype in which they are sent."""
         room: DeviceArray = self._borrow(self._pools.device, n * self._dtype.itemsize).view(self._dtype)
         return room
 

@@ -53,25 +53,26 @@ class Pools:
     accelerator
         The device.
     aware
-        Whether the MPI library takes device pointers, on all ranks.
+        Whether messages leave as device pointers, because the MPI library takes them on all ranks or NCCL carries them.
+    streams
+        Number of streams.
     """
 
-    _STREAMS = 4
-
-    def __init__(self, accelerator: Accelerator, aware: bool) -> None:
+    def __init__(self, accelerator: Accelerator, aware: bool, streams: int = 4) -> None:
         self.accelerator, self.aware = accelerator, aware
         self.device = Scratch(accelerator.memory)
         self.host = Scratch(accelerator.pinned)
         self.spans: Spans = []
         self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
         # operations use the streams in turn, so that an operation that waits for its values does not block the next
-        self._streams = [accelerator.new_stream() for _ in range(self._STREAMS)]
+        self._streams = [accelerator.new_stream() for _ in range(streams)]
         self._turn = 0
+        self._lanes: list[Pools] = []
 
     def stream(self) -> int:
         """Return the stream of the next operation."""
         self._turn += 1
-        return self._streams[self._turn % self._STREAMS]
+        return self._streams[self._turn % len(self._streams)]
 
     def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
         """Return the device's codec of the same name. Raise TypeError if the codec has no kernels."""
@@ -82,3 +83,16 @@ class Pools:
                 else CudaCodec(codec, self.accelerator.codecs)
             )
         return self._codecs[codec.name]
+
+    def lanes(self, count: int) -> list["Pools"]:
+        """Return pools with one stream each. The order of that stream protects their buffers; kernels are shared."""
+        lanes = [Pools(self.accelerator, True, 1) for _ in range(count)]
+        for lane in lanes:
+            lane._codecs = self._codecs
+        self._lanes += lanes
+        return lanes
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of all buffers on the device, with those of the lanes."""
+        return self.device.nbytes + sum(lane.device.nbytes for lane in self._lanes)

@@ -90,7 +90,7 @@ class Group:
 
     @property
     def rank(self) -> int:
-        """Number of the caller's rank in the group."""
+        """Number of the caller rank in the group."""
         return self._own.rank
 
     @property

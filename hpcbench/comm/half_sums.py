@@ -47,7 +47,7 @@ def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
 def _library_sum() -> HalfSum | None:
     """Return the library's own sum of float16, if it has a fast one.
 
-    It cannot be asked safely for bfloat16.
+    Calling it for bfloat16 is not safe.
     """
     try:
         datatype = MPI.Datatype.fromcode("e")

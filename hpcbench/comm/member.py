@@ -1,26 +1,28 @@
 """One rank's part of a group: its communicators, topology and plans, and the start of calls on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import steps
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.calls import Calls
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import Call
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import Links
-from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.memory import Tally
 from hpcbench.comm.mpi_carrier import MpiCarrier
 from hpcbench.comm.native import Library
-from hpcbench.comm.places import Place, Places
+from hpcbench.comm.places import DevicePlace, Place, Places
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.steps import PeerSpan
+from hpcbench.comm.steps import PeerSpan, PlanStep
+from hpcbench.comm.streamed_calls import StreamedCalls
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 from hpcbench.comm.work import Work
@@ -51,6 +53,8 @@ class Member:
         The plans, and the topology that they are made for.
     calls : Calls
         The calls under way.
+    streamed : StreamedCalls or None
+        The calls whose arrays NCCL carries: all calls on arrays of a GPU. None if MPI carries these, too.
     """
 
     def __init__(
@@ -62,9 +66,14 @@ class Member:
         topology = parent.choice.topology.part(_translate_ranks(comm, parent.comm)) if parent else Topology.of(comm)
         self.choice: Choice = Choice(comm.rank, topology, links)
         self.calls = Calls(progress)
+        self.streamed: StreamedCalls | None = None
+        if places.nccl is not None and comm.size > 1:
+            self.streamed = StreamedCalls(places.nccl(comm))
 
     def free(self) -> None:
         """Free the communicators (a collective call, and the last one)."""
+        if self.streamed is not None:
+            self.streamed.free()
         self.library.free()
         self.planned.Free()
         self.comm.Free()
@@ -118,9 +127,9 @@ class Member:
 
     def by_library(
         self,
-        call: Callable[[Array, Array], Slice],
-        src: Array,
-        dst: Array,
+        call: Callable[[Any, Any, Any], Any],
+        src: Any,
+        dst: Any,
         place: Place,
         channel: Channel,
         sent: int,
@@ -128,15 +137,27 @@ class Member:
         *,
         sums: bool = False,
     ) -> Work:
-        """Let the MPI library carry `src` to `dst`.
+        """Let the library carry `src` to `dst`: MPI, or NCCL if it carries these arrays.
 
-        `sent` is the number of bytes of this rank, in the type that travels.
+        `call` is given the library and the two arrays. `sent` is the number of bytes of this rank, in the type that
+        is sent.
         """
+        tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
+        plain = chosen is not None
+        if self.streamed is not None and isinstance(place, DevicePlace):
+            tally.recorder = channel.recorder
+            return self.streamed.by_library(call, src, dst, place, channel, tally, how=how, plain=plain)
         dtype = channel.travels_as(src.dtype)
         on_host = sums and self.library.by_processor(dtype)
-        slice_ = place.by_library(call, src, dst, dtype, on_host=on_host)
-        tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
-        return self.calls.at_once(slice_, channel, place, tally, how=how, plain=chosen is not None)
+        slice_ = place.by_library(partial(call, self.library), src, dst, dtype, on_host=on_host)
+        return self.calls.at_once(slice_, channel, place, tally, how=how, plain=plain)
+
+    def planned_call(
+        self, call: Call, slices: Iterable[Sequence[PlanStep]], channel: Channel, *, how: str, plain: bool
+    ) -> Work:
+        """Carry out this rank's steps of a plan over MPI, or over NCCL if it carries these arrays."""
+        calls = self.streamed if self.streamed is not None and call.place.on_device else self.calls
+        return calls.planned(call, slices, channel, how=how, plain=plain)
 
 
 def _translate_ranks(comm: MPI.Comm, parent: MPI.Comm) -> list[int]:

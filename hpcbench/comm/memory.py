@@ -54,7 +54,7 @@ class Tally(MessageCounts):
 
 
 class Message(Protocol):
-    """A part of a vector in the form in which it travels."""
+    """A part of a vector in the form in which it is sent."""
 
     @property
     def pending(self) -> Pending | None:
@@ -171,7 +171,7 @@ class HostMemory:
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        """Return the values' own memory, or a borrowed buffer if they travel in a different dtype."""
+        """Return the values' own memory, or a borrowed buffer if they are sent in a different dtype."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
@@ -201,7 +201,7 @@ class HostMemory:
             widen(self._rounded(values), values)
 
     def _rounded(self, values: Array, residual: Array | None = None) -> Array:
-        """Round values to the dtype in which they travel; rounding errors are added to the residual."""
+        """Round values to the dtype in which they are sent; rounding errors are added to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)

@@ -1,7 +1,7 @@
 """Sampler that copies messages of a rank's channels in some steps, before any codec.
 
-A run that samples no messages has no sampler. A sample contains the values in the dtype in which they travel: the input
-of a codec, without the residuals of error feedback.
+A run that samples no messages has no sampler. A sample contains the values in the dtype in which they are sent: the
+input of a codec, without the residuals of error feedback.
 """
 
 import math
@@ -130,7 +130,7 @@ class ChannelSampler:
         values
             Its vectors, to be concatenated.
         dtype
-            Type in which they travel.
+            Type in which they are sent.
         tensors
             The tensors in the message; None if unknown.
         """

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from hpcbench.comm import steps
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
@@ -21,6 +23,7 @@ from hpcbench.contract.shards import ElementRange
 
 def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
     """Encode `buf` and send it. `feedback` is given if `buf` is a contribution to a sum."""
+    _refuse_pairs(member, buf)
     todo = steps.message(to=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     if feedback is not None:
         todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
@@ -29,6 +32,7 @@ def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feed
 
 def recv(member: Member, buf: Array, peer: int, tag: int, channel: Channel) -> Work:
     """Receive into `buf`."""
+    _refuse_pairs(member, buf)
     todo = steps.message(of=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     return _begin(member, buf, buf, todo, tag, channel)
 
@@ -59,6 +63,8 @@ def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, chan
     if relay.is_empty:
         sample_error(channel, channel.codec, place, src)
     call = member.call(member.comm, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
+    if member.streamed is not None and place.on_device:
+        return member.streamed.hop(call, to, of, relay, channel)
     work = member.calls.at_once(hop(call, to, of, relay, tag), channel, place, call.tally, how="direct")
     place.settle()
     return work
@@ -90,10 +96,23 @@ def _begin(
     sends_values = any(step.sends and not step.coded for step in todo)
     vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
     call = member.call(member.comm, channel, channel.codec, place, src.dtype, vector, feedback)
-    slice_, plain = carry_out(call, todo, tag), _any_plain(todo)
+    plain = _any_plain(todo)
+    if member.streamed is not None and place.on_device:
+        place.settle()
+        return member.streamed.planned(call, [todo], channel, how="direct", plain=plain, may_change=True)
+    slice_ = carry_out(call, todo, tag)
     work = member.calls.at_once(slice_, channel, place, call.tally, how="direct", plain=plain)
     place.settle()
     return work
+
+
+def _refuse_pairs(member: Member, buf: Array) -> None:
+    """Refuse messages between two ranks over NCCL, whose order on both sides nothing guarantees.
+
+    NCCL has no tags. Each of two ranks that begin with a send may wait for the other one forever.
+    """
+    if member.streamed is not None and not isinstance(buf, np.ndarray):
+        raise ValueError("messages between two ranks do not travel over NCCL: use train.transport mpi")
 
 
 def _any_plain(todo: Sequence[PlanStep]) -> bool:

@@ -11,7 +11,7 @@ class MpiCarrier:
     Parameters
     ----------
     comm
-        The communicator. Only messages of plans may travel on it with the tags of plans.
+        The communicator. Only messages of plans may be sent on it with the tags of plans.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:

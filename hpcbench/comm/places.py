@@ -1,6 +1,6 @@
 """The memory that an operation's arrays lie in: the host's or a GPU's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from hpcbench.comm.clock import Clock, DeviceClock, HostClock
 from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
+from hpcbench.comm.nccl import Connect
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 
@@ -45,7 +46,7 @@ class Place(Protocol):
         Parameters
         ----------
         dtype
-            Type in which values travel. The call is given arrays of this type.
+            Type in which values are sent. The call is given arrays of this type.
         on_host
             Whether the call needs arrays in host memory.
         """
@@ -129,13 +130,16 @@ class DevicePlace:
     pools
         Pools of the device.
     caller
-        Stream on which the caller makes and uses the arrays.
+        Stream on which the caller makes the arrays.
+    current
+        Function that returns the stream that is the caller's now; by default it stays the same.
     """
 
     on_device = True
 
-    def __init__(self, pools: Pools, caller: int) -> None:
-        self._pools, self._caller, self._stream = pools, caller, pools.stream()
+    def __init__(self, pools: Pools, caller: int, current: Callable[[], int] | None = None) -> None:
+        self.pools, self._caller, self._stream = pools, caller, pools.stream()
+        self._current = current or (lambda: caller)
         self._accelerator = pools.accelerator
         self.clock: Clock = DeviceClock(pools.accelerator, caller, pools.spans)
         self.called: Any = self.clock.mark()
@@ -144,7 +148,7 @@ class DevicePlace:
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
         """Make the memory for one slice."""
-        return DeviceMemory(codec, dtype, self._pools, self._stream, tally, self._ends.append, sealed=sealed)
+        return DeviceMemory(codec, dtype, self.pools, self._stream, tally, self._ends.append, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         """Start a copy on the caller's stream."""
@@ -153,7 +157,7 @@ class DevicePlace:
 
     def snapshot(self, values: DeviceArray) -> DeviceArray:
         """Copy values on the device. Return the values themselves if they are copied to the host anyway."""
-        if not self._pools.aware:
+        if not self.pools.aware:
             return values
         taken = self._accelerator.memory(values.nbytes).view(values.dtype)
         self._accelerator.copy(taken, values, self._stream)
@@ -190,16 +194,16 @@ class DevicePlace:
             Whether MPI calls back a loop on the processor. Then the arrays are NumPy arrays in any case.
         """
         # MPI requires the same order of collectives on all ranks, so this thread waits for the values at once
-        staged = on_host or not self._pools.aware
+        staged = on_host or not self.pools.aware
         kind = dtype or source.dtype
         lent: list[tuple[Scratch, Any]] = []
         here, there = source, target
         if kind != source.dtype:
-            here, there = self._room(self._pools.device, here, there, kind, lent)
+            here, there = self._room(self.pools.device, here, there, kind, lent)
             self._accelerator.convert(here, source, self._stream)
         sent, got = here, there
         if staged:
-            here, there = self._room(self._pools.host, here, there, kind, lent)
+            here, there = self._room(self.pools.host, here, there, kind, lent)
             self._accelerator.copy(here, sent, self._stream)
         self._accelerator.mark(self._stream).wait()
         return self._back(call(here, there), [(got, there), (target, got)], lent) if lent else call(here, there)
@@ -207,6 +211,18 @@ class DevicePlace:
     def settle(self) -> None:
         """Let the caller's stream wait for the operation's stream."""
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
+
+    def lead(self, streams: Sequence[int]) -> None:
+        """Let streams wait for the work that the caller, and this operation, have launched so far."""
+        for event in (self._accelerator.mark(self._caller), self._accelerator.mark(self._stream)):
+            for stream in streams:
+                self._accelerator.follow(stream, event)
+
+    def follow(self, events: Sequence[StreamEvent]) -> None:
+        """Let the caller's streams, that of the call and the current one, wait for events."""
+        for stream in {self._caller, self._current()}:
+            for event in events:
+                self._accelerator.follow(stream, event)
 
     def took(self, seconds: float) -> float:
         """Return the seconds by the device's events, or those of the host's clock without an event."""
@@ -251,9 +267,18 @@ class Places:
         Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
     device_of
         Function that finds the device of an array that is not a NumPy array.
+    nccl
+        Function that makes NCCL's communicators, if NCCL carries the arrays of GPUs; None if MPI does.
     """
 
-    def __init__(self, *, aware: bool = False, device_of: Callable[[Any], Accelerator] = accelerator_of) -> None:
+    def __init__(
+        self,
+        *,
+        aware: bool = False,
+        device_of: Callable[[Any], Accelerator] = accelerator_of,
+        nccl: Connect | None = None,
+    ) -> None:
+        self.nccl = nccl
         self._aware, self._device_of = aware, device_of
         self._host = HostPlace(Scratch())
         self._pools: dict[int, Pools] = {}
@@ -268,16 +293,17 @@ class Places:
         """
         if isinstance(arrays[0], np.ndarray):
             if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
-                raise TypeError("the arrays of one operation lie in one memory: copy one of them")
+                raise TypeError("all arrays of an operation must be in the same memory: copy one of them")
             return self._host, arrays
         accelerators = [self._device_of(x) for x in arrays]
         if len(set(map(id, accelerators))) > 1:
-            raise TypeError("the arrays of one operation lie on one device: copy one of them")
+            raise TypeError("all arrays of an operation must be on the same device: copy one of them")
         device = accelerators[0]
         if id(device) not in self._pools:
-            self._pools[id(device)] = Pools(device, self._aware)
+            self._pools[id(device)] = Pools(device, self._aware or self.nccl is not None)
         caller = device.codecs.stream(None, arrays[0])
-        return DevicePlace(self._pools[id(device)], caller), tuple(device.array(x, caller) for x in arrays)
+        place = DevicePlace(self._pools[id(device)], caller, lambda: device.codecs.stream(None, arrays[0]))
+        return place, tuple(device.array(x, caller) for x in arrays)
 
     def clock(self, array: Any) -> Clock:
         """Return the clock of the process for the memory that an array lies in."""
@@ -287,4 +313,4 @@ class Places:
     @property
     def device_bytes(self) -> int:
         """Bytes of the buffers that operations share on the devices. They are kept, so this is the peak."""
-        return sum(pools.device.nbytes for pools in self._pools.values())
+        return sum(pools.device_bytes for pools in self._pools.values())

@@ -89,11 +89,11 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
     """Return the reason why an algorithm cannot do an operation on a topology; None if it can."""
     if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
-        return "it does all-reduce only"
+        return "it supports all-reduce only"
     if operation in ROOTED:
         return None  # a chain or a tree, or directly to the root, with any algorithm
     if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
-        return "it does all-reduce only"
+        return "it supports all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
         return "it needs the same number of ranks on every node"
     if feedback and algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HOMOMORPHIC):

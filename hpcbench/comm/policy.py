@@ -21,8 +21,8 @@ class Policy:
     scheme
         The scheme. Its algorithm is used for all reductions and gathers.
     dtypes
-        Type in which values travel, by the messages' content (`training.CONTENTS`). A content that is None or missing
-        keeps its type.
+        Type in which values are sent, by the messages' content (`training.CONTENTS`). A content that is None or
+        missing keeps its type.
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:

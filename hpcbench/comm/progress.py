@@ -126,7 +126,7 @@ class Progress:
             granted = _LEVELS[MPI.Query_thread()]
             raise UserError(
                 "train.overlap: messages that move during the computation need MPI_THREAD_SERIALIZED, and this MPI "
-                f"library grants {granted}: set train.overlap to false, or use one that is built for threads"
+                f"library grants {granted}: set train.overlap to false, or use an MPI library with thread support"
             )
         self.wait, self.background = wait, background
         self._operations: list[SliceQueue] = []

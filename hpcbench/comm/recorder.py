@@ -117,6 +117,11 @@ class ChannelRecorder:
         about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
         self._recorder.add(self._channel, self._channel, begun, begun + seconds, about)
 
+    def call_on_device(self, begin: StreamEvent, end: StreamEvent, message_bytes: int, wire_bytes: int) -> None:
+        """Record a call of the channel between two events that the device has reached."""
+        about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
+        self._recorder.device_span(self._channel, self._channel, begin, end, about)
+
     def waited(self, clock: Clock, begin: Any, end: Any) -> None:
         """Record that the rank has waited for the channel between two marks."""
         self._recorder.span(STEPS, WAIT, clock, begin, end, self._about)

@@ -1,4 +1,4 @@
-"""Blocks that travel around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
+"""Blocks that move around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
 
 So a block is rounded once, at any distance, and every rank decodes the same values. `Group.pass_on` makes one hop.
 """
@@ -36,7 +36,7 @@ class Relay:
         self.keep(None, None)
 
 
-def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int) -> Slice:
+def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: Memory | None = None) -> Slice:
     """Send a block on and receive the next one.
 
     Parameters
@@ -49,8 +49,10 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int) -> Slice
         Holder of the sent block, or nothing if it is the rank's own. Afterwards it holds the received block.
     tag
         Tag of the messages. Two hops under way between the same ranks need different tags.
+    memory
+        Memory of the messages; None takes that of the call's place.
     """
-    memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
+    memory = memory or call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
     inbox = memory.inbox(of.span.size, coded=True)
     varies = not call.codec.fixed_size
     coming = call.carrier.receive(inbox, of.peer, tag, varies=varies)

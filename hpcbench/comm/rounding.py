@@ -1,4 +1,4 @@
-"""Values that travel in a shorter type: rounding, widening and summing. Each value is read and written once."""
+"""Values that are sent in a shorter type: rounding, widening and summing. Each value is read and written once."""
 
 from typing import Any
 

@@ -7,6 +7,8 @@ from hpcbench.comm.memory import Tally
 from hpcbench.comm.places import Place
 from hpcbench.comm.progress import Progress, SliceQueue
 
+NEVER_WAITED = "an operation was never waited for: its result is undefined"
+
 
 class Work:
     """An operation under way."""
@@ -74,7 +76,7 @@ class Work:
 
     def __del__(self) -> None:
         if self._operation is not None:
-            warnings.warn("an operation was never waited for: its result is undefined", ResourceWarning, stacklevel=1)
+            warnings.warn(NEVER_WAITED, ResourceWarning, stacklevel=1)
 
     @property
     def done(self) -> bool:

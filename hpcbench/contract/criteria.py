@@ -40,7 +40,7 @@ class QuantityBound(Section):
 
     quantity: Quantity = Field(
         description="samples_per_s, tokens_per_s; step_seconds: mean after the warm-up; tflops: the model's, a GPU "
-        "or rank; mfu: as a part of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
+        "or rank; mfu: as a fraction of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
         "loss_difference: against the baseline's run of the same repeat."
     )
     min: float | None = Field(None, description="Smallest accepted value.")

@@ -80,7 +80,7 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
-    """Read the ending from the last lines of a log. The last piece is the text behind the last line end.
+    """Read the ending from the last lines of a log. The last piece is the text after the last line end.
 
     Parameters
     ----------

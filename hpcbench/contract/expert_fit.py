@@ -20,6 +20,12 @@ def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: 
             ("model", "experts"),
             f"every {experts.every} is more than model.layers {model.layers}, so no layer has experts: lower it",
         )
+    if not model.expert_layers:
+        return Misfit(
+            ("model", "experts"),
+            f"first {experts.first} and every {experts.every} leave no layer of model.layers {model.layers} with "
+            "experts: lower first",
+        )
     if experts.count % ep:
         fits = [str(size) for size in range(1, min(experts.count, 4096) + 1) if experts.count % size == 0]
         return Misfit(

@@ -16,6 +16,8 @@ class Experts(Section):
 
     count: Count = Field(description="Number of experts per layer.")
     every: Count = Field(1, description="Every n-th layer has experts: 2 gives them to layers 2, 4, 6 ...")
+    first: int = Field(0, ge=0, description="Number of layers at the start that have an MLP in place of experts.")
+    width: Count | None = Field(None, description="Width of an expert's middle; that of the MLP by default.")
     top: Count = Field(1, description="Number of experts per token: those of highest probability.")
     drop: Drop = Field(
         "position",
@@ -31,6 +33,11 @@ class Experts(Section):
     )
     min_capacity: Count = Field(4, description="Minimum capacity of an expert for the tokens of a sample.")
     shared: bool = Field(False, description="Add an expert that processes every token.")
+    shared_width: Count | None = Field(
+        None,
+        description="Width of the shared expert's middle; that of an expert by default. n shared experts are one that "
+        "is n times as wide.",
+    )
     balance: float = Field(0.01, ge=0, description="Weight of the load-balancing loss.")
     z_loss: float = Field(0.001, ge=0, description="Weight of the z-loss, which keeps the router's logits small.")
 
@@ -38,6 +45,8 @@ class Experts(Section):
     def _top_of_all(self) -> "Experts":
         if self.top > self.count:
             raise ValueError(f"top {self.top} is more than count {self.count}: lower it")
+        if self.shared_width is not None and not self.shared:
+            raise ValueError("shared_width is the width of a shared expert: set shared to true, or leave it out")
         return self
 
     def places(self, tokens: int) -> int:
@@ -51,7 +60,7 @@ class Experts(Section):
 
     def in_layer(self, layer: int) -> bool:
         """Return whether a layer, counted from 0, has experts."""
-        return (layer + 1) % self.every == 0
+        return layer >= self.first and (layer + 1) % self.every == 0
 
     def layers_of(self, layers: range) -> list[int]:
         """Return the layers that have experts."""

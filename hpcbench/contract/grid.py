@@ -31,8 +31,8 @@ Cuts = Mapping[str, Axes]
 AXES: dict[str, Axes] = {"1d": ("t",), "2d": ("i", "j"), "2.5d": ("e", "i", "j"), "3d": ("i", "k", "j")}
 """The axes of each mode. Ranks are farthest apart along the first one.
 
-Activations, usually the largest messages, travel over j (and k); weights and their gradients travel over i (and e). So
-the ranks that exchange activations are close together.
+Activations, usually the largest messages, are sent over j (and k); weights and their gradients are sent over i (and
+e). So the ranks that exchange activations are close together.
 """
 
 
@@ -344,5 +344,5 @@ def is_summed_by_channel(alike: Axes) -> bool:
 
 
 def carries_weights(axis: str) -> bool:
-    """Return whether weights and their gradients travel over an axis, not activations. All modes are the same."""
+    """Return whether weights and their gradients are sent over an axis, not activations. All modes are the same."""
     return axis in ("e", "i")

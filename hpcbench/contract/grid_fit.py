@@ -34,7 +34,10 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
     for field, size, unit, what in (
         (("train", "micro_batch"), train.micro_batch, grid.samples, "pieces of whole samples"),
         (("model", "heads"), model.heads, heads, "pieces of whole heads"),
+        (("model", "kv_heads"), model.groups, heads, "pieces of whole heads"),
         (("model", "hidden"), model.hidden, fine, "equal pieces"),
+        (("model", "kv_heads"), model.qkv_width, fine, "equal pieces of queries, keys and values"),
+        (("model", "mlp_width"), model.middle, fine, "equal pieces"),
         (("model", "vocab"), model.vocab, fine, "equal pieces"),
     ):
         if size % unit:

@@ -110,7 +110,7 @@ def resolve_job_state(
     requeue
         Whether the job may return to its queue.
     silent
-        Why the scheduler cannot be asked; None if it answered.
+        Why the scheduler cannot be queried; None if it answered.
     clock
         Current time in seconds since 1970.
     """

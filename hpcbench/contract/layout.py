@@ -28,7 +28,9 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 class Partition(Section):
     """How tensor and pipeline parallelism cut the model, and context parallelism the samples."""
 
-    tp: Count = Field(1, description="Tensor-parallel size; with tensor 1d it must divide model.heads.")
+    tp: Count = Field(
+        1, description="Tensor-parallel size; with tensor 1d it must divide model.heads and model.kv_heads."
+    )
     tensor: Mode = Field(
         "1d",
         description="How tensor parallelism cuts the matrices: 1d along one side (Megatron-LM), 2d over q x q ranks "
@@ -53,8 +55,8 @@ class Partition(Section):
     stages: Stages = Field(
         default_factory=list,
         description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "costs as much as vocab / (12 hidden) layers, the embedding almost nothing: auto gives the last part fewer "
-        "layers to balance that. `hpcbench predict --partition` balances measured times.",
+        "costs as much as vocab / (12 hidden) layers of a GPT, the embedding almost nothing: auto gives the last part "
+        "fewer layers to balance that. `hpcbench predict --partition` balances measured times.",
     )
 
     @property
@@ -91,7 +93,7 @@ class Partition(Section):
         if not self.stages:
             return [range(piece.start, piece.stop) for piece in cut_evenly(layers, self.parts)]
         if not self.fits(layers):
-            raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
+            raise ValueError(f"layout.stages: {self.stages} must list {self.parts} parts with {layers} layers in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
 
@@ -146,6 +148,11 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
             ("model", "heads"),
             f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
         )
+    if model.heads % model.groups:
+        return Misfit(
+            ("model", "kv_heads"),
+            f"{model.kv_heads} does not divide model.heads {model.heads}: use one of {_divisors(model.heads)}",
+        )
     if misfit := find_grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
         return misfit
     if misfit := find_expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
@@ -160,6 +167,19 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
             ("layout", "tp"),
             f"{cut.tp} does not divide model.heads {model.heads}: use one of {_divisors(model.heads)}",
         )
+    if cut.tensor == "1d" and model.groups % cut.tp:
+        return Misfit(
+            ("layout", "tp"),
+            f"{cut.tp} does not divide model.kv_heads {model.groups}, so ranks would share heads of keys and values: "
+            f"use one of {_divisors(model.groups)}",
+        )
+    for name, width in (("mlp_width", model.middle), ("experts", math.gcd(model.expert_middle, model.shared_middle))):
+        if cut.tensor == "1d" and width % cut.tp and (name == "mlp_width" or model.experts):
+            return Misfit(
+                ("model", name),
+                f"a middle of {width} cannot be cut into layout.tp {cut.tp} equal parts: use a multiple of {cut.tp}, "
+                "or another layout.tp",
+            )
     if cut.cp > 1:
         if misfit := _context_misfit(model, train, cut):
             return misfit
@@ -207,7 +227,7 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 
     Every rank has the same number of positions: in a ring as two pieces, and after Ulysses' exchange for whole heads.
     """
-    heads = model.heads // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
+    heads = model.groups // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
     if cut.context == "ulysses" and heads % cut.cp:
         return Misfit(
             ("layout", "cp"),
@@ -230,11 +250,12 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
     """Return the number of layers of each part that minimizes the cost of the largest part, including the head.
 
-    A layer has ``24 s h^2 (1 + s / (6 h))`` operations, and the head has ``2 s h V`` (arXiv 2104.04473, section 5.1).
+    A layer has ``2 s w + 4 s^2 h`` operations with w weights, and the head has ``2 s h V`` (arXiv 2104.04473, section
+    5.1, where w is ``12 h^2``).
     """
     if parts == 1:
         return [model.layers]
-    head = model.vocab / (12 * model.hidden) / (1 + train.seq_len / (6 * model.hidden))
+    head = model.vocab / (model.layer_weights / model.hidden + 2 * train.seq_len)
 
     def largest(last: int) -> float:
         return max(last + head, -(-(model.layers - last) // (parts - 1)))

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from hpcbench.contract import rules
 from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
+from hpcbench.contract.nccl_fit import find_nccl_misfit
 from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import SHARE, Count, File, Line, Misfit, Name, Precision, Scalar, Section
@@ -101,6 +102,8 @@ def _run_misfit(run: Run) -> Misfit | None:
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
     if run.train.sync != "all-reduce" and run.device != "cpu":
         return Misfit(("train", "sync"), f"{run.train.sync} supports only CPUs: use sync all-reduce")
+    if misfit := find_nccl_misfit(run.train, run.layout, run.scheme, run.device):
+        return misfit
     if run.layout.automatic:
         return Misfit(("layout", "stages"), f"auto is only allowed in a study: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):

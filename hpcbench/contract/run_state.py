@@ -115,7 +115,7 @@ def resolve_run_state(
         status = f" ({status})" if status else ""
         if began:
             return ResolvedState(
-                State.LOST, f"job {job.id} ended{status} without an status file of this run{progress}", _at(log)
+                State.LOST, f"job {job.id} ended{status} without a status file of this run{progress}", _at(log)
             )
         last_line = f": {last_line}" if last_line else ""
         return ResolvedState(State.LOST, f"job {job.id} ended{status} before this run began{last_line}")

@@ -36,8 +36,8 @@ class Rule(Section):
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
-        description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
-        "makes of it, unless a later rule is for SP; CP: attention over ranks that share positions (layout.cp); EP: "
+        description="DP: gradients; ZERO: gathered parameters; TP: tensor parallelism, and sequence parallelism unless "
+        "a later rule is for SP; CP: attention over ranks that share positions (layout.cp); EP: "
         "tokens on their way to experts and back; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When the message is sent.")
@@ -61,7 +61,7 @@ class Rule(Section):
         ge=0,
         le=2**40,
         description="Messages with fewer bytes before the codec are not encoded. A collective counts by its whole "
-        "vector, what goes to experts by the part for each rank.",
+        "vector, a message to experts by the part for each rank.",
     )
     between_nodes: bool = Field(
         False,
@@ -187,8 +187,8 @@ class Scheme(Section):
         "encoded",
         description="encoded: the fastest of hpcbench's own, with all traffic between nodes encoded; auto: the same, "
         "or the MPI library's where a codec would lose time; native: the MPI library's, without codecs; homomorphic: "
-        "all-reduces of int8:B, and encoded for other operations and codec none; the others: one of hpcbench's own, "
-        "for the operations that it can do.",
+        "all-reduces of int8:B, and encoded for other operations and codec none; the others: that algorithm of "
+        "hpcbench, for the operations that it supports.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(
@@ -201,7 +201,7 @@ class Scheme(Section):
     )
     arguments: Line = Field(
         "",
-        description="Arguments of the program in this scheme's runs, in the words of a shell: appended to its command, "
+        description="Arguments of the program in this scheme's runs, in shell syntax: appended to its command, "
         "or placed at {arguments}. Only for programs.",
     )
     preload: File | None = Field(

@@ -19,6 +19,11 @@ class ModelSettings(LogObject):
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
+    kv_heads: int | None = None
+    mlp_width: int | None = None
+    activation: str | None = None
+    norm: str | None = None
+    bias: bool | None = None
     vocab: int | None = None
     experts: dict[str, Any] | None = None
 

@@ -12,20 +12,36 @@ from hpcbench.features.trace.settings import Trace
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
+Transport = Literal["mpi", "nccl"]
 SparseGradients = Literal["never", "auto", "measured", "always"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
+Activation = Literal["gelu", "squared-relu", "swiglu"]
+Norm = Literal["layernorm", "rmsnorm"]
 SyncName = Literal["all-reduce", "bsp", "ssp", "asp"]
 UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
 """Pipeline schedules without a flush between steps."""
 
 
 class Model(Section):
-    """A GPT model with the architecture of GPT-NeoX."""
+    """A decoder-only transformer. The defaults are the architecture of GPT-NeoX."""
 
     name: Name = Field("custom", description="Name of the model in tables; by default the name of the preset.")
     layers: Count = Field(description="Number of transformer layers.")
     hidden: Count = Field(description="Width of the residual stream.")
     heads: Count = Field(description="Number of attention heads; it must divide hidden.")
+    kv_heads: Count | None = Field(
+        None,
+        description="Number of heads of keys and values (grouped-query attention); it must divide heads, which is the "
+        "default.",
+    )
+    mlp_width: Count | None = Field(None, description="Width of the MLP's middle; 4 x hidden by default.")
+    activation: Activation = Field(
+        "gelu",
+        description="Activation of the MLP. swiglu is a gated MLP with three matrices in place of two: "
+        "silu(gate) x up, then down.",
+    )
+    norm: Norm = Field("layernorm", description="Kind of the norms. rmsnorm has no bias and subtracts no mean.")
+    bias: bool = Field(True, description="Biases of the linear layers of attention and MLPs.")
     vocab: int = Field(
         256, ge=256, le=10**9, description="Vocabulary size. Text without a tokenizer is bytes, so it is at least 256."
     )
@@ -33,6 +49,7 @@ class Model(Section):
     rotary_fraction: float = Field(
         1.0, ge=0, le=1, description="Fraction of each head's dimensions that rotary positions rotate."
     )
+    rotary_base: float = Field(10000.0, gt=1, description="Base of the wavelengths of rotary positions.")
     parallel_residual: bool = Field(
         True, description="Attention and MLP run in parallel on the same input, as in GPT-J."
     )
@@ -40,6 +57,46 @@ class Model(Section):
     experts: Experts | None = Field(
         None, description="Mixture of experts in place of MLPs, such as `{count: 8, top: 2}`; none by default."
     )
+
+    @property
+    def head_dim(self) -> int:
+        """Number of features of a head."""
+        return self.hidden // self.heads
+
+    @property
+    def groups(self) -> int:
+        """Number of heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def qkv_width(self) -> int:
+        """Number of features of queries, keys and values together."""
+        return (self.heads + 2 * self.groups) * self.head_dim
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLPs have a gate, so that their first layer has twice the middle's width."""
+        return self.activation == "swiglu"
+
+    @property
+    def middle(self) -> int:
+        """Width of the MLP's middle, after the activation."""
+        return self.mlp_width or 4 * self.hidden
+
+    @property
+    def expert_middle(self) -> int:
+        """Width of an expert's middle."""
+        return (self.experts.width if self.experts else None) or self.middle
+
+    @property
+    def shared_middle(self) -> int:
+        """Width of the shared expert's middle."""
+        return (self.experts.shared_width if self.experts else None) or self.expert_middle
+
+    @property
+    def layer_weights(self) -> int:
+        """Number of elements in the matrices of a layer without experts."""
+        return self.hidden * (self.qkv_width + self.hidden + (3 if self.gated else 2) * self.middle)
 
     @property
     def expert_layers(self) -> list[int]:
@@ -199,6 +256,11 @@ class Train(Section):
         description="Shard the activations between tensor-parallel layers by sequence position; tp must divide "
         "seq_len.",
     )
+    transport: Transport | None = Field(
+        None,
+        description="Library that carries gradients, activations and parameters: mpi, or nccl between GPUs. By default "
+        "that of the site. MPI starts the ranks and carries values in host memory in any case.",
+    )
     offload: bool = Field(
         False, description="ZeRO-Offload: keep the optimizer states in host memory and update the weights there."
     )
@@ -280,7 +342,7 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:
             return None
-        return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes no variance: leave it out")
+        return Misfit(("train", "freeze_step"), f"{train.optimizer} does not freeze its variance: leave it out")
     if train.prune is not None:
         return Misfit(
             ("train", "prune"),

@@ -104,9 +104,9 @@ def check_options(
         An option is wrong.
     """
     if codec_speed is not None and not codec_speed > 0:
-        raise UserError(f"--codec-speed {codec_speed:g}: give GB/s of values, more than 0")
+        raise UserError(f"--codec-speed {codec_speed:g}: must be a speed in GB/s of values, above 0")
     if link_gbit is not None and not 0 < link_gbit < math.inf:
-        raise UserError(f"--link {link_gbit:g}: give Gbit/s of a rank's link, more than 0")
+        raise UserError(f"--link {link_gbit:g}: must be the bandwidth of a rank's link in Gbit/s, above 0")
     if output is not None and resolve_format(None, output) == "html":
         need_matplotlib("a page")
     return read_groups(patterns)

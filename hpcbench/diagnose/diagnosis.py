@@ -155,7 +155,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
     Raises
     ------
     UserError
-        The traces are not of different ranks of one job, or have no step in common.
+        The traces are not of different ranks of one job, or have no common step.
     """
     check_ranks(traces)
     traces = keep_common_steps(traces)

@@ -20,7 +20,7 @@ def figures(diagnosis: Diagnosis) -> list[Figure]:
     drawn = []
     if any(bar.track != COMPUTATION for bar in diagnosis.timeline):
         step = "step" if diagnosis.steps else "trace"
-        caption = "Dark bars of calls are exposed: no computation covers them. Pale bars are hidden."
+        caption = "Dark bars are exposed calls, which no computation covers. Pale bars are hidden calls."
         title = f"One {step} of rank {diagnosis.ranks[0] if diagnosis.ranks[0] is not None else '?'}"
         drawn.append(Figure("timeline", title, caption, partial(_draw_timeline, diagnosis.timeline)))
     for dimension in list(diagnosis.by_dimension())[:2]:
@@ -55,7 +55,7 @@ def _draw_timeline(bars: Sequence[Bar], canvas: Any) -> None:
             axes.broken_barh(spans, (place - 0.35, 0.7), color=colour, alpha=alpha, linewidth=0)
     axes.set_yticks(range(len(tracks)), tracks)
     axes.set_ylim(len(tracks) - 0.5, -0.5)
-    axes.set_xlabel("time since the begin of the step / ms")
+    axes.set_xlabel("time since the start of the step / ms")
 
 
 def _draw_gains(loads: Sequence[Load], step_us: float, gb_per_s: float, traced: float, canvas: Any) -> None:

@@ -28,12 +28,12 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
     for trace in traces:
         if trace.world != traces[0].world:
             raise UserError(
-                f"{trace.path}: of a job of {trace.world or 'unknown'} ranks, but {traces[0].path} is of"
-                f" {traces[0].world or 'unknown'}: give traces of one job"
+                f"{trace.path}: belongs to a job with {trace.world or 'unknown'} ranks, but "
+                f"{traces[0].path} to one with {traces[0].world or 'unknown'}: give traces of one job"
             )
         if trace.rank is None:
             if len(traces) > 1:
-                raise UserError(f"{trace.path}: the trace does not contain its rank: give it alone")
+                raise UserError(f"{trace.path}: the trace does not contain its rank: give only this trace")
             continue
         if trace.rank in by_rank:
             raise UserError(f"{trace.path}: rank {trace.rank}, as {by_rank[trace.rank].path}: give each rank once")
@@ -46,14 +46,14 @@ def keep_common_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     Raises
     ------
     UserError
-        They have no step in common.
+        They have no common step.
     """
     if not any(trace.steps for trace in traces):
         return [_within(trace, trace.window) for trace in traces]
     common = set.intersection(*(set(trace.steps) for trace in traces))
     if not common:
         steps = "; ".join(f"{trace.path.name}: {_range(trace.steps)}" for trace in traces)
-        raise UserError(f"the traces have no step in common ({steps}): trace the same steps on each rank")
+        raise UserError(f"the traces have no common step ({steps}): trace the same steps on each rank")
     common_traces = []
     for trace in traces:
         trace = replace(trace, steps={number: span for number, span in trace.steps.items() if number in common})

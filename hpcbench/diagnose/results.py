@@ -63,7 +63,7 @@ def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
         _scaled("Gbit/s", lambda row: row.bandwidth, 8e-9, "Bytes on the wire of a rank over the time of transfer."),
     ]
     if link := diagnosis.link_gbit:
-        share = "Bytes on the wire over what the link (--link) carries in that time."
+        share = "Bytes on the wire divided by the capacity of the link (--link) in that time."
         fields.append(figure_column("of the link", partial(_share_of_link, link), percent, help=share))
     per = "step" if diagnosis.steps else "trace"
     title = f"Calls per {per} and rank, the most exposed first"

@@ -28,7 +28,7 @@ def notes(diagnosis: Diagnosis) -> list[str]:
         return lines
     if diagnosis.steps is None:
         lines.append(
-            f"The trace does not name its steps: all figures are of {diagnosis.step_seconds:.3g} s. Call step() of the"
+            f"The trace does not name its steps: all figures are for {diagnosis.step_seconds:.3g} s. Call step() of the"
             " profiler after each step."
         )
     if diagnosis.has_waiting:

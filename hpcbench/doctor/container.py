@@ -36,7 +36,7 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
     checks = [_image(container)]
     if container.kind is None:
         remedy = "set container.kind in the site file, or in each study"
-        return [report_unknown("container", "the site file names an image and no kind", remedy), *checks]
+        return [report_unknown("container", "the site file names an image but no kind", remedy), *checks]
     program = PROGRAMS[container.kind]
     here = _plugin(site) if container.kind == "pyxis" else _program(site, container.kind, program, starts=starts)
     checks.insert(0, here)
@@ -74,7 +74,7 @@ def _plugin(site: Site) -> Check:
     if "--container-image" in answer.out + answer.err:
         return report_ok(name, "srun has --container-image", needed=True)
     if not answer.ok:
-        return report_unknown(name, answer.problem, "be on the machine's login node", needed=True)
+        return report_unknown(name, answer.problem, "run this on the machine's login node", needed=True)
     remedy = "ask the site for pyxis and enroot, or set container.kind to what it has, such as apptainer"
     return report_missing(
         name, "srun has no --container-image: Slurm's plugin pyxis is not installed", remedy, needed=True
@@ -86,7 +86,7 @@ def _image(container: Container) -> Check:
     name = "container image"
     if container.image is None:
         remedy = "`hpcbench submit STUDY --dry-run --check` checks the image of a study"
-        return report_unknown(name, "the site file names none, so that each study must", remedy)
+        return report_unknown(name, "the site file names none, so each study must", remedy)
     image = container.image
     if not image.startswith("/"):
         return report_unknown(name, f"{image} is a name, not an absolute path: it is searched for when a rank starts")

@@ -74,7 +74,7 @@ class _Text:
         host = socket.gethostname()
         self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: values that were detected there.")
         self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
-        self._put("site", self._name, "" if self._name == self._cluster.name else "the name is yours to choose")
+        self._put("site", self._name, "" if self._name == self._cluster.name else "choose any name")
         self._scheduler()
         self._queues()
         self._node()
@@ -150,9 +150,9 @@ class _Text:
         elif nodes.cores:
             self._put("  cores", cores, f"{where}; without cores reserved for the system", sure=False)
         else:
-            self._put("  cores", cores, "unseen: give the cores of a compute node that jobs may use", sure=False)
+            self._put("  cores", cores, "not detected: give the cores of a compute node that jobs may use", sure=False)
         certain = nodes.sockets is not None and sockets == nodes.sockets
-        self._put("  sockets", sockets, where if certain else "unseen: run lscpu on a compute node", sure=certain)
+        self._put("  sockets", sockets, where if certain else "not detected: run lscpu on a compute node", sure=certain)
         if by_socket:
             how = (
                 where

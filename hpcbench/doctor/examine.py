@@ -11,6 +11,7 @@ from hpcbench.doctor.container import check_container
 from hpcbench.doctor.draft_site import survey
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match
+from hpcbench.doctor.nccl import check_nccl
 from hpcbench.doctor.place import check_place
 from hpcbench.doctor.ranks import check_interpreter, check_launchers, check_world
 from hpcbench.doctor.scheduler import check_schedulers, sightings
@@ -40,6 +41,7 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
         *check_world(site, run=run, alone=given is not None or cluster.kind == "local"),
         *check_container(site, run=run),
         check_gpus(on_gpus_here),
+        *check_nccl(site, run=run, alone=given is not None or cluster.kind == "local"),
         *_ucx(),
         *check_submitit(),
         check_shell(),

@@ -21,7 +21,7 @@ def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
         matches["queues"] = set(site.queues) <= queues
     kinds = [nodes for line in cluster.queues for nodes in line.nodes]
     if any(nodes.gpus is not None for nodes in kinds):
-        matches["GPUs a node"] = any(nodes.gpus == site.node.gpus for nodes in kinds)
+        matches["GPUs per node"] = any(nodes.gpus == site.node.gpus for nodes in kinds)
     return matches
 
 

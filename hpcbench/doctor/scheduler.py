@@ -23,9 +23,9 @@ def answering(seen: list[Sighting]) -> Sighting | None:
 def check_schedulers(seen: list[Sighting], wanted: str) -> list[Check]:
     """Return a check of the site's kind of scheduler, and of each other kind that is at least partly installed."""
     remedies = {
-        "slurm": "ask on a login node of the cluster; SLURM_CONF may be missing",
-        "lsf": "ask on a login node; its profile.lsf may not have been sourced",
-        "flux": "ask on a login node, or inside `flux start`; FLUX_URI names the instance",
+        "slurm": "run this on a login node of the cluster; SLURM_CONF may be missing",
+        "lsf": "run this on a login node; its profile.lsf may not have been sourced",
+        "flux": "run this on a login node, or inside `flux start`; FLUX_URI names the instance",
     }
     checks = []
     if wanted == "local":
@@ -36,5 +36,5 @@ def check_schedulers(seen: list[Sighting], wanted: str) -> list[Check]:
             health, needed = _HEALTH[sighting.answers], sighting.kind == wanted
             checks.append(Check(f"scheduler {sighting.kind}", health, sighting.fact, remedy, needed))
     if not any(sighting.answers for sighting in seen) and wanted == "local":
-        checks.append(Check("other schedulers", Health.OK, "none answers: Slurm, LSF and Flux were asked"))
+        checks.append(Check("other schedulers", Health.OK, "no scheduler answers (tried Slurm, LSF and Flux)"))
     return checks

@@ -35,7 +35,7 @@ def faults() -> tuple[list[str], str]:
         codec = get_codec(name)
         wire = _encode(codec, x)
         if _digest(wire) != committed[name]:
-            wrong.append(f"{name}: other bytes than those committed")
+            wrong.append(f"{name}: its bytes differ from the committed ones")
         out = np.empty_like(x)
         codec.decode(wire, out)
         error, bound = float(np.max(np.abs(out - x))), codec.error_bound(x)

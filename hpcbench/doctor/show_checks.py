@@ -18,7 +18,7 @@ def show(checks: Sequence[Check]) -> None:
         for check in checks:
             print(f"{check.health.value:8}{check.name}: {check.fact}{f' -> {check.remedy}' if check.remedy else ''}")
     failed = [check.name for check in checks if check.failed]
-    print(f"needed and not known to work: {', '.join(failed)}" if failed else "everything that is needed works")
+    print(f"required, but failed or unknown: {', '.join(failed)}" if failed else "all required checks passed")
 
 
 def write(checks: Sequence[Check], path: Path) -> None:

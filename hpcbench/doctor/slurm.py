@@ -28,7 +28,7 @@ def survey(seen: Sighting) -> Cluster:
     array = config.get("MaxArraySize", "")
     if array.isdigit() and int(array) > 1:
         cluster.scheduler["max_array"] = Said(
-            int(array) - 1, f"scontrol show config: MaxArraySize = {array}, which is one above"
+            int(array) - 1, f"scontrol show config: MaxArraySize = {array}, which is one more than the largest index"
         )
     chosen = cluster.chosen()
     kind = chosen.kind() if chosen else None
@@ -46,9 +46,7 @@ def survey(seen: Sighting) -> Cluster:
                 "(sacctmgr show qos)"
             )
     if qos:
-        cluster.notes.append(
-            "where a quality of service takes the place of a partition, write queue_option: --qos and list those"
-        )
+        cluster.notes.append("if a quality of service replaces the partition, write queue_option: --qos and list those")
     return cluster
 
 

@@ -137,7 +137,9 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     fields = read_json(last) or {}
     holder, process = fields.get("holder"), fields.get("process")
     if not isinstance(holder, str) or not isinstance(process, str):
-        raise ClaimError(f"{last} cannot be read: another script may have the job: remove that file if none does")
+        raise ClaimError(
+            f"{last} cannot be read: another script may have the job: remove that file if no other script has it"
+        )
     if process == claimant.process:
         return last
     if holder in (claimant.holder, process):

@@ -154,7 +154,7 @@ class Bucket:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the bucket is a table whose gradient may travel by the rows that were touched."""
+        """Whether the bucket is a table whose gradient may be sent by the rows that were touched."""
         return self.slots[0].shard.by_rows
 
     @property

@@ -64,9 +64,9 @@ class DataParallel:
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
     touched
-        Record of the touched rows of a table whose gradient may travel by rows.
+        Record of the touched rows of a table whose gradient may be sent by rows.
     always_by_rows
-        Whether it travels by rows even if that takes more bytes.
+        Whether it is sent by rows even if that takes more bytes.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ class Item(NamedTuple):
     alike: tuple[str, ...]
     """Axes of the tensor grid along which ranks hold the same part."""
     alone: bool
-    """Whether it has a bucket of its own: one of the two copies of a tied weight, or a table that travels by rows."""
+    """Whether it has a bucket of its own: one of the two copies of a tied weight, or a table that is sent by rows."""
     ep: int = 1
     """Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert."""
 

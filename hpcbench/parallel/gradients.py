@@ -56,9 +56,9 @@ class Gradients:
         Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
         used.
     touched
-        Record of the touched rows of the table whose gradient may travel by rows; None if there is no such table.
+        Record of the touched rows of the table whose gradient may be sent by rows; None if there is no such table.
     always
-        Whether it travels by rows even if that takes more bytes.
+        Whether it is sent by rows even if that takes more bytes.
 
     Attributes
     ----------

@@ -36,12 +36,13 @@ class RowLinear(nn.Module):
         self._border = border
         local = _part(plain.in_features, border)
         self.weight = nn.Parameter(torch.empty(plain.out_features, local, device="meta"))
-        self.bias = nn.Parameter(torch.empty(plain.out_features, device="meta"))
+        self.bias = None if plain.bias is None else nn.Parameter(torch.empty(plain.out_features, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the whole output, summed over the ranks, or this rank's positions of it."""
         partial = F.linear(x, self.weight)  # [b, s, k/t] -> [b, s, n]
-        return leave(partial, self._border) + self.bias  # [b, s, n], or [b, s/t, n]
+        y = leave(partial, self._border)
+        return y if self.bias is None else y + self.bias  # [b, s, n], or [b, s/t, n]
 
 
 def _part(features: int, border: Border) -> int:

@@ -122,7 +122,7 @@ class OnDemand:
         for entry in self._entries.values():
             users = [stack for stack in stacks if any(homes[id(p)] is entry for p in stack.parameters())]
             if len(users) > 1 and len(entry.bucket.slots) > 1:
-                raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
+                raise ValueError("a bucket holds parameters of two stacks: make separate buckets for each stack")
 
     def give(self, piece: Piece, source: Tensor) -> None:
         """Let the next gather send `source`."""

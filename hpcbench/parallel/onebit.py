@@ -53,7 +53,10 @@ class OneBitAdam(DataParallel):
         super().__init__(buckets, mesh=mesh, policy=policy, zero=0, adam=adam, overlap=overlap)
         self._overlap = overlap and mesh.dp.size > 1
         if freeze_step < 1:
-            raise ValueError(f"freeze_step {freeze_step}: a variance that has seen no gradient divides by nothing")
+            raise ValueError(
+                f"freeze_step {freeze_step}: 1-bit Adam needs the variance of at least "
+                "one gradient: set it to 1 or more"
+            )
         self._freeze_step = freeze_step
         self._momenta = policy.channel(Dimension.DP, Phase.STEP, MessageKind.OPTIM)
         if self._momenta.feedback and mesh.dp.size > 1:

@@ -1,4 +1,4 @@
-"""Messages without the values that a mask sets to zero. Both sides have the mask, so only the values travel.
+"""Messages without the values that a mask sets to zero. Both sides have the mask, so only the values are sent.
 
 If a bucket is cut into pieces, each piece's values are contiguous. All pieces of a collective are equal, so every piece
 is padded with zeros to the length of the one with the most values.
@@ -18,7 +18,7 @@ class Packing:
     Parameters
     ----------
     kept
-        Which values travel, [n], bool, on the device of the bucket.
+        Values that are sent, [n], bool, on the device of the bucket.
     cuts
         The pieces whose values lie together.
     length

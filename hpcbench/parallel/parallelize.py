@@ -51,7 +51,7 @@ def parallelize(
     tied
         Whether the head uses the embedding's weight.
     by_rows
-        Whether the embedding's gradient may travel by the rows that were touched.
+        Whether the embedding's gradient may be sent by the rows that were touched.
 
     Returns
     -------

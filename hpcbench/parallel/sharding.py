@@ -56,7 +56,7 @@ class Shard:
         Number of data-parallel ranks that hold different experts in place of this one; dp/ep replicas hold the
         parameter. It is 1 for a parameter outside of experts.
     by_rows
-        Whether its gradient may travel by the rows that were touched.
+        Whether its gradient may be sent by the rows that were touched.
     """
 
     name: str

@@ -117,8 +117,8 @@ class StreamPipeline(Pipeline):
     def settle(self) -> None:
         """Receive all activations under way, and wait until all sent messages have left.
 
-        A step ends with an activation under way over each boundary. It must be received before other messages travel
-        there, or the run ends. All stages must call this.
+        A step ends with an activation under way over each boundary. It must be received before other messages are
+        sent there, or the run ends. All stages must call this.
         """
         coming = self._next
         if self._stage and coming < self._stream.total and coming and self._arrived is None:
@@ -185,12 +185,12 @@ class StreamPipeline(Pipeline):
         self._backward(flight.alive, i, 0)
 
     def _await(self, i: int, shape: tuple[int, ...]) -> Arrived:
-        """Receive a header and the activation behind it."""
+        """Receive a header and the following activation."""
         header = np.full(2, np.nan)
         self._pp.recv(header, self._stage - 1, tag=self._header_tag(i), channel=self._header_channel).wait()
         values = self._receive(self._shape(*shape), i, self._part(0), forward=True)
         return Arrived(int(header[0]), int(header[1]), values)
 
     def _header_tag(self, i: int) -> int:
-        """Return a tag of the boundary before the first part, where no activation travels."""
+        """Return a tag of the boundary before the first part, where no activation is sent."""
         return self._tag(i, 0, forward=True)

@@ -59,7 +59,7 @@ class Versions:
         if version == self.loaded:
             return
         if version not in self._stashed:
-            raise MissingVersionError(f"version {version} of the weights is asked for, and {self.held} are held")
+            raise MissingVersionError(f"version {version} of the weights was requested, but {self.held} are stored")
         stashed = self._stashed.pop(version)
         for here, there in zip(self._flats, stashed, strict=True):
             _exchange(here, there)

@@ -50,6 +50,7 @@ def count_layer_bytes(
     tp: int = 1,
     sequence_parallel: bool = False,
     recompute: str | int = "none",
+    inside: int | None = None,
 ) -> float:
     """Return the bytes that one layer keeps of one micro-batch in 16 bits on one rank (arXiv 2205.05198, table 2).
 
@@ -61,10 +62,17 @@ def count_layer_bytes(
 
     With sequence parallelism the paper gathers the inputs of column layers again for the backward pass. This engine
     keeps them gathered: ``4 s b h (1 - 1/t)`` more without full recomputation.
+
+    Parameters
+    ----------
+    inside
+        Number of values of a token that tensor parallelism cuts; None for the 12 h of a GPT. They are queries, keys,
+        values, the result of attention, and input and output of the activation.
     """
     tokens = seq_len * micro_batch * hidden
     spread = tp if sequence_parallel else 1
     if recompute in ("none", "selective"):
         scores = 5 * heads * seq_len / hidden if recompute == "none" else 0.0
-        return tokens * (10 / spread + (24 + scores) / tp)
+        cut = 24 if inside is None else 2 * inside / hidden
+        return tokens * (10 / spread + (cut + scores) / tp)
     return 2 * tokens / spread / (1 if recompute == "full" else int(recompute))

@@ -4,7 +4,7 @@ import csv
 import math
 from functools import lru_cache
 
-from hpcbench.predict.constants import NOT_HIDDEN
+from hpcbench.predict import constants
 from hpcbench.predict.devices import DeviceSpec
 from hpcbench.predict.products import TABLES, Products
 
@@ -12,21 +12,26 @@ from hpcbench.predict.products import TABLES, Products
 def time_fused_attention(
     device: DeviceSpec, *, kernel: str, seq_len: int, head_dim: int, flops: float, precision: str
 ) -> float:
-    """Return the seconds of `flops` operations in a fused causal kernel, ``FA1`` or ``FA2``.
+    """Return the seconds of `flops` operations in a fused causal kernel, ``FA1``, ``FA2`` or ``FA3``.
 
     Masked operations count half. FlashAttention 1 was measured on an A100 only; on other GPUs its ratio to
-    FlashAttention 2 is taken from there. Devices without a table, such as a V100 or a CPU, run at half of the rate of
-    large products.
+    FlashAttention 2 is taken from there. FlashAttention 3 stands for cuDNN's kernels, too, which are as fast. It exists
+    on an H100 only; other GPUs run FlashAttention 2. Devices without a table, such as a V100 or a CPU, run at half of
+    the rate of large products.
     """
     peak = device.peak(precision)
     if precision not in ("fp16", "bf16"):
         return flops / (0.35 * peak)
+    # Another device of the family reaches the same fraction of its peak.
+    flops *= constants.ATTENTION_TFLOPS.get(device.family, peak / 1e12) * 1e12 / (peak * device.product_share)
     curve = _curve(device.family, kernel, head_dim)
     if curve:
         return flops / _rate(curve, seq_len)
     second_curve = _curve(device.family, "FA2", head_dim)
     if not second_curve:
         return flops / (0.35 * peak)
+    if kernel == "FA3":
+        return flops / _rate(second_curve, seq_len)
     slowdown = _rate(_curve("A100", "FA2", head_dim), seq_len) / _rate(_curve("A100", kernel, head_dim), seq_len)
     return slowdown * flops / _rate(second_curve, seq_len)
 
@@ -43,15 +48,24 @@ def _rate(curve: tuple[tuple[float, float], ...], seq_len: int) -> float:
 @lru_cache(maxsize=32)
 def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float], ...]:
     """Return (log length, log TFLOP/s) of a causal kernel at the nearest measured head size, sorted."""
-    nearest = "64" if head_dim < 96 else "128"
-    points = []
+    rates = _read_rates(family, kernel, "64" if head_dim < 96 else "128")
+    combined = {seq: rate for (passage, causal, seq), rate in rates.items() if (passage, causal) == ("fwd+bwd", "1")}
+    if not combined:  # Passes were measured apart, the backward pass without a mask only.
+        for (passage, causal, seq), backward in rates.items():
+            forward, unmasked = rates.get(("fwd", "1", seq)), rates.get(("fwd", "0", seq))
+            if (passage, causal) == ("bwd", "0") and forward and unmasked:
+                combined[seq] = 3.5 / (1 / forward + 2.5 / (backward * forward / unmasked))
+    return tuple(sorted((math.log(seq), math.log(rate)) for seq, rate in combined.items()))
+
+
+def _read_rates(family: str, kernel: str, head_dim: str) -> dict[tuple[str, str, int], float]:
+    """Return the TFLOP/s of a kernel by pass, mask and length."""
     with (TABLES / "attention.csv").open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            if (row["gpu"], row["kernel"], row["pass"]) != (family, kernel, "fwd+bwd"):
-                continue
-            if (row["head_dim"], row["causal"]) == (nearest, "1"):
-                points.append((math.log(int(row["seq"])), math.log(float(row["tflops"]))))
-    return tuple(sorted(points))
+        return {
+            (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
+            for row in csv.DictReader(stream)
+            if (row["gpu"], row["kernel"], row["head_dim"]) == (family, kernel, head_dim)
+        }
 
 
 def time_unfused_product(
@@ -65,4 +79,4 @@ def time_unfused_product(
     # A batch fills the device: its efficiency is that of one product with the heads side by side.
     arithmetic = flops / (device.peak(precision) * products.efficiency(m, n * max(1, batch_heads // 4), k))
     square = batch_heads * max(m * n, m * k) * 2 / device.copy_bytes_per_s
-    return max(arithmetic, square) + NOT_HIDDEN * min(arithmetic, square)
+    return max(arithmetic, square) + constants.NOT_HIDDEN * min(arithmetic, square)

@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from hpcbench.contract.experts import Experts
 from hpcbench.contract.grid import OF_EXPERTS, Axes, Grid, Mode, make_grid
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import count_elements, cut_evenly
@@ -243,12 +242,12 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
         if model.positions == "learned":
             yield Parameter((part.seq_len, h), grid.cuts("positions", "weight"), (0,))
     for unit, has_experts in enumerate(part.experts, start=int(first)):
-        for shape, word, attribute, role in _block(h, model.experts if has_experts else None, ep):
+        for shape, word, attribute, role in _block(model, ep, has_experts=has_experts):
             of = ep if word.startswith(OF_EXPERTS) else 1
             yield Parameter(shape, grid.cuts(word, attribute), (unit,), ep=of, role=role)
     if last:
-        for attribute in ("weight", "bias"):
-            yield Parameter((h,), grid.cuts("norm", attribute), (norm,))
+        for shape, word, attribute, _ in _norm(model):
+            yield Parameter(shape, grid.cuts(word, attribute), (norm,))
         if not model.tied or part.apart:
             yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), part.apart)
 
@@ -257,32 +256,40 @@ BlockParameter = tuple[tuple[int, ...], str, str, str]
 """Shape of a parameter, its layer in the tensor grid, its attribute, and its role."""
 
 
-def _block(h: int, experts: Experts | None, ep: int) -> Iterator[BlockParameter]:
+def _block(model: Model, ep: int, *, has_experts: bool) -> Iterator[BlockParameter]:
     """List the parameters of a block: norm, attention, norm, and an MLP or experts."""
-    yield from _norm(h)
-    yield from _pair(h, 3 * h, h, roles=("attention.qkv", "attention.out"))
-    yield from _norm(h)
-    if experts is None:
-        yield from _pair(h, 4 * h, 4 * h, roles=("mlp.up", "mlp.down"))
+    h, experts = model.hidden, model.experts
+    yield from _norm(model)
+    yield from _pair(model, model.qkv_width, h, roles=("attention.qkv", "attention.out"))
+    yield from _norm(model)
+    if experts is None or not has_experts:
+        yield from _mlp(model, model.middle, roles=("mlp.up", "mlp.down"))
         return
     yield (experts.count, h), "router", "weight", ""
     for _ in range(experts.count // ep):
-        yield from _pair(h, 4 * h, 4 * h, OF_EXPERTS)
+        yield from _mlp(model, model.expert_middle, OF_EXPERTS)
     if experts.shared:
-        yield from _pair(h, 4 * h, 4 * h)
+        yield from _mlp(model, model.shared_middle)
 
 
-def _norm(h: int) -> Iterator[BlockParameter]:
-    yield (h,), "norm", "weight", ""
-    yield (h,), "norm", "bias", ""
+def _norm(model: Model) -> Iterator[BlockParameter]:
+    yield (model.hidden,), "norm", "weight", ""
+    if model.norm == "layernorm":
+        yield (model.hidden,), "norm", "bias", ""
+
+
+def _mlp(model: Model, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")) -> Iterator[BlockParameter]:
+    return _pair(model, (2 if model.gated else 1) * middle, middle, of, roles=roles)
 
 
 def _pair(
-    h: int, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")
+    model: Model, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")
 ) -> Iterator[BlockParameter]:
     """List the parameters of a column layer followed by a row layer."""
-    column, row = roles
+    h, (column, row) = model.hidden, roles
     yield (entry, h), f"{of}column", "weight", f"{column}.weight"
-    yield (entry,), f"{of}column", "bias", f"{column}.bias"
+    if model.bias:
+        yield (entry,), f"{of}column", "bias", f"{column}.bias"
     yield (h, middle), f"{of}row", "weight", f"{row}.weight"
-    yield (h,), f"{of}row", "bias", f"{row}.bias"
+    if model.bias:
+        yield (h,), f"{of}row", "bias", f"{row}.bias"

@@ -200,7 +200,9 @@ class StepCalls:
 
     def _grid_forward(self, number: int) -> list[RepeatedCall]:
         grid, rows, last = self._layout.grid, self._tokens, number == self._layout.parts - 1
-        calls = self._statistics([grids.describe_norm_forward(grid, rows)], 2 * len(self._cut[number]) + last)
+        calls = self._statistics(
+            [grids.describe_norm_forward(grid, rows, self._model)], 2 * len(self._cut[number]) + last
+        )
         for layer, times in self._grid_layers(number):
             calls += self._moves(grids.list_forward_moves(grid, layer), times)
         return calls + self._statistics(grids.list_loss_statistics(grid, rows), int(last))
@@ -209,19 +211,19 @@ class StepCalls:
         grid, rows, layers = self._layout.grid, self._tokens, len(self._cut[number])
         calls: list[RepeatedCall] = []
         if self._again:
-            calls += self._statistics([grids.describe_norm_forward(grid, rows)], 2 * layers)
-            for layer in grids.list_block_products(rows, self._model.hidden):
+            calls += self._statistics([grids.describe_norm_forward(grid, rows, self._model)], 2 * layers)
+            for layer in grids.list_block_products(rows, self._model):
                 calls += self._moves(grids.list_forward_moves(grid, layer), layers)
         for layer, times in self._grid_layers(number):
             calls += self._moves(grids.list_backward_moves(grid, layer), times)
         last = number == self._layout.parts - 1
-        return calls + self._statistics([grids.describe_norm_backward(grid, rows)], 2 * layers + last)
+        return calls + self._statistics([grids.describe_norm_backward(grid, rows, self._model)], 2 * layers + last)
 
     def _grid_layers(self, number: int) -> list[tuple[grids.GridProduct, int]]:
         """List the products of a part on a tensor grid, each with its number of repetitions."""
         rows, model = self._tokens, self._model
         calls = [(grids.make_lookup(rows, model), 1)] if number == 0 else []
-        calls += [(layer, len(self._cut[number])) for layer in grids.list_block_products(rows, model.hidden)]
+        calls += [(layer, len(self._cut[number])) for layer in grids.list_block_products(rows, model)]
         return calls + ([(grids.make_head(rows, model), 1)] if number == self._layout.parts - 1 else [])
 
     def _moves(self, sends: list[grids.MatrixMove], times: int) -> list[RepeatedCall]:

@@ -41,9 +41,9 @@ def _tflops(*, half: float, fp32: float, fp64: float, bf16: float | None = None)
 
 
 _V100 = "NVIDIA V100 data sheet (2020)"
-_H100 = "NVIDIA H100 data sheet (2023), half of what is printed with sparsity"
-_H200 = "NVIDIA H200 data sheet (2024), half of what is printed with sparsity"
-_BLACKWELL = "NVIDIA Blackwell data sheet (2024), half of what is printed with sparsity"
+_H100 = "NVIDIA H100 data sheet (2023), half of the figure with sparsity"
+_H200 = "NVIDIA H200 data sheet (2024), half of the figure with sparsity"
+_BLACKWELL = "NVIDIA Blackwell data sheet (2024), half of the figure with sparsity"
 
 CHIPS = (
     Chip("V100 SXM2", r"Tesla V100-SXM2-(16|32)GB(-LS)?", _tflops(half=125, bf16=0, fp32=15.7, fp64=7.8), _V100),
@@ -65,7 +65,7 @@ CHIPS = (
         "GH200",
         r"(NVIDIA )?GH200 (120|144G|480|624)(GB)?( HBM3e?)?",
         _tflops(half=989.4, fp32=66.9, fp64=66.9),
-        "NVIDIA GH200 data sheet (2023), half of what is printed with sparsity",
+        "NVIDIA GH200 data sheet (2023), half of the figure with sparsity",
     ),
     Chip("B200", r"NVIDIA B200", _tflops(half=2250, fp32=75, fp64=37), _BLACKWELL),
     Chip("GB200", r"NVIDIA GB200", _tflops(half=2500, fp32=80, fp64=40), _BLACKWELL),

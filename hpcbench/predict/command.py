@@ -15,6 +15,7 @@ from hpcbench.predict.machine import Machine
 from hpcbench.predict.partition.plans import Plans, plan_stages
 from hpcbench.predict.prediction import Prediction, predict, scale_to_ranks
 from hpcbench.predict.prediction_file import SCHEMA, format_cell
+from hpcbench.predict.program import ENGINE, TrainingProgram, load_program
 from hpcbench.predict.study_inputs import describe_site, read_workload
 from hpcbench.predict.workload import Workload
 from hpcbench.study.expand import ExpandedRun, expand
@@ -30,6 +31,7 @@ def predict_study(
     sets: Sequence[str],
     only: str | None = None,
     partition: bool = False,
+    program: str = ENGINE.name,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict a study file; parameters and result are those of `predict_runs`.
 
@@ -45,7 +47,8 @@ def predict_study(
     place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
-    return predict_runs(runs, place, study.parent, measured=measured, ranks=ranks, partition=partition)
+    profile = load_program(program)
+    return predict_runs(runs, place, study.parent, measured=measured, ranks=ranks, partition=partition, program=profile)
 
 
 def predict_runs(
@@ -57,6 +60,7 @@ def predict_runs(
     ranks: Sequence[int] = (),
     skip: bool = False,
     partition: bool = False,
+    program: TrainingProgram = ENGINE,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict each cell and scheme of a study once, because repeats have the same prediction.
 
@@ -76,6 +80,8 @@ def predict_runs(
         Whether to leave out runs that cannot be predicted. The reasons are in the second result, key ``refused``.
     partition
         Whether to cut the models over the ranks, too; the second result has the ``plans``.
+    program
+        Training program that carries out the study.
 
     Returns
     -------
@@ -94,7 +100,7 @@ def predict_runs(
         if run.repeat != 1:
             continue
         try:
-            workload = read_workload(run, place, base)
+            workload = read_workload(run, place, base, program)
         except UserError as error:
             if not skip:
                 raise
@@ -123,7 +129,7 @@ def predict_runs(
         raise UserError(
             refused[0]
             if refused
-            else "--only: names no run of repeat 1, and others are not predicted: leave the repeat out"
+            else "--only: matches no run of repeat 1, and other repeats are not predicted: leave the repeat out"
         )
     about = {
         "schema": SCHEMA,
@@ -131,6 +137,7 @@ def predict_runs(
         "site": place.site,
         "baseline": study.baseline.scheme,
         "device": machine.device.name,
+        "program": {"name": program.name, "title": program.title, "sources": list(program.sources)},
         "measured": [str(measured_tables.directory / name) for name in measured_tables.names]
         if measured_tables.directory
         else [],

@@ -12,6 +12,12 @@ PRODUCT_IN_STEP = {"V100": 0.85, "A100": 1.0, "H100": 0.8, "cpu": 1.0}
 from short measurements; in a step its clock falls (see the rows above 0.8 of the peak)."""
 TABLE_OF_PCIE = {"A100": 1.07}
 """Speed of the SXM form relative to the PCIe form that the table was measured on: 271 and 253 TFLOP/s at best."""
+ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
+"""Peak of the devices on which attention was measured, in 16 bits."""
+FP8_SPEED = 1.7
+"""Speed of a product in 8 bits over that in 16 bits: 1290 and 760 TFLOP/s at 8192 x 8192 x 8192 on an H100."""
+FP8_CAST_BYTES = 5
+"""Bytes moved per element to cast an operand to 8 bits, as it is and transposed, with its largest value: guessed."""
 MEMORY_IN_STEP = 0.85
 """Bandwidth of norms, activations and sums in a step, relative to the measured stream copy: guessed. Single kernels
 reach 0.6 to 1.1 of it (machines/membound.csv)."""
@@ -36,6 +42,9 @@ NETWORK_LATENCY_S = 15e-6
 """Seconds of a step of a collective between nodes if the site gives no latency: NCCL's constants (14 us a hop)."""
 WITHIN_LATENCY_S = 3.4e-6
 """Seconds of a step of a collective within a node over NVLink: NCCL's constant of the simple protocol."""
+RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
+"""Bandwidth of gathers and reduce-scatters within a node whose switch sums all-reduces: measured on an H100, and scaled
+by the ratio of the all-reduces to a B200."""
 COLLECTIVE_S = 10e-6
 """Least seconds of a collective: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
@@ -44,7 +53,18 @@ PIECES_AT_ONCE = 3
 """Pieces of a product that a GPU makes at the same time while others come or go: Transformer Engine has three streams
 for them (NVTE_COMM_OVERLAP_MAX_STREAMS)."""
 WAIT_SHARE = 0.02
-"""Fraction of a step that ranks wait for the slowest rank: 2 to 6 % in published logs. Guessed."""
+"""Fraction of a step that ranks wait for the slowest rank, on machines without GPUs: 2 to 6 % in published logs.
+Guessed."""
+RANK_SPREAD = 0.008
+"""Standard deviation of the ranks' times of a step on GPUs. A step takes as long as the slowest rank. GPUs of one node
+differ by up to 5 % (machines.md of the sources); fitted on benchmarks/published/programs.csv."""
+LEAF_NODES = 4 / 6.25e9
+"""Number of nodes below one switch of the fabric for each byte per second of a rank's share of the node's network. 4
+nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
+switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes)."""
+CONTENTION_POWER = 0.4
+"""The bandwidth of NCCL's collectives between nodes falls with this power of the number of such switches, because rings
+share links of the fabric: fitted on benchmarks/published/programs.csv."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
 """Bytes before encoding that a codec processes per second, if it was not measured: assumed."""
 CODEC_CALL_S = {"gpu": 20e-6, "cpu": 10e-6}
@@ -81,7 +101,7 @@ SHARED_CORES_ERROR = 0.30
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. Chosen so that the
 intervals contain 19 of 20 measured times: in 95 % of the 200 cases of results/reference/predict-measured*, measured and
 predicted times differ by less than 0.27 after calibration by an earlier run, and by less than 0.30 without it."""
-ERRORS = {"measured here": 0.06, "measured elsewhere": 0.10, "data sheet": 0.20, "assumed": 0.40}
+ERRORS = {"measured here": 0.06, "measured elsewhere": 0.11, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of a number by its source: assumed. Leave-one-out errors of the tables are 3 to 7 %, and two tables of
 one machine's collectives differ by 10 to 20 %. The coverage of the intervals was tested only for ranks that share
 cores."""

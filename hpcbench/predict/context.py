@@ -1,14 +1,15 @@
 """Calls of context-parallel attention in one layer and micro-batch. Pure.
 
-Queries, keys, values and results have n values each on a rank; p ranks share the positions:
+Queries and results have n values each on a rank, keys and values m each (m = n without grouped queries); p ranks share
+the positions:
 
-======== ========================== ==========================================================
-way      forward                    backward
-======== ========================== ==========================================================
-ring     p - 1 messages of 2n       p - 1 of 2n once more, and p - 1 of 2n with their gradients
-rsa      2 (p - 1) messages of n    2 (p - 1) of n once more, and 2 (p - 1) of n with gradients
-ulysses  all-to-all of 3n and of n  all-to-all of n and of 3n, all gradients
-======== ========================== ==========================================================
+======== =============================== ===========================================================
+way      forward                         backward
+======== =============================== ===========================================================
+ring     p - 1 messages of 2m            p - 1 of 2m once more, and p - 1 of 2m with their gradients
+rsa      2 (p - 1) messages of m         2 (p - 1) of m once more, and 2 (p - 1) of m with gradients
+ulysses  all-to-all of n + 2m and of n   all-to-all of n and of n + 2m, all gradients
+======== =============================== ===========================================================
 """
 
 from typing import NamedTuple
@@ -31,7 +32,7 @@ class AttentionCall(NamedTuple):
 
 
 def count_values(model: Model, train: Train, layout: Layout) -> int:
-    """Return the number of values in a rank's queries (or keys) of one micro-batch."""
+    """Return the number of values in a rank's queries of one micro-batch."""
     cut = layout.tp
     if layout.tensor != "1d":
         inner = layout.grid.inner
@@ -39,10 +40,15 @@ def count_values(model: Model, train: Train, layout: Layout) -> int:
     return train.micro_batch * train.seq_len // layout.cp * model.hidden // cut
 
 
+def count_key_values(model: Model, train: Train, layout: Layout) -> int:
+    """Return the number of values in a rank's keys of one micro-batch."""
+    return count_values(model, train, layout) // model.heads * model.groups
+
+
 def count_turns(model: Model, train: Train, layout: Layout) -> int:
     """Return the number of rounds in which Ulysses exchanges the heads of a rank."""
     cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
-    return 2 if train.overlap and model.heads // cut // layout.cp % 2 == 0 else 1
+    return 2 if train.overlap and model.groups // cut // layout.cp % 2 == 0 else 1
 
 
 def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
@@ -57,11 +63,11 @@ def list_backward(model: Model, train: Train, layout: Layout) -> list[AttentionC
 
 
 def _sent(channel: Traffic, model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    n, p = count_values(model, train, layout), layout.cp
+    n, keys, p = count_values(model, train, layout), count_key_values(model, train, layout), layout.cp
     if p == 1:
         return []
     if layout.context == "ulysses":
         turns = count_turns(model, train, layout)
-        return [AttentionCall(channel, "all-to-all", each * n // turns, turns) for each in (3, 1)]
+        return [AttentionCall(channel, "all-to-all", elements // turns, turns) for elements in (n + 2 * keys, n)]
     each = 2 if layout.context == "ring" else 1
-    return [AttentionCall(channel, "send", each * n, 2 // each * (p - 1))]
+    return [AttentionCall(channel, "send", each * keys, 2 // each * (p - 1))]

@@ -1,12 +1,17 @@
 """Devices that ranks compute on: peaks and memory from data sheets, bandwidth as published."""
 
+import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from hpcbench.predict import constants
 from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.chips import CHIPS
+
+TABLES = Path(__file__).with_name("machines")
 
 
 @dataclass(frozen=True)
@@ -29,25 +34,20 @@ class DeviceSpec:
     basis: InputBasis
     """Source of `copy_bytes_per_s`."""
     source: str
+    links: str = ""
+    """Family of the measured links within a node; empty for the nominal bandwidth."""
+    product_share: float = 1.0
+    """Fraction of the peak that products and attention reach, relative to that of the family's table."""
 
     def peak(self, precision: str) -> float:
         """Return the dense peak in FLOP/s; that of fp32 for a precision that the device lacks."""
         return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
 
 
-_SHEETS = (
-    # pattern of a site's or PyTorch's name, chip of chips.py, family, SMs, memory GB, copy GB/s, link GB/s, basis
-    (r"V100.*32", "V100 SXM2", "V100", 80, 32, 770, 75, InputBasis.ELSEWHERE),
-    (r"V100", "V100 SXM2", "V100", 80, 16, 770, 75, InputBasis.ELSEWHERE),
-    (r"A100.*40", "A100", "A100", 108, 40, 1350, 300, InputBasis.SHEET),
-    (r"A100", "A100", "A100", 108, 80, 1610, 300, InputBasis.ELSEWHERE),
-    (r"H200", "H200 SXM", "H100", 132, 141, 4010, 450, InputBasis.ELSEWHERE),
-    (r"GH200", "GH200", "H100", 132, 96, 3300, 450, InputBasis.SHEET),
-    (r"H100", "H100 SXM", "H100", 132, 80, 2900, 450, InputBasis.ELSEWHERE),
-    (r"MI250X", "MI250X, one of its two dies", "A100", 110, 64, 1200, 50, InputBasis.SHEET),
-    (r"MI300A", "MI300A", "H100", 228, 128, 3500, 128, InputBasis.SHEET),
-    (r"MI300X", "MI300X", "H100", 304, 192, 3700, 128, InputBasis.SHEET),
-)
+@cache
+def _read_table() -> tuple[dict[str, str], ...]:
+    with (TABLES / "devices.csv").open(encoding="utf-8", newline="") as stream:
+        return tuple(csv.DictReader(stream))
 
 
 def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
@@ -58,11 +58,22 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
     memory_gb
         Memory of the device as given by the site; None for the usual size.
     """
-    for pattern, chip_name, family, units, memory, copy, link, basis in _SHEETS:
-        if re.search(rf"(?<![A-Z]){pattern}", name):
-            chip = next(chip for chip in CHIPS if chip.name == chip_name)
-            size = (memory_gb or memory) * 1e9
-            return DeviceSpec(chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source)
+    for row in _read_table():
+        if re.search(rf"(?<![A-Z]){row['pattern']}", name):
+            chip = next(chip for chip in CHIPS if chip.name == row["chip"])
+            return DeviceSpec(
+                chip.name,
+                row["family"],
+                chip.tflops,
+                int(row["units"]),
+                (memory_gb or float(row["memory_gb"])) * 1e9,
+                float(row["copy_gb_s"]) * 1e9,
+                float(row["link_gb_s"]) * 1e9,
+                InputBasis(row["basis"]),
+                f"{chip.source}; {row['source']}",
+                row["links"],
+                float(row["product_share"]),
+            )
     return None
 
 

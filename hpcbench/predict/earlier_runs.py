@@ -99,10 +99,11 @@ class Calibration:
         if not self.runs:
             return []
         lines = [
-            f"{self.runs} earlier runs: computing took {self.work:.2f} times what the tables say, waiting for messages "
+            f"{self.runs} earlier runs: computation took {self.work:.2f} times the time from the "
+            "tables, waiting for messages "
             f"{self.waiting:.2f} times."
         ]
-        for name, errors in (("the tables alone", self.before), ("what the other runs taught", self.after)):
+        for name, errors in (("the tables alone", self.before), ("the calibration by the other runs", self.after)):
             if errors:
                 sizes = [abs(error) * 100 for error in errors]
                 lines.append(

@@ -110,10 +110,19 @@ def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     """
     if model.experts is None:
         return 0.0
-    h, tokens = model.hidden, train.micro_batch * train.seq_len // cp
-    routed = count_rows(model.experts, train, cp) * h
-    shared = 8.0 * tokens * h / tp if model.experts.shared else 0.0
-    return 5.0 * routed + 8.0 * routed / tp + shared
+    tokens, rows = train.micro_batch * train.seq_len // cp, count_rows(model.experts, train, cp)
+    inside = rows * count_mlp_elements(model, model.expert_middle)
+    if model.experts.shared:
+        inside += tokens * count_mlp_elements(model, model.shared_middle)
+    return 5.0 * rows * model.hidden + inside / tp
+
+
+def count_mlp_elements(model: Model, middle: int) -> int:
+    """Return the elements that an MLP keeps of a token: input and output of its activation.
+
+    A gated MLP also keeps the gate after its activation.
+    """
+    return (4 if model.gated else 2) * middle
 
 
 def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
@@ -130,7 +139,7 @@ def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp
     computed.
     """
     return ExpertShape(
-        layers=layers // experts.every,
+        layers=len(experts.layers_of(range(layers))),
         held=experts.count + experts.shared,
         shared=int(experts.shared),
         choices=experts.count,
@@ -138,4 +147,6 @@ def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp
         places=None if experts.drop == "none" else experts.count * experts.places(seq_len),
         padded=ep > 1 or tp > 1,
         routers=tp,
+        width=experts.width,
+        shared_width=experts.shared_width,
     )

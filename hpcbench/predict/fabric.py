@@ -26,6 +26,7 @@ _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),
     "H100": ("Azure node", "H100-SXM"),
+    "B200": ("AWS p6", "B200"),
 }
 
 
@@ -86,8 +87,8 @@ class Fabric:
     def describe(self, *, between: bool) -> str:
         """Return the bandwidth of the links between nodes, or within them, in words."""
         if between:
-            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s a node between nodes"
-        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
+            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s per node between nodes"
+        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s per rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
         """Return the factor of a library's collective; that of an all-reduce if the operation was not measured.
@@ -112,6 +113,23 @@ class Fabric:
     def collective_seconds(self, operation: str, nbytes: float, place: GroupPlacement) -> float:
         """Return the seconds of a library's collective of a vector of `nbytes`, without other traffic on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
+
+    def nccl_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
+        """Return `collective_parts` of NCCL on many nodes.
+
+        Gathers and reduce-scatters go around a ring, so that their latency grows with the number of ranks. The network
+        is shared with other rings of the same collective: the bandwidth falls with a power of the number of switches.
+        """
+        inside, network = self.collective_parts(operation, nbytes, place)
+        if place.nodes == 1 or not nbytes:
+            return inside, network
+        if operation in _PAIRWISE:
+            ring = place.nodes * self.node_latency_s + (place.ranks - place.nodes) * self.within_latency_s
+            inside += max(ring - math.log2(place.nodes) * self.node_latency_s, 0.0)
+        rank_share = self.node_bytes_per_s / (place.per_node * place.concurrent)
+        switches = place.nodes / (constants.LEAF_NODES * rank_share)
+        crowd = max(switches, 1.0) ** constants.CONTENTION_POWER
+        return inside, network * crowd
 
     def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
         """Return the seconds of latency and links within a node, and the seconds for which the node's network is busy.
@@ -158,8 +176,8 @@ class Fabric:
             steps = rounds * (ranks - 1)
             return constants.COLLECTIVE_S + steps * self.within_latency_s + moved / (0.75 * self.within_bytes_per_s)
         rate = _bus(curve, nbytes)
-        if operation != "all-reduce" and self.family == "H100":
-            rate = min(rate, 362e9)  # The switch sums all-reduces only.
+        if operation != "all-reduce":
+            rate = min(rate, constants.RING_BYTES_PER_S.get(self.family, rate))  # The switch sums all-reduces only.
         return constants.COLLECTIVE_S / 2 + moved / rate
 
 
@@ -194,7 +212,8 @@ def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
         for row in csv.DictReader(stream):
             if (row["system"], row["gpu"], row["collective"]) == (system, gpu, "all_reduce") and row["size_bytes"]:
                 point = math.log(float(row["size_bytes"])), math.log(float(row["busbw_GBps"]) * 1e9)
-                curves.setdefault(int(row["gpus"]), []).append(point)
+                if int(row["gpus"]) <= int(row["gpus_per_node"]):
+                    curves.setdefault(int(row["gpus"]), []).append(point)
     if not curves:
         return ()
     return tuple(sorted(curves[min(curves, key=lambda count: abs(count - ranks))]))

@@ -33,10 +33,11 @@ class GridProduct(NamedTuple):
     sizes: Mapping[str, int]
 
 
-def list_block_products(rows: int, hidden: int) -> list[GridProduct]:
+def list_block_products(rows: int, model: Model) -> list[GridProduct]:
     """List the linear layers of a transformer block, for `rows` rows of samples and positions."""
-    widths = {"qkv": ("column", 1, 3), "out": ("row", 1, 1), "up": ("column", 1, 4), "down": ("row", 4, 1)}
-    return [GridProduct(word, {"M": rows, "K": k * hidden, "N": n * hidden}) for word, k, n in widths.values()]
+    h, entry = model.hidden, (2 if model.gated else 1) * model.middle
+    widths = (("column", h, model.qkv_width), ("row", h, h), ("column", h, entry), ("row", model.middle, h))
+    return [GridProduct(word, {"M": rows, "K": k, "N": n}) for word, k, n in widths]
 
 
 def make_head(rows: int, model: Model) -> GridProduct:
@@ -138,15 +139,21 @@ class Statistic(NamedTuple):
     elements: int
 
 
-def describe_norm_forward(grid: Grid, rows: int) -> Statistic:
-    """Return the exchange of a LayerNorm's forward pass: means and centered squares are gathered."""
-    axes, piece = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
+def describe_norm_forward(grid: Grid, rows: int, model: Model) -> Statistic:
+    """Return the exchange of a norm's forward pass.
+
+    For a LayerNorm, means and centered squares are gathered. For an RMSNorm, squares are summed.
+    """
+    axes, piece = grid.stream.columns, rows // grid.count(grid.stream.rows)
+    if model.norm == "rmsnorm":
+        return Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-reduce", axes, piece)
+    piece *= 2
     return Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-gather", axes, grid.count(axes) * piece)
 
 
-def describe_norm_backward(grid: Grid, rows: int) -> Statistic:
-    """Return the exchange of a LayerNorm's backward pass: two sums."""
-    axes, piece = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
+def describe_norm_backward(grid: Grid, rows: int, model: Model) -> Statistic:
+    """Return the exchange of a norm's backward pass: two sums for a LayerNorm, and one for an RMSNorm."""
+    axes, piece = grid.stream.columns, (1 + (model.norm == "layernorm")) * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "BACKWARD", "GRAD", "".join(axes)), "all-reduce", axes, piece)
 
 
@@ -177,10 +184,10 @@ def _count_each_weight(
         cuts = grid.cuts(word, attribute)
         return math.prod(size // grid.count(axes) for size, axes in zip(shape, cuts, strict=True))
 
-    for layer in list_block_products(1, h) * layers:
+    for layer in list_block_products(1, model) * layers:
         yield count(layer.word, "weight", layer.sizes["N"], layer.sizes["K"])
-        yield count(layer.word, "bias", layer.sizes["N"])
-    yield (2 * layers + last) * 2 * count("norm", "weight", h)
+        yield count(layer.word, "bias", layer.sizes["N"]) if model.bias else 0
+    yield (2 * layers + last) * (1 + (model.norm == "layernorm")) * count("norm", "weight", h)
     if first:
         yield count("vocabulary", "weight", model.vocab, h)
         yield count("positions", "weight", seq_len, h) if model.positions == "learned" else 0

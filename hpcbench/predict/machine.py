@@ -1,6 +1,6 @@
 """The machine of the model: a device, the speed of its products, and the links between devices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcbench.predict import constants, devices, products
 from hpcbench.predict.basis import InputBasis
@@ -62,15 +62,17 @@ def make_gpu_machine(
     if device is None or table is None:
         return None
     fabric = Fabric(
-        device.family if within_gb_s is None else "other",
+        device.links if within_gb_s is None else "other",
         (within_gb_s or device.link_bytes_per_s / 1e9) * 1e9,
         constants.WITHIN_LATENCY_S,
         (node_gbit or 100.0) * 1e9 / 8,
         latency_s or constants.NETWORK_LATENCY_S,
         constants.NETWORK_SHARE,
-        InputBasis.ELSEWHERE if within_gb_s is None else InputBasis.SHEET,
+        InputBasis.ELSEWHERE if within_gb_s is None and device.links else InputBasis.SHEET,
         InputBasis.ASSUMED if node_gbit is None else InputBasis.SHEET,
     )
+    if device.product_share != 1:
+        table = replace(table, basis=device.basis, source=device.source)
     return Machine(name, device, table, fabric, gpus_per_node)
 
 

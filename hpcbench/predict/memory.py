@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hpcbench.contract.rules import resolve_treatments
 from hpcbench.contract.traffic import TrafficSettings
-from hpcbench.contract.training import UNFLUSHED
+from hpcbench.contract.training import UNFLUSHED, Model
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
@@ -19,7 +19,8 @@ from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.calls import StepCalls
-from hpcbench.predict.experts import count_kept_elements, count_rows
+from hpcbench.predict.experts import count_kept_elements, count_mlp_elements, count_rows
+from hpcbench.predict.program_memory import list_program_peaks
 from hpcbench.predict.workload import Workload
 
 KINDS = ("weights", "stashes", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
@@ -59,8 +60,10 @@ class PredictedMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits; None if the device's memory is unknown."""
-        return None if self.limit is None else self.bytes + CONTEXT_BYTES <= self.limit
+        """Whether the rank fits; None if the device's memory is unknown or between both ends of the interval."""
+        if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
+            return None
+        return self.bytes + CONTEXT_BYTES <= self.limit
 
 
 BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
@@ -89,7 +92,7 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
         Memory of its device in bytes; None if it is unknown.
     """
     layout = workload.layout
-    stages = [_predict_stage(workload, stage) for stage in range(layout.pp)]
+    stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
     return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
@@ -111,6 +114,14 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
     if not train.offload and train.optimizer == "adamw":
         return "set train.offload: true, or spread the model over more ranks by layout.tp or layout.pp"
     return "spread the model over more ranks by layout.tp or layout.pp"
+
+
+def _predict_program_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float] | None:
+    """Return the peaks of a stage by the rules of another program; None for the engine's."""
+    if not workload.program.states:
+        return None
+    peaks = list_program_peaks(workload, stage)
+    return {peak: {kind: kinds.get(kind, 0.0) for kind in KINDS} for peak, kinds in peaks.items()}, 0.0
 
 
 def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float]:
@@ -214,7 +225,7 @@ def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) 
     how = train.recompute if recompute is None else recompute
     if model.experts is None or how not in ("none", "selective"):
         return 0.0
-    mlp = 8.0 * train.micro_batch * (train.seq_len // cp) * model.hidden / tp
+    mlp = count_mlp_elements(model, model.middle) * train.micro_batch * (train.seq_len // cp) / tp
     return (count_kept_elements(model, train, tp, cp) - mlp) * WIDTHS[train.precision]
 
 
@@ -236,7 +247,8 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
 
     Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine has neither. It keeps the
     inputs and outputs of two norms, queries, keys and values, the result of attention twice, and input and output of
-    the activation: ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions.
+    the activation: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A gated MLP keeps
+    the gate after its activation, too.
     """
     model, train, t = workload.model, workload.train, workload.layout.tp
     how = train.recompute if recompute is None else recompute
@@ -247,6 +259,7 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
             micro_batch=train.micro_batch,
             hidden=model.hidden,
             heads=model.heads,
+            inside=model.qkv_width + model.hidden + count_mlp_elements(model, model.middle),
             tp=t,
             sequence_parallel=train.sequence_parallel or workload.layout.tensor != "1d",
             recompute=how,
@@ -257,10 +270,18 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
     spread = t if train.sequence_parallel else 1
     # Norms hold the rank's positions only. Inputs of tensor-parallel regions are gathered.
     norms, entered = 4 / spread, 4.0
-    rotated = 4.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
-    inside = (26.0 + rotated) / t - (8.0 / t if how == "selective" else 0.0)
+    h, qkv, rotated = model.hidden, model.qkv_width, _count_rotated(model)
+    attention = qkv + rotated + 2 * h - (qkv + h if how == "selective" else 0)
+    inside = 2.0 * (attention + count_mlp_elements(model, model.middle)) / t
     tokens = train.seq_len // workload.layout.cp * train.micro_batch
-    return tokens * model.hidden * (norms + entered + inside) * wide + _count_score_bytes(workload, how)
+    return tokens * (h * (norms + entered) + inside) * wide + _count_score_bytes(workload, how)
+
+
+def _count_rotated(model: Model) -> int:
+    """Return the number of values of a token's rotated queries and keys."""
+    if model.positions != "rotary" or not model.rotary_fraction:
+        return 0
+    return (model.heads + model.groups) * model.head_dim
 
 
 def _count_score_bytes(workload: Workload, how: str | int) -> float:
@@ -283,9 +304,14 @@ def _count_attention_buffers(workload: Workload) -> float:
     if layout.cp == 1:
         return 0.0
     n = context.count_values(model, train, layout)
-    tensors = {"ring": 2 * 2 + 3 * 2 + 1, "rsa": 2 + 3 + 1, "ulysses": 2 * (3 + 1)}[layout.context]
+    keys = context.count_key_values(model, train, layout)
+    elements = {
+        "ring": (2 * 2 + 3 * 2) * keys + n,
+        "rsa": (2 + 3) * keys + n,
+        "ulysses": 2 * (n + 2 * keys + n),
+    }[layout.context]
     rows = n * model.heads // model.hidden * train.seq_len if layout.context == "rsa" else 0
-    return float((tensors * n + 2 * rows) * get_itemsize(train))
+    return float((elements + 2 * rows) * get_itemsize(train))
 
 
 def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
@@ -296,10 +322,12 @@ def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
     model, train, grid = workload.model, workload.train, workload.layout.grid
     rows, width = train.seq_len // workload.layout.cp * train.micro_batch, WIDTHS[train.precision]
     stream = rows * model.hidden / grid.ranks
-    rotated = 2.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
-    # queries, keys, values; a copy of attention's result; inputs of the activation
-    inside = stream * (3 + 1 + 4 + rotated - (4.0 if how == "selective" else 0.0))
-    products = sum(grids.count_kept_elements(grid, layer) for layer in grids.list_block_products(rows, model.hidden))
+    h, qkv = model.hidden, model.qkv_width
+    # queries, keys, values; a copy of attention's result; values of the activation that are no product's input
+    middle = count_mlp_elements(model, model.middle) - model.middle
+    attention = qkv + h + _count_rotated(model) - (qkv + h if how == "selective" else 0)
+    inside = rows / grid.ranks * (attention + middle)
+    products = sum(grids.count_kept_elements(grid, layer) for layer in grids.list_block_products(rows, model))
     return 2 * stream * get_itemsize(train) + (inside + products) * width
 
 
@@ -309,7 +337,7 @@ def _count_grid_buffers(workload: Workload) -> float:
         return 0.0
     model, train, grid = workload.model, workload.train, workload.layout.grid
     rows = train.seq_len // workload.layout.cp * train.micro_batch
-    layers = [*grids.list_block_products(rows, model.hidden), grids.make_head(rows, model)]
+    layers = [*grids.list_block_products(rows, model), grids.make_head(rows, model)]
     return float(max(grids.count_transient_elements(grid, layer) for layer in layers) * get_itemsize(train))
 
 

@@ -63,7 +63,7 @@ def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machi
             ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
             [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
             compute_gains(workloads, machines, baseline),
-            "Gbit/s a node",
+            "Gbit/s per node",
         ),
         _curves(
             ("predicted-gain-ranks", "Gain over ranks, with constant tokens per replica"),

@@ -45,6 +45,7 @@ class Prediction:
             vocab=model.vocab,
             seq_len=train.seq_len,
             experts=describe_experts(model, train, self.workload.layout),
+            block=flops.describe_block(model),
         )
         return count * train.global_batch / self.workload.layout.ranks / self.time.seconds.value / 1e12
 

@@ -15,6 +15,7 @@ from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, suggest_remedy
 from hpcbench.predict.partition.plans import describe_plans
 from hpcbench.predict.prediction import Prediction
+from hpcbench.predict.program import ENGINE
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, integer, percent, text_column
@@ -33,6 +34,7 @@ def predict_and_show(
     plots: Path | None,
     only: str | None = None,
     partition: bool = False,
+    program: str = ENGINE.name,
 ) -> int:
     """Predict a study and print the results; return the exit status, which is 1 if a run does not fit.
 
@@ -45,7 +47,16 @@ def predict_and_show(
     if plots is not None or format == "html":
         need_matplotlib("--plots" if plots is not None else "a page")
     predicted = Predicted(
-        *predict_study(study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition)
+        *predict_study(
+            study,
+            site=site,
+            measured=measured,
+            ranks=ranks,
+            sets=sets,
+            only=only,
+            partition=partition,
+            program=program,
+        )
     )
     predicted.save((), plots)
     predicted.show(format, output)
@@ -94,6 +105,7 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """List the sources of the inputs and limits of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
     lines = [
+        f"Program: {about['program']['name']}, {about['program']['title']}.",
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",

@@ -151,7 +151,7 @@ class StageCosts:
             total += self._costs.embedding
         if part.last:
             total += self._costs.head
-        return total * self._machine.work_factor
+        return total * (self._machine.work_factor * self._workload.program.slowdown)
 
     def _forward(self, number: int, part: StagePart) -> PassCost:
         work, calls = self._sum_work(part), self.calls.forward(number)
@@ -222,7 +222,7 @@ class StageCosts:
         return cost + Cost(inside=-hidden * cost.inside, network=-hidden * cost.network)
 
     def _add_gathers(self, action: PassCost, gathers: Cost, part: StagePart) -> PassCost:
-        """Add the gathers of ZeRO-3. A gather is hidden behind the work of the previous unit."""
+        """Add the gathers of ZeRO-3. A gather is hidden after the work of the previous unit."""
         if not gathers.seconds:
             return action
         # If ranks share cores, the simulation overlaps the network with computation.

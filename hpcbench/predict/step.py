@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
@@ -159,7 +160,7 @@ class StepModel:
         parts["data"] += moved
         total = sum(parts.values())
         parts["pipeline"] += max(seconds - total, 0.0) if self.workload.layout.pp > 1 else 0.0
-        parts["waiting"] = constants.WAIT_SHARE * seconds if self.workload.layout.ranks > 1 else 0.0
+        parts["waiting"] = self._estimate_wait_share() * seconds
         total = seconds + parts["waiting"]
         return StepTime(
             self._estimate_interval(total, parts),
@@ -168,6 +169,15 @@ class StepModel:
             self._average_channels(),
             outcome.computed[stage],
         )
+
+    def _estimate_wait_share(self) -> float:
+        """Return the fraction of a step that ranks wait for the slowest one: the expected maximum of their times."""
+        ranks = self.workload.layout.ranks
+        if ranks == 1:
+            return 0.0
+        if not self.machine.gpu:
+            return constants.WAIT_SHARE
+        return constants.RANK_SPREAD * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))  # Blom, 1958
 
     def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
         """Add the parts of the reductions and the tail: waiting, encoding and decoding."""
@@ -223,7 +233,9 @@ class StepModel:
                     continue
                 cost = self.traffic.cost(call, size=size)
                 sums = total.setdefault(call.channel, [0, 0.0, 0.0])
-                sums[0] += stages * times * call.message_bytes(size, index)
+                sharded = self.workload.program.shard and call.group == "dp"
+                sent = cost.wire_bytes if sharded else call.message_bytes(size, index)
+                sums[0] += stages * times * sent
                 sums[1] += stages * times * cost.wire_bytes
                 sums[2] += stages * times * cost.network_bytes
         stages = self.workload.layout.pp

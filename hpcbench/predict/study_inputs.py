@@ -7,6 +7,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.contract import run as contract
 from hpcbench.errors import UserError
 from hpcbench.predict.machine import Machine, make_cpu_machine, make_gpu_machine
+from hpcbench.predict.program import ENGINE, TrainingProgram
 from hpcbench.predict.workload import Workload, make_workload
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.run import run_file
@@ -58,8 +59,8 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     return gpu_machine
 
 
-def read_workload(run: ExpandedRun, site: Site, base: Path) -> Workload:
-    """Read the workload of a study's run.
+def read_workload(run: ExpandedRun, site: Site, base: Path, program: TrainingProgram = ENGINE) -> Workload:
+    """Read the workload of a study's run, as a training program carries it out.
 
     Raises
     ------
@@ -73,8 +74,10 @@ def read_workload(run: ExpandedRun, site: Site, base: Path) -> Workload:
         oversubscribe=site.oversubscribe,
         device=site.device,
         base=base,
+        transport=site.transport,
     )
     try:
-        return make_workload(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
+        run_contract = contract.Run.model_validate(raw)
+        return make_workload(run_contract, ranks_per_node=run.size.ranks_per_node, program=program)
     except ValueError as error:
         raise UserError(f"{run.where(('train',))}: {error}. Predict the study without this setting") from None

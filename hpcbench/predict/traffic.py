@@ -86,6 +86,12 @@ class Costing:
         if call.operation == "send":
             return self._cost_message(call, nbytes, fabric)
         if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
+            if (
+                self._workload.program.shard
+                and call.group == "dp"
+                and call.operation in ("all-gather", "reduce-scatter")
+            ):
+                return self._cost_sharded(call.operation, nbytes, fabric)
             return self._cost_library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":
             return self._cost_exchange(call, nbytes, place, fabric)
@@ -100,9 +106,21 @@ class Costing:
         cost = cost_plan(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
+    def _cost_sharded(self, operation: str, nbytes: float, fabric: Fabric) -> Cost:
+        """Return the cost of a collective if only some of the replicas share the states, and others have copies.
+
+        Sums of gradients are then all-reduced over the copies.
+        """
+        shard, copies = self._workload.place_group("shard"), self._workload.place_group("copies")
+        cost = self._cost_library(operation, nbytes, shard, fabric) if shard.ranks > 1 else Cost()
+        if operation == "reduce-scatter" and copies.ranks > 1:
+            cost += self._cost_library("all-reduce", nbytes / shard.ranks, copies, fabric)
+        return cost
+
     def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
-        inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
+        times = fabric.nccl_parts if self._workload.program.nccl else fabric.collective_parts
+        inside, network = (part * factor for part in times(operation, nbytes, place))
         if fabric.core_costs:
             inside = self._sum_core_seconds(fabric.core_costs, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes

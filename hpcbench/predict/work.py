@@ -5,6 +5,7 @@ and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 
 dropout 5 and 5. Other precisions cost in proportion to their width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,7 +106,7 @@ class ComputeCosts:
         )
         family = machine.device.family
         measured_here = machine.products.basis is InputBasis.HERE
-        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
+        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family] * machine.device.product_share
         if machine.gpu and not measured_here and "PCIe" not in machine.name:
             self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
 
@@ -150,6 +151,25 @@ class ComputeCosts:
             self._time_product(out, into, tokens, "wgrad"),
         )
 
+    def _round_products(self, seconds: tuple[float, float, float]) -> tuple[float, float, float]:
+        """Return the seconds of a layer's products in the program's number format."""
+        faster = constants.FP8_SPEED if self._program.fp8 else 1.0
+        there, back, weight = seconds
+        return there / faster, back / faster, weight / faster
+
+    def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
+        """Return the bytes moved to cast the inputs of layers to 8 bits, and the gradients of their outputs.
+
+        Weights are cast once a step, which is neglected.
+        """
+        if not self._program.fp8:
+            return [], []
+        once = self._tokens * constants.FP8_CAST_BYTES
+        return (
+            [once * into // (self._tp if word == "row" else 1) for word, _, into in shapes],
+            [once * out // (1 if word == "row" else self._tp) for word, out, _ in shapes],
+        )
+
     def _time_memory(self, *moved: float) -> float:
         """Return the seconds of memory-bound kernels that each move some bytes, counted in 16 bits."""
         rate = self._device.copy_bytes_per_s * constants.MEMORY_IN_STEP
@@ -161,7 +181,7 @@ class ComputeCosts:
         """Return the times of attention's scores and weighted sums: forward, backward, and recomputation."""
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
-        s, d, cp, context = train.seq_len, model.hidden // model.heads, self._layout.cp, self._layout.context
+        s, d, cp, context = train.seq_len, model.head_dim, self._layout.cp, self._layout.context
         if cp > 1 and context == "rsa":  # The causal half of whole rows of scores is computed.
             there, back = (
                 time_unfused_product(
@@ -201,12 +221,15 @@ class ComputeCosts:
         """Return the time of one block."""
         model, train, program, t = self._model, self._train, self._program, self._tp
         h, tokens, norms = model.hidden, self._tokens, self._stream
-        shapes = (("column", 3 * h, h), ("row", h, h), ("column", 4 * h, h), ("row", h, 4 * h))
-        linear = [self._time_layer(*shape) for shape in shapes]
+        entry = self._count_entry(model.middle)
+        shapes = (("column", model.qkv_width, h), ("row", h, h), ("column", entry, h), ("row", h, model.middle))
+        linear = [self._round_products(self._time_layer(*shape)) for shape in shapes]
+        cast, cast_back = self._count_cast_bytes(shapes)
         there, back, again = self._time_core()
         wide = [12 * out * into // t for _, out, into in shapes]  # fp32 gradients: read, add, write
-        middle = tokens * 4 * h // t
-        rotary = 8 * 2 * tokens * h // t * model.rotary_fraction if model.positions == "rotary" else 0.0
+        middle = tokens * self._count_moved(model.middle) // t
+        keys = model.groups * model.head_dim
+        rotary = 8 * tokens * (h + keys) // t * model.rotary_fraction if model.positions == "rotary" else 0.0
         moves = 4 * tokens * h // t  # transposition of positions and heads
         if program.fused:
             residual, residual_back = (7 * norms, 11 * norms) if program.dropout else (6 * norms, 8 * norms)
@@ -215,17 +238,21 @@ class ComputeCosts:
             added, added_back = [6 * norms] * 2, [6 * norms] * 2
         forward = Seconds(
             products=sum(product[0] for product in linear),
-            memory=self._time_memory(4 * norms, 4 * norms, *added, 4 * middle, rotary, moves, moves),
+            memory=self._time_memory(4 * norms, 4 * norms, *added, middle, rotary, moves, moves, *cast),
         )
         grown = [] if program.wide_gradients else [nbytes / 2 for nbytes in wide]
         backward = Seconds(
             products=sum(product[1] + product[2] for product in linear),
-            memory=self._time_memory(8 * norms, 8 * norms, *added_back, 6 * middle, rotary, moves, moves)
+            memory=self._time_memory(
+                8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves, *cast_back
+            )
             + self._time_memory(*grown) / _WIDTHS[train.precision],
         )
         recomputed = Seconds()
         if train.recompute == "selective":
             recomputed = again if not program.fused_attention else there
+            if program.again is not None:
+                recomputed = forward * program.again
         elif train.recompute != "none":
             recomputed = forward + again
         if self._machine.gpu:
@@ -234,6 +261,14 @@ class ComputeCosts:
             backward, back = _extend(backward, back, 2 * least)
         weight_gradients = sum(product[2] for product in linear)
         return self._apply_factors(ComputeTime(forward + there, backward + back, recomputed, weight_gradients))
+
+    def _count_entry(self, middle: int) -> int:
+        """Return the number of outputs of an MLP's first layer."""
+        return (2 if self._model.gated else 1) * middle
+
+    def _count_moved(self, middle: int) -> int:
+        """Return the bytes that an activation reads and writes of a token, in 16 bits."""
+        return 2 * (self._count_entry(middle) + middle)
 
     def _apply_factors(self, work: ComputeTime) -> ComputeTime:
         """Multiply a time by the measured factors of whole layers."""
@@ -251,19 +286,24 @@ class ComputeCosts:
             return NOTHING
         h, held = model.hidden, model.experts.count // self._ep
         received = round(train.micro_batch * describe_experts(model, train, self._layout).executed) // self._layout.cp
-        mlp = [self._time_linear(self._tokens, 4 * h // t, h), self._time_linear(self._tokens, h, 4 * h // t)]
-        each = max(received // held, 1)
-        routed = [self._time_linear(each, 4 * h // t, h), self._time_linear(each, h, 4 * h // t)]
+        sizes = (
+            (held, max(received // held, 1), model.expert_middle),
+            (int(model.experts.shared), self._tokens, model.shared_middle),
+            (-1, self._tokens, model.middle),
+        )
         router = self._time_linear(self._tokens, model.experts.count, h)
-        times = model.experts.shared - 1
-        there = held * sum(row[0] for row in routed) + times * sum(row[0] for row in mlp) + router[0]
-        back = held * sum(row[1] + row[2] for row in routed) + times * sum(row[1] + row[2] for row in mlp)
-        middle = 4 * 4 * (received + times * self._tokens) * h // t
+        there, back = router[0], router[1] + router[2]
+        for times, rows, width in sizes:
+            for row in (
+                self._time_linear(rows, self._count_entry(width) // t, h),
+                self._time_linear(rows, h, width // t),
+            ):
+                there, back = there + times * row[0], back + times * (row[1] + row[2])
+        middle = received * self._count_moved(model.expert_middle) - self._tokens * self._count_moved(model.middle)
+        middle = (middle + model.experts.shared * self._tokens * self._count_moved(model.shared_middle)) // t
         moves = 4 * received * h  # Rows are reordered before sending and after arrival, in both directions.
         forward = Seconds(products=there, memory=self._time_memory(max(middle, 0), *[moves] * 4))
-        backward = Seconds(
-            products=back + router[1] + router[2], memory=self._time_memory(max(middle * 3 // 2, 0), *[moves] * 4)
-        )
+        backward = Seconds(products=back, memory=self._time_memory(max(middle * 3 // 2, 0), *[moves] * 4))
         again = forward if train.recompute not in ("none", "selective") else Seconds()
         return self._apply_factors(ComputeTime(forward, backward, again))
 

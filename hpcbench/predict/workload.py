@@ -12,6 +12,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model, Train
+from hpcbench.errors import UserError
 from hpcbench.predict.fabric import GroupPlacement
 from hpcbench.predict.program import ENGINE, TrainingProgram
 
@@ -46,6 +47,11 @@ class Workload:
         return self.train.global_batch // self.layout.dp // self.train.micro_batch
 
     @property
+    def shard(self) -> int:
+        """Number of replicas that share the states which the ZeRO stage distributes."""
+        return min(self.program.shard or self.layout.replicas, self.layout.replicas)
+
+    @property
     def crosses_nodes(self) -> bool:
         """Whether messages of the run leave a node."""
         return self.layout.ranks > self.ranks_per_node
@@ -62,11 +68,13 @@ class Workload:
 
     def _place(self, group: str) -> GroupPlacement:
         layout, usual = self.layout, min(self.ranks_per_node, self.layout.ranks)
-        stage = layout.replicas * layout.tp
+        stage, shard = layout.replicas * layout.tp, self.shard
         groups = {
             "tp": (layout.tp, 1),
             "cp": (layout.cp, layout.tp),
             "dp": (layout.replicas, layout.tp),
+            "shard": (shard, layout.tp),
+            "copies": (layout.replicas // shard, layout.tp * shard),
             "node": (max(1, min(layout.replicas, usual // layout.tp)), layout.tp),
             "ep": (layout.ep, layout.tp * layout.cp),
             "pp": (layout.pp, stage),
@@ -115,8 +123,8 @@ def make_train(**given: Any) -> Train:
     return Train(**{**usual, **given})
 
 
-def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
-    """Return the workload of a run.
+def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = ENGINE) -> Workload:
+    """Return the workload of a run, as a training program carries it out.
 
     Raises
     ------
@@ -130,7 +138,11 @@ def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
         raise ValueError(
             f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems, here by {changes}"
         )
-    return Workload(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
+    if program.shard and run.layout.replicas % min(program.shard, run.layout.replicas):
+        raise UserError(f"--program {program.name}: {run.layout.replicas} replicas are not a multiple of the shard")
+    elements = run.model.layer_weights / run.layout.tp
+    train = program.adapt(run.train, layer_elements=elements)
+    return Workload(run.model, train, run.layout, ranks_per_node, run.scheme, program, run.links)
 
 
 def find_unknown_setting(section: BaseModel) -> str | None:

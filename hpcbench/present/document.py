@@ -55,6 +55,8 @@ class Table:
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table."""
+    group: str = ""
+    """Title of the group of details that it belongs to; empty if readers need it at once. Pages fold groups."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Sentences:
 
     lines: tuple[str, ...]
     tone: Tone = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Figure:
     """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
     draw: Callable[[Any], None]
     """Function that draws into a ``matplotlib.figure.Figure`` and sets its size."""
+    group: str = ""
 
 
 Block = Table | Sentences | Figure
@@ -148,7 +152,7 @@ _LONGEST_WORDS = 16
 """Smallest width of a column of words in letters. Longer words wrap."""
 
 Part = tuple[int, ...]
-"""Numbers of the columns that stand side by side."""
+"""Indices of the columns that are shown side by side."""
 
 
 def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len) -> list[Part]:

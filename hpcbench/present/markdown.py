@@ -16,8 +16,12 @@ def write(document: Document) -> str:
 def _chapter(chapter: Chapter) -> Iterable[str]:
     yield f"**{'; '.join(escape(text) for text in (chapter.title, chapter.subtitle) if text)}**"
     yield ""
-    listed = False
+    listed, group = False, ""
     for block in chapter.blocks:
+        if block.group != group:
+            group = block.group
+            yield from [*([""] if listed else []), f"**{escape(group)}**", ""]
+            listed = False
         if isinstance(block, Table):
             yield from [""] if listed else []
             yield from _table(block)

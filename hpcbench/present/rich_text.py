@@ -11,11 +11,13 @@ from rich.text import Text
 
 from hpcbench.console import UNBOUND, columns
 from hpcbench.contract.text import make_printable
-from hpcbench.present.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
+from hpcbench.present.document import LONGEST_NAME, Document, Entry, Part, Sentences, Table, Tone, parts
 
 _GAP, _NARROW_GAP = 3, 2
 _LONGEST = 600
 _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad": "red", "strong": "bold"}
+SYMBOLS: dict[Tone, str] = {"good": "+ ", "warning": "? ", "bad": "! "}
+"""Symbol in front of words in a table, for readers who see no colors. They are ASCII, which every terminal shows."""
 
 
 def show(document: Document) -> None:
@@ -39,11 +41,19 @@ def _print(document: Document, console: Console) -> None:
         if i:
             console.print()
         _heading([chapter.title, chapter.subtitle], console)
+        group = ""
         for k, block in enumerate(chapter.blocks):
+            if block.group != group:
+                group = block.group
+                console.print()
+                console.print(Text(group, style="bold underline"))
             if isinstance(block, Table):
+                if k and not block.title:
+                    console.print()
                 _table(block, console)
             elif isinstance(block, Sentences):
-                _sentences(block.lines, console, _STYLES[block.tone], apart=bool(k or chapter.title))
+                follows = k > 0 and isinstance(chapter.blocks[k - 1], Sentences)
+                _sentences(block.lines, console, _STYLES[block.tone], apart=bool(k or chapter.title) and not follows)
 
 
 def _heading(lines: Sequence[str], console: Console) -> None:
@@ -79,8 +89,13 @@ def _grid(table: Table, part: Part, gap: int) -> Grid:
         else:
             grid.add_column(head, justify="right", no_wrap=True)
     for row in table.rows:
-        grid.add_row(*(Text(make_printable(row[i].shown), style=_STYLES[row[i].tone]) for i in part))
+        grid.add_row(*(_show_entry(row[i], is_words=table.columns[i].text) for i in part))
     return grid
+
+
+def _show_entry(entry: Entry, *, is_words: bool) -> Text:
+    symbol = SYMBOLS.get(entry.tone, "") if is_words and entry.value is not None else ""
+    return Text(make_printable(symbol + entry.shown), style=_STYLES[entry.tone])
 
 
 def _sentences(lines: Sequence[str], console: Console, style: str = "", *, apart: bool = True) -> None:

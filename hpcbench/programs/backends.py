@@ -78,7 +78,7 @@ def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torc
         device_kernels(device.index or 0)  # an error here comes before any message of this group
     if group.rank() == 0 and device.type != "cpu":
         log.warning(
-            "hpcbench: encoded calls of group %r travel over NCCL. This is experimental: no GPU has run it yet, "
+            "hpcbench: encoded calls of group %r are sent over NCCL. This is experimental: no GPU has run it yet, "
             "so compare the losses with a run without a scheme",
             group.group_desc,
         )

@@ -40,7 +40,7 @@ class Submitted(Protocol):
     """Handle of a collective, as PyTorch returns it."""
 
     def wait(self) -> Any:
-        """Order the current stream behind the collective; on the host, return when it is over."""
+        """Make the current stream wait for the collective; on the host, block until it has finished."""
 
 
 class Collectives(Protocol):
@@ -101,7 +101,7 @@ class CollectiveCarrier:
     order: StreamOrder
 
     def begin(self, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None) -> "CollectiveCall":
-        """Begin a call with a codec for values that travel in the type `sent`."""
+        """Begin a call with a codec for values that are sent in the type `sent`."""
         return CollectiveCall(self, codec, sent, seed, feedback)
 
     def exchange(self, received: list[int], sent: list[int], wire: torch.Tensor) -> torch.Tensor:
@@ -166,7 +166,7 @@ class CollectiveCall:
     ) -> None:
         """Send each rank its part of `values`, and write the parts of all ranks to `out`.
 
-        `steps` contain the parts of other ranks by the codec and as they are. Both travel in one collective.
+        `steps` contain the parts of other ranks by the codec and as they are. Both are sent in one collective.
         """
         rank, coded = self._carrier.rank, {}
         sent, received = [0] * self._ranks, [0] * self._ranks
@@ -289,5 +289,5 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 
 def resolve_sent_type(plan: Plan) -> torch.dtype:
-    """Return the type in which a plan's values travel."""
+    """Return the type in which a plan's values are sent."""
     return TORCH_TYPES[plan.dtype]

@@ -114,7 +114,7 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
         )
         return
     shown = len(ended.ranks)
-    console.print(f"hpcbench: what {shown} of {ended.world} ranks gave to PyTorch's collectives", style="bold")
+    console.print(f"hpcbench: calls of PyTorch's collectives on {shown} of {ended.world} ranks", style="bold")
     console.print(table(ended.ranks))
     if shown < ended.world and out is None:
         console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")

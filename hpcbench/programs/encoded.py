@@ -220,7 +220,7 @@ class EncodedGroup(CallCarrier):
         average: bool,
         lent: list[Array],
     ) -> None:
-        """Sum a tensor in fp32. Half-precision values travel as such."""
+        """Sum a tensor in fp32. Half-precision values are sent unchanged."""
 
         def room(n: int) -> Array:
             lent.append(self._scratch.take(4 * n))

@@ -104,7 +104,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
 
 
 def _end(work: Work, async_op: bool) -> Work | None:
-    """Return the handle, or order the caller's stream behind the work."""
+    """Return the handle, or make the caller's stream wait for the work."""
     if async_op:
         return work
     work.wait()

@@ -51,7 +51,7 @@ def with_length(content: Array) -> Array:
 
 
 def room_for(nbytes: int) -> Array:
-    """Return room for a message of at most `nbytes` bytes behind its length."""
+    """Return room for a message of at most `nbytes` bytes after its length."""
     return np.zeros(_LENGTH.itemsize + nbytes, dtype=np.uint8)
 
 

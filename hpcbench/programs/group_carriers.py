@@ -21,7 +21,7 @@ class GroupCarriers:
     account
         Counts of what was sent.
     through_host
-        Whether tensors of a GPU travel through the host and gloo (`cuda: true` in the groups file).
+        Whether tensors of a GPU are sent through the host and gloo (`cuda: true` in the groups file).
     """
 
     def __init__(self, group: dist.ProcessGroup, account: Account, *, through_host: bool) -> None:

@@ -79,7 +79,7 @@ class Interception:
         for name in COUNTED:
             self._register(library, name, _count(name))
         for name in unknown():
-            log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
+            log.warning("hpcbench: c10d.%s is not supported: its calls are sent uncompressed and not counted", name)
         self._meshes.watch()
         self._nodes.watch()
         self._waits.watch()
@@ -104,7 +104,7 @@ class Interception:
         try:
             self.account.write(Path(self._settings.out))
         except OSError as error:
-            log.warning("hpcbench: what this rank sent is lost: %s", error)
+            log.warning("hpcbench: the traffic counts of this rank are lost: %s", error)
         self.remove()
 
     def _stepped(self, *about: object) -> None:
@@ -115,7 +115,7 @@ class Interception:
         operator = getattr(torch.ops.c10d, name).default
         difference = strange(name, operator._schema)
         if difference:
-            log.warning("hpcbench: %s: its calls travel exactly and are not counted", difference)
+            log.warning("hpcbench: %s: its calls are sent uncompressed and not counted", difference)
             return
         where, by_group = ARGUMENTS[name].index("process_group"), self._by_group
 

@@ -33,7 +33,7 @@ codec_of = functools.cache(get_codec)
 
 
 def count_wire_bytes(codec: str, n: int, sent: torch.dtype) -> int:
-    """Return the bytes of `n` encoded values that travel in the type `sent`."""
+    """Return the bytes of `n` encoded values that are sent in the type `sent`."""
     return codec_of(codec).wire_bytes(n, DTYPES[sent])
 
 
@@ -43,7 +43,7 @@ class HostKernels:
     def encode(
         self, values: torch.Tensor, wire: torch.Tensor, residual: torch.Tensor | None, codec: str, sent: Any, seed: int
     ) -> None:
-        """Round values to the type in which they travel, and encode them. See `Codec.encode` for the residual."""
+        """Round values to the type in which they are sent, and encode them. See `Codec.encode` for the residual."""
         source, kind = array(values), DTYPES[sent]
         lacked = None if residual is None else array(residual)
         if source.dtype != kind:
@@ -53,7 +53,7 @@ class HostKernels:
         codec_of(codec).encode(source, wire.numpy(), residual=lacked, seed=seed)
 
     def decode(self, wire: torch.Tensor, out: torch.Tensor, codec: str, sent: Any, accumulate: bool) -> None:
-        """Decode a message, or add it to `out`. The values are rounded to the type in which they traveled first."""
+        """Decode a message, or add it to `out`. The values are rounded to the type in which they are sented first."""
         target, kind = array(out), DTYPES[sent]
         if target.dtype == kind:
             codec_of(codec).decode(wire.numpy(), target, accumulate=accumulate)

@@ -1,4 +1,4 @@
-"""Encoded messages between two ranks. They travel in the group's own calls, so that one message stays one message.
+"""Encoded messages between two ranks. They are sent in the group's own calls, so that one message stays one message.
 
 A second group would have to be made by all ranks, and a pipeline stage communicates only with its neighbors.
 """

@@ -101,7 +101,7 @@ def prepared(
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
     planned = run.ranks if run.program.start == "rank" else nodes
     if size != planned:
-        raise UserError(f"{path}: the launcher has started {size} processes, and {planned} were planned")
+        raise UserError(f"{path}: the launcher has started {size} processes, but {planned} were planned")
     host, port = meeting_point(path.parent / f"meeting-{meeting}.json", first=rank == 0, one_node=nodes == 1)
     values: dict[str, object] = {
         "seed": run.program.seed,

@@ -45,7 +45,7 @@ class StreamOrder(ABC):
 
     @abstractmethod
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return the handle of the work so far: its `wait` orders the waiter's stream behind it."""
+        """Return the handle of the work so far: its `wait` makes the waiter's stream wait for the work."""
 
     @abstractmethod
     def is_capturing(self) -> bool:
@@ -132,7 +132,7 @@ class CudaOrder(StreamOrder):
 
     @contextmanager
     def follow_caller(self) -> Iterator[None]:
-        """Make the private stream the current one, behind the work of the caller's stream."""
+        """Make the private stream the current one, after the work of the caller stream."""
         cuda = self._cuda
         if self._stream is None:
             self._stream = cuda.Stream(self._device)

@@ -188,7 +188,7 @@ class StreamedGroup(CallCarrier):
         submit: Callable[[int], list[CollectiveCall]],
         vectors: int = 1,
     ) -> Work:
-        """Submit an operation behind the caller's work. Its tensors live until the device has finished it."""
+        """Submit an operation after the caller's work. Its tensors live until the device has finished it."""
         self._refuse_capture(name)
         with self._lock, torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
             self._order.release_finished()

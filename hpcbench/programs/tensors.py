@@ -12,7 +12,7 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float16: np.dtype(np.float16),
     torch.bfloat16: BFLOAT16,
 }
-"""Types of values that are encoded. Everything else travels exactly."""
+"""Types of values that are encoded. All other values are sent uncompressed."""
 TORCH_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
 """PyTorch's type for each type of `DTYPES`."""
 

@@ -41,6 +41,6 @@ def _wait(work: Work, timeout: timedelta) -> bool:
     future, over = work.get_future(), threading.Event()
     future.add_done_callback(lambda _: over.set())
     if not over.wait(timeout.total_seconds()):
-        raise RuntimeError(f"hpcbench: an encoded call is not over after {timeout.total_seconds():g} s")
+        raise RuntimeError(f"hpcbench: an encoded call did not finish within {timeout.total_seconds():g} s")
     future.wait()
     return True

@@ -53,7 +53,7 @@ class ChangeRequest(ReportRequest):
         )
         blocks = (
             _tabulate(self.changes),
-            Sentences(tuple(_answer(self.changes))),
+            Sentences(tuple(_answer(self.changes, environment))),
             Sentences(tuple(warnings), "warning"),
             Sentences((method, say.MACHINE_CHANGED if environment else say.MACHINE_MAY_DIFFER)),
         )
@@ -129,7 +129,8 @@ def _make_entries(change: Change) -> tuple[Entry, ...]:
     )
 
 
-def _answer(changes: Sequence[Change]) -> list[str]:
+def _answer(changes: Sequence[Change], environment: Sequence[str]) -> list[str]:
+    """Return the verdict, which names the changed software and machine if a change is significant."""
     bad = [change for change in changes if change.bad]
     good = [change for change in changes if change.good]
     inconclusive = [change for change in changes if change.is_open and not change.bad and not change.good]
@@ -144,7 +145,14 @@ def _answer(changes: Sequence[Change]) -> list[str]:
         lines.append(say.BETTER_THAN_BEFORE.format(changes=_list(good)))
     if inconclusive and len(inconclusive) < len(changes):
         lines.append(say.CHANGES_OPEN.format(changes=_list(inconclusive)))
+    if environment and (bad or good):
+        more = f" and {len(environment) - _MOST_NAMED} more" if len(environment) > _MOST_NAMED else ""
+        lines.insert(1, say.STACK_DIFFERS.format(changes="; ".join(environment[:_MOST_NAMED]) + more))
     return lines
+
+
+_MOST_NAMED = 4
+"""Largest number of changes of software and machine that the verdict names."""
 
 
 def _list(changes: Sequence[Change]) -> str:

@@ -5,17 +5,19 @@ from collections.abc import Callable, Sequence
 
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, compute_front, conclude
+from hpcbench.report.front import Front, compute_front, conclude, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
 from hpcbench.report.provenance import list_some
+from hpcbench.report.recommendation import is_paying_by_codec, list_plain, recommend
 from hpcbench.report.statistics import Interval
-from hpcbench.report.titles import describe_size
+from hpcbench.report.titles import describe_cell, describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
 from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, find_weaknesses
 
@@ -26,7 +28,15 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 def answer(cell: Cell, site: str) -> list[str]:
     """Return the sentences that answer whether compression pays in a cell, the answer first, then the footnotes."""
     weak = find_weaknesses(cell)
-    return [*list_findings(cell, site, weak), *weak.sentences, *list_methods(cell)]
+    lead, others = split_findings(cell, site, weak)
+    return [*lead, *others, *weak.sentences, *list_methods(cell)]
+
+
+def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
+    """Return the one or two sentences of the answer, and the other findings."""
+    findings, recommendation = list_findings(cell, site, weak), recommend(cell)
+    count = 2 if findings[:1] and "inconclusive" in findings[0] else 1
+    return [*findings[:count], *recommendation], findings[count:]
 
 
 def list_methods(cell: Cell) -> list[str]:
@@ -51,13 +61,26 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     if not compared and len(cell.rows) > 1:
         lines.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
     if schemes:
-        lines += _describe_schemes(schemes, where, weak, pareto, [row.scheme for row in controls if _is_plain(row)])
+        lines += _describe_schemes(schemes, where, weak, pareto, list_plain(cell))
     if idle := [row for row in compared if row.idle]:
         lines.append(say.NEVER_ENCODED.format(schemes=_list(idle)))
     lines += [_describe_control(row, row.speed) for row in controls if row.speed]
     if diverged := [row for row in cell.rows if row.diverged]:
         lines.append(say.DIVERGED.format(schemes=_list(diverged)))
     return [*lines, *conclude(cell, pareto)]
+
+
+def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return the answer of a sweep: in how many cells compression pays, and where it pays most."""
+    paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
+    if not paying:
+        return (say.NO_CELL_PAYS.format(cells=len(cells)),)
+    speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
+    count = len({id(cell) for _, _, cell in paying})
+    place = make_printable(describe_cell(cell.values))
+    return (
+        say.CELLS_THAT_PAY.format(count=count, cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)),
+    )
 
 
 def list_trouble(cell: Cell) -> list[str]:
@@ -122,22 +145,16 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
         loss = say.LOSS_WITHOUT_MEANING
     elif any(weak.has(row.scheme, RARE_FAILURES) for row in good):
         loss = say.LOSS_NO_WORSE_MOSTLY
-    paying = [row for row in good if _is_paying_by_codec(row, pareto, plain)]
-    others = [row for row in good if row not in paying]
+    fastest_first = sorted(good, key=lambda row: -row.speed.estimate if row.speed else 0.0)
+    paying = [row for row in fastest_first if is_paying_by_codec(row, pareto, plain)]
+    others = [row for row in fastest_first if row not in paying]
     first = say.PAYS if paying else say.INCONCLUSIVE
-    lines = [first.format(where=where, schemes=_list(paying, _show_gain), loss=loss)]
+    schemes = ", ".join([_list(paying[:1], _show_gain), *filter(None, [_list(paying[1:], _show_estimate)])])
+    lines = [first.format(where=where, schemes=schemes, loss=loss)]
     if others:
         controls = ", ".join(plain)
         lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=controls))
     return lines
-
-
-def _is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
-    """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
-    if row.runs[0].run.settings.scheme.process_changes:
-        return True  # another system compresses within the algorithm that the baseline has
-    duels = [pareto.gain(row.scheme, control) for control in plain]
-    return all(duel is not None and duel.faster for duel in duels)
 
 
 def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
@@ -154,12 +171,11 @@ def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
         sentence = say.CONTROL_DIFFERS
     else:
         sentence = say.CONTROL_AS_FAST if speed.shown == "as fast" else say.CONTROL_SAME
-    kind, verdict = say.SAME_ALGORITHM if _is_plain(row) else say.CAST, row.outcome.text if row.outcome else ""
+    kind, verdict = (
+        say.SAME_ALGORITHM if row.kind is SchemeKind.PLAIN else say.CAST,
+        row.outcome.text if row.outcome else "",
+    )
     return sentence.format(scheme=row.scheme, kind=kind, speed=_show_ratio(speed), verdict=verdict, margin=_MARGIN)
-
-
-def _is_plain(row: SchemeRow) -> bool:
-    return row.kind is SchemeKind.PLAIN
 
 
 def _write_advice(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
@@ -178,6 +194,10 @@ def _list(rows: list[SchemeRow], detail: Callable[[SchemeRow], str] = lambda row
 
 def _show_gain(row: SchemeRow) -> str:
     return f" ({_show_ratio(row.speed)})" if row.speed else ""
+
+
+def _show_estimate(row: SchemeRow) -> str:
+    return f" ({row.speed.estimate:.2f})" if row.speed else ""
 
 
 def _show_worst_pair(row: SchemeRow) -> str:

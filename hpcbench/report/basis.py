@@ -13,7 +13,7 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.measured import find_first_counted
-from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.settings import LoggedSettings, ModelSettings
 from hpcbench.contract.values import get_number
 from hpcbench.predict import chips, flops
 from hpcbench.predict.experts import shape_of_experts
@@ -38,7 +38,7 @@ class Basis:
     """Number of tokens in a sequence."""
     ranks: int | None
     shape: dict[str, Any] | None
-    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len`` and any ``experts``, for `hpcbench.predict.flops`.
+    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, any ``block`` and ``experts``: input of `predict.flops`.
 
     Experts keep all rows that they have places for, as is assumed before a run.
     """
@@ -124,9 +124,11 @@ def _read_shape(settings: LoggedSettings) -> dict[str, Any] | None:
     model, layout = settings.model, settings.layout
     stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
     sizes = {name: _keep_positive(size) for name, size in stated.items()}
-    positive = {name: size for name, size in sizes.items() if size is not None}
+    positive: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     if len(positive) != len(sizes):
         return None
+    if (block := _read_block(model)) != flops.GPT:
+        positive["block"] = block
     if model.experts is None:
         return positive
     ep, tp = _keep_positive(layout.ep) or 1, _keep_positive(layout.tp) or 1
@@ -138,6 +140,16 @@ def _read_shape(settings: LoggedSettings) -> dict[str, Any] | None:
         **positive,
         "experts": shape_of_experts(settled, layers=positive["layers"], seq_len=positive["seq_len"], ep=ep, tp=tp),
     }
+
+
+def _read_block(model: ModelSettings) -> flops.BlockShape:
+    """Return the sizes of a layer that operations depend on."""
+    hidden, heads, groups = (_keep_positive(size) for size in (model.hidden, model.heads, model.kv_heads))
+    return flops.BlockShape(
+        kv_width=groups * (hidden // heads) if hidden and heads and groups else None,
+        mlp_width=_keep_positive(model.mlp_width),
+        gated=model.activation == "swiglu",
+    )
 
 
 def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:

@@ -1,36 +1,45 @@
-"""Content of a report: a chapter for each cell with its tables, the answer, failed runs and notes."""
+"""Content of a report: for each cell the answer, one figure, the comparison and few notes, then groups of details."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
-from hpcbench.present.document import Block, Chapter, Document, Sentences, make_chapter
+from hpcbench.present.document import Block, Chapter, Document, Figure, Sentences, Table, Tone, make_chapter
 from hpcbench.report import identical
-from hpcbench.report.answer import list_findings, list_methods, list_trouble
+from hpcbench.report import sentences as say
+from hpcbench.report.answer import list_methods, list_trouble, split_findings, summarize_cells
 from hpcbench.report.compare import Cell
 from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
-from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
+from hpcbench.report.plots.sites import plot_sites
+from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, choose_group
 from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import tabulate_all_errors
 from hpcbench.report.tables.runs import tabulate_logs
+from hpcbench.report.tables.sites import tabulate_sites
 from hpcbench.report.thresholds import list_broken
 from hpcbench.report.titles import describe_place, write_title
 from hpcbench.report.weaknesses import find_common_weaknesses
 
 Section = tuple[Submission, list[Cell]]
 """A submission with its compared cells."""
+Subject = TypeVar("Subject")
 
 ALL = "all"
-DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "synchrony")
-"""Further tables that every report has."""
+DEFAULT = ("strong-scaling", "weak-scaling", "synchrony")
+"""Further tables that every report has. They have values only in studies about these questions."""
+ON_REQUEST = ("published",)
+"""Tables that `ALL` leaves out."""
+MOST_NOTES = 5
+"""Largest number of notes in front of the details."""
 
 
 def resolve_tables(wanted: str) -> tuple[str, ...]:
@@ -38,12 +47,12 @@ def resolve_tables(wanted: str) -> tuple[str, ...]:
 
     `wanted` are names joined by commas, or ``all``; it is empty for the usual tables.
     """
-    available = (*OF_CELL, *OF_SUBMISSION)
+    available = (*OF_CELL, *OF_SUBMISSION, METHOD)
     names = [part.strip() for part in wanted.split(",") if part.strip()]
     if ALL in names:
-        return available
+        names += [name for name in available if name not in ON_REQUEST]
     for name in names:
-        if name not in available:
+        if name not in (*available, ALL):
             choices = ", ".join(available)
             raise UserError(f"--tables {make_printable(name, 40)}: not a table: use {ALL}, or some of {choices}")
     return tuple(name for name in available if name in (*DEFAULT, *names))
@@ -62,6 +71,9 @@ def build(
     later.
     """
     chapters = [chapter for section in sections for chapter in _build_chapters(*section, tables, figures)]
+    if gains := tabulate_sites(sections):
+        figure = plot_sites(sections) if figures else None
+        chapters.insert(0, make_chapter("Gain by site", "", [replace(gains, title=""), figure]))
     if len(sections) > 1 and (errors := tabulate_all_errors(sections)):
         chapters.append(make_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
     chapters += [
@@ -76,49 +88,102 @@ def build(
 def _build_chapters(
     submission: Submission, cells: list[Cell], tables: Collection[str], figures: bool
 ) -> Iterator[Chapter]:
-    over_cells: list[Block | None] = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
-    over_cells += [make(submission, cells) for make in FIGURES_OF_SUBMISSION.values() if figures]
+    over_cells = _select(tables, OF_SUBMISSION, FIGURES_OF_SUBMISSION, figures, submission, cells)
     if submission.root is None and all(cell.baseline is None for cell in cells):
         # Logs without a baseline to compare them with.
-        bad = Sentences(tuple(line for cell in cells for line in list_trouble(cell)), "bad")
-        yield make_chapter(
-            _describe_place(submission), "", [tabulate_logs(submission, cells), bad, _build_notes(cells), *over_cells]
-        )
+        bad = [line for cell in cells for line in list_trouble(cell)]
+        blocks = [tabulate_logs(submission, cells), *_build_notes(bad, _list_warnings(cells), [], tables)]
+        yield _make_chapter(_describe_place(submission), "", [*blocks, *over_cells])
         for cell in cells:
-            if any(further := _build_further(submission, cell, tables, figures)):
-                yield make_chapter(*write_title(cell), further)
+            if any(details := _build_details(submission, cell, tables, figures)):
+                yield _make_chapter(*write_title(cell), details)
         return
     weak, is_sweep = find_common_weaknesses(cells), len(cells) > 1
-    methods, notes = [list_methods(cell) for cell in cells], [_build_notes([cell]) for cell in cells]
+    warnings = [_list_warnings([cell]) for cell in cells]
+    methods = [[*list_methods(cell), *letters.sentences] for cell, letters in zip(cells, weak, strict=True)]
     # The overview of a sweep shows common properties of its cells once.
-    shared, shared_notes = _find_repeated(methods), _find_repeated(sentences.lines for sentences in notes)
+    shared, shared_warnings = _find_repeated(methods), _find_repeated(warnings)
     if is_sweep:
-        below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]
-        heading = f"{_describe_place(submission)}: overview of {len(cells)} cells"
-        yield make_chapter(heading, "", [tabulate_overview(cells, weak), *below])
-    for cell, letters, method, sentences in zip(cells, weak, methods, notes, strict=True):
-        bad_lines = (*list_trouble(cell), *list_broken([cell], submission.plan.thresholds))
-        footnotes = [*([] if is_sweep else letters.sentences), *(line for line in method if line not in shared)]
-        answer = Sentences((*list_findings(cell, submission.plan.site, letters), *footnotes))
-        warnings = replace(sentences, lines=tuple(line for line in sentences.lines if line not in shared_notes))
-        further = _build_further(submission, cell, tables, figures)
-        yield make_chapter(
-            *write_title(cell),
-            [tabulate_comparison(cell, letters), answer, Sentences(bad_lines, "bad"), warnings, *further],
+        yield _make_chapter(
+            f"{_describe_place(submission)}: overview of {len(cells)} cells",
+            "",
+            [
+                Sentences(summarize_cells(cells)),
+                tabulate_overview(cells, weak),
+                *_build_notes([], shared_warnings, [], tables),
+                *_build_method(shared, tables),
+                *over_cells,
+            ],
         )
-    if any(over_cells):
-        yield make_chapter(f"{_describe_place(submission)}: all {'cells' if is_sweep else 'runs'}", "", over_cells)
+    for cell, letters, method, cell_warnings in zip(cells, weak, methods, warnings, strict=True):
+        bad = [*list_trouble(cell), *list_broken([cell], submission.plan.thresholds)]
+        lead, others = split_findings(cell, submission.plan.site, letters)
+        yield _make_chapter(
+            *write_title(cell),
+            [
+                Sentences(tuple(lead)),
+                tabulate_comparison(cell, letters, explain=not is_sweep),
+                *_build_notes(bad, [line for line in cell_warnings if line not in shared_warnings], others, tables),
+                *_build_method([line for line in method if line not in shared], tables),
+                *_build_details(submission, cell, tables, figures),
+                *([] if is_sweep else over_cells),
+            ],
+        )
 
 
-def _build_further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
-    """Return the tables and figures of a cell, apart from the comparison."""
-    blocks: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
-    return blocks + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
+def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
+    """Return a chapter in the order of a report: what readers need at once, then the details by group."""
+    order = ("", *GROUPS)
+    present = [block for block in blocks if block is not None]
+    ordered = sorted(present, key=lambda block: order.index(block.group))
+    return make_chapter(title, subtitle, ordered)
 
 
-def _build_notes(cells: list[Cell]) -> Sentences:
+def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:
+    """Return the tables and figures of a cell, apart from the comparison, and a line about tables without values."""
+    blocks = _select(tables, OF_CELL, FIGURES_OF_CELL, figures, submission, cell)
+    empty = [name for name in OF_CELL if name in tables and name not in {block.name for block in blocks}]
+    line = say.TABLES_WITHOUT_VALUES.format(tables=", ".join(empty))
+    return [*blocks, *_build_method([line] if empty else [], tables)]
+
+
+def _select(
+    tables: Collection[str],
+    make_table: Mapping[str, Callable[[Submission, Subject], Table | None]],
+    make_figure: Mapping[str, Callable[[Submission, Subject], Figure | None]],
+    figures: bool,
+    submission: Submission,
+    subject: Subject,
+) -> list[Table | Figure]:
+    blocks: list[Table | Figure | None] = [
+        make(submission, subject) for name, make in make_table.items() if name in tables
+    ]
+    blocks += [make(submission, subject) for make in make_figure.values() if figures]
+    return [replace(block, group=choose_group(block)) for block in blocks if block is not None]
+
+
+def _build_notes(
+    bad: Sequence[str], warnings: Sequence[str], findings: Sequence[str], tables: Collection[str]
+) -> list[Sentences]:
+    """Return the trouble and the most important notes. The details have the others."""
+    tones: list[tuple[Tone, Sequence[str]]] = [("warning", warnings), ("", findings)]
+    notes = [(line, tone) for tone, lines in tones for line in lines]
+    most = MOST_NOTES - (METHOD not in tables and len(notes) > MOST_NOTES)
+    shown = [Sentences(tuple(bad), "bad")]
+    shown += [Sentences(tuple(line for line, of in notes[:most] if of == tone), tone) for tone, _ in tones]
+    hidden = [line for line, _ in notes[most:]]
+    if METHOD not in tables:
+        return [*shown, Sentences((say.MORE_NOTES.format(count=len(hidden)),) if hidden else ())]
+    return [*shown, *_build_method(hidden, tables)]
+
+
+def _build_method(lines: Sequence[str], tables: Collection[str]) -> list[Sentences]:
+    return [Sentences(tuple(lines), group=say.GROUP_METHOD)] if METHOD in tables else []
+
+
+def _list_warnings(cells: list[Cell]) -> list[str]:
     lines = [sentence for cell in cells for sentence in identical.describe_identical(cell)]
-    return Sentences((*lines, *list_notes(run for cell in cells for run in cell.runs)), "warning")
+    return [*lines, *list_notes(run for cell in cells for run in cell.runs)]
 
 
 def _find_repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def find_simplest(cell: Cell, pareto: Front) -> list[str]:
         return []
     kinds = {cell.baseline: SchemeKind.BASELINE}
     for row in _list_compared(cell, pareto):
-        if _is_good(row) or (row.kind.is_control and row.loss_shown != "worse"):
+        if is_good(row) or (row.kind.is_control and row.loss_shown != "worse"):
             kinds[row.scheme] = row.kind
     unbeaten = [scheme for scheme in kinds if not pareto.beaten_by(scheme)]
     least = min((kinds[scheme] for scheme in unbeaten), default=None)
@@ -129,7 +129,7 @@ def relate(duel: Duel) -> str:
 def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
     """Return the fastest scheme with a good loss, or the fastest whose loss is not significantly worse."""
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
-    candidates = list(filter(_is_good, rows)) or fair or rows
+    candidates = list(filter(is_good, rows)) or fair or rows
     return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)
 
 
@@ -143,7 +143,8 @@ def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[st
     return [relate(duel) for duel in duels if duel is not None]
 
 
-def _is_good(row: SchemeRow) -> bool:
+def is_good(row: SchemeRow) -> bool:
+    """Return whether a scheme is significantly faster at a loss that is no worse."""
     return row.outcome is not None and row.outcome.group == "good"
 
 

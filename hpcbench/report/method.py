@@ -118,11 +118,6 @@ def describe_method(cell: Cell, base: SchemeRow) -> list[str]:
     margin = next((row.loss_margin for row in cell.rows if row.loss_margin is not None), None)
     if margin is not None:
         lines.append(say.MARGIN_OF_LOSS.format(difference=margin, margin=100 * criteria.loss_margin))
-    for row in cell.rows:
-        if changes := row.runs[0].run.settings.scheme.process_changes:
-            lines.append(say.OTHER_SYSTEM.format(scheme=row.scheme, changes=make_printable(changes)))
-    if any(row.partial for row in cell.rows):
-        lines.append(say.STAR)
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)
     configuration = log.read_event(Configuration) if log else Configuration.read({})
     uniform, unigram = configuration.valid_loss_uniform, configuration.valid_loss_unigram

@@ -43,6 +43,6 @@ def _note_uneven(runs: Sequence[Measures]) -> list[str]:
     worst = max(uneven, key=lambda name: max(uneven[name], 1 / uneven[name]))
     return [
         f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} runs,"
-        f" most in {make_printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or steps "
-        "take one of two times; speeds rest on the mean"
+        f" most in {make_printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or there "
+        "are two typical step times; speeds use the mean"
     ]

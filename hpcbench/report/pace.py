@@ -36,6 +36,8 @@ class Pace:
     """Step time that 95 % of the steps do not exceed."""
     unevenness: float | None
     """Mean step time divided by the median. If step times are not known, they are inverse to a rate."""
+    step_seconds_p99: float | None = None
+    """Step time that 99 % of the steps do not exceed."""
 
     @property
     def rates(self) -> Rates:
@@ -63,8 +65,11 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
         samples * rests_on.seq_len if samples and rests_on.seq_len else compute_mean_rate(log, _RATES[1], first, steps)
     )
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else compute_mean_rate(log, _RATES[2], first, steps)
-    middle, late = (median(times), _compute_p95(times)) if times else (None, None)
-    return Pace(samples, tokens, per_rank, seconds, middle, late, _compute_unevenness(log, first, seconds, middle))
+    middle, late, latest = (
+        (median(times), _compute_percentile(times, 95), _compute_percentile(times, 99)) if times else (None, None, None)
+    )
+    unevenness = _compute_unevenness(log, first, seconds, middle)
+    return Pace(samples, tokens, per_rank, seconds, middle, late, unevenness, latest)
 
 
 def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
@@ -124,8 +129,8 @@ def _compute_unevenness(log: RunLog, first: int, mean: float | None, middle: flo
     return mean / middle if mean and middle else None
 
 
-def _compute_p95(times: Sequence[float]) -> float:
-    return quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0]
+def _compute_percentile(times: Sequence[float], percent: int) -> float:
+    return quantiles(times, n=100, method="inclusive")[percent - 1] if len(times) > 1 else times[0]
 
 
 def _select_lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:

@@ -68,8 +68,8 @@ def _read_tables(path: Path) -> list[Microbenchmark]:
     if tables and not filled:
         first = tables[0]
         raise UserError(
-            f"{make_printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it "
-            "has its columns: was the benchmark stopped, or are the rows in another file?"
+            f"{make_printable(str(path))}:{first.line}: no row follows this heading of a table of {first.tool}: check "
+            "that the benchmark was not stopped, and that its rows are in this file"
         )
     return filled
 

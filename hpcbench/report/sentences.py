@@ -5,6 +5,10 @@ NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
 NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
 NO_PAIR_COMPLETED = "Nothing can be compared: no scheme completed a run that has its pair in {scheme}."
 PAYS = "{where} compression pays: {schemes}, {loss}."
+CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells, most with {scheme} in {cell}: {speed}."
+NO_CELL_PAYS = "In none of {cells} cells it is significant that compression pays."
+RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
+NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."
 )
@@ -19,7 +23,7 @@ NONE_FASTER_BY = "{where} compression does not pay: no scheme is {margin:.0f} % 
 ONLY_WORSE_LOSSES = "{where} compression does not pay: the faster schemes train to a worse loss."
 LOSS_NO_WORSE = "at a loss no worse than the baseline's"
 LOSS_NO_WORSE_MOSTLY = "at a loss no worse than the baseline's, rare failures not excluded"
-LOSS_WITHOUT_MEANING = "at a loss that says nothing, see below"
+LOSS_WITHOUT_MEANING = "whose loss shows nothing (see below)"
 
 # Schemes by verdict.
 WORSE_LOSS = "Faster, but at a worse loss: {schemes}."
@@ -82,7 +86,7 @@ MARGIN_OF_LOSS = (
     "A loss is no worse if two one-sided tests show it within {difference:.4f} of the baseline's"
     " ({margin:.3g} % of it)."
 )
-OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench does not see what was sent then: --tables network counts it."
+OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench cannot count the bytes of these runs: use --tables network."
 STAR = "* from runs that did not complete; they are compared with nothing."
 SCALE_OF_LOSS = (
     "For scale: a model that guesses has a loss of {uniform:.3f}, one that has learnt only how often each byte occurs"
@@ -102,6 +106,7 @@ BETTER_THAN_BEFORE = "Better than before: {changes}."
 CHANGES_OPEN = "Inconclusive: {changes}."
 SETTINGS_DIFFER = "Settings differ: {change}."
 ENVIRONMENT_DIFFERS = "Software or machine changed: {change}."
+STACK_DIFFERS = "The software or the machine also changed, which may be the cause: {changes}."
 METHOD_OF_CHANGES = (
     "Speeds are compared as independent samples (Welch), losses seed by seed where the seeds are the same. A change"
     " counts if it is significant at {level:.0f} % after Holm's correction, unless it lies significantly within"
@@ -111,3 +116,8 @@ MACHINE_CHANGED = "A change of the software or the machine looks like a change o
 MACHINE_MAY_DIFFER = (
     "The two may have run on different nodes: a change of the machine looks like a change of the program."
 )
+
+# What the first screen leaves out.
+GROUP_METHOD = "Method"
+MORE_NOTES = "{count} more notes, and the method: --tables all."
+TABLES_WITHOUT_VALUES = "Tables without values in these runs: {tables}."

@@ -10,7 +10,7 @@ from hpcbench.contract import events
 from hpcbench.contract.text import make_printable
 
 _LARGEST = 1 << 62
-"""Largest number that a run can have counted."""
+"""Largest possible count in a run."""
 Unknown = Literal["unknown"]
 """Value for bytes that are not known, because a scheme's variables may make the MPI library compress."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")

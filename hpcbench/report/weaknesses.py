@@ -46,6 +46,8 @@ class Weakness:
 
     name: str
     """Name for programs."""
+    footnote: str
+    """A few words for the footnote of a table."""
     text: str
     """Sentence for the reader, without a full stop."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
@@ -72,6 +74,11 @@ class Weakened:
     def has(self, scheme: str, weakness: Weakness) -> bool:
         """Return whether a scheme's verdict has a weakness."""
         return weakness.name in self.names(scheme)
+
+    @property
+    def legend(self) -> str:
+        """The footnote that explains the letters."""
+        return ", ".join(f"[{letter}] {weakness.footnote}" for letter, weakness in self.reasons)
 
     @property
     def sentences(self) -> list[str]:
@@ -238,6 +245,7 @@ def _list_used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
 
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
+    "the model has learnt nothing yet",
     "The validation loss of the scheme or of the baseline is no better than that of a model that has learnt only"
     " how often each byte occurs: a model that has learnt nothing has nothing to lose, so that a loss no worse means"
     " nothing",
@@ -245,6 +253,7 @@ LEARNT_NOTHING = Weakness(
 )
 RARE_FAILURES = Weakness(
     "rare_failures",
+    "rare failures not excluded",
     f"Rare failures not excluded: a run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would show it"
     f" with a probability of {100 * FOUND:.0f} %",
     _has_rare_failures,
@@ -252,45 +261,53 @@ RARE_FAILURES = Weakness(
 WEAKNESSES = (
     Weakness(
         "few_pairs",
+        f"fewer than {FEW_PAIRS} pairs of runs",
         f"Fewer than {FEW_PAIRS} pairs of runs: findings depend largely on chance",
         lambda _, row, base: row.speed is not None and row.speed.pairs < FEW_PAIRS,
     ),
     Weakness(
         "few_steps",
-        f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
+        f"fewer than {FEW_STEPS} counted steps",
+        f"Fewer than {FEW_STEPS} counted steps in a run: too few to time a step, and training has hardly begun",
         lambda _, row, base: any(0 < run.steps < FEW_STEPS for run in _list_used(row, base)),
     ),
     Weakness(
         "still_falling",
+        "the loss still falls",
         "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
         " are no worse here may differ later",
         _is_still_falling,
     ),
     Weakness(
         "shared_cores",
+        "ranks shared cores",
         "Ranks shared cores and took turns: the codec of one rank delays the computation of another",
         lambda _, row, base: any(map(_shares_cores, _list_used(row, base))),
     ),
     Weakness(
         "other_jobs",
-        "Runs of different jobs of this comparison were on one node at the same time, and took time from each other",
+        "other jobs on the same nodes",
+        "Runs of different jobs of this comparison were on one node at the same time and slowed each other down",
         _has_other_jobs,
     ),
     LEARNT_NOTHING,
     Weakness(
         "other_steps",
-        "Runs of a pair counted different steps: their speeds are of the steps that both counted, their losses of"
-        " different ends",
+        "runs of a pair counted different steps",
+        "Runs of a pair counted different steps: their speeds use the steps that both counted, but their last "
+        "losses belong to different steps",
         lambda _, row, base: any(a.counted_steps != b.counted_steps for a, b in pair_runs(row.runs, base.runs)),
     ),
     Weakness(
         "partly_coded",
+        "only some bytes were encoded",
         "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
         lambda _, row, base: isinstance(row.coded_part, float) and row.coded_part < 1,
     ),
     RARE_FAILURES,
     Weakness(
         "correlated_repeats",
+        "successive repeats resemble each other",
         "Speed ratios of successive repeats resemble each other: pairs are not independent, and findings less certain",
         _has_correlated_repeats,
     ),

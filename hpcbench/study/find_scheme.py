@@ -48,7 +48,7 @@ def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, wh
         return _preset(name, offer, where), None
     (holder, scheme), *shadowed = candidates
     others = [*(other for other, _ in shadowed), *(["a preset"] if presets.is_scheme(name) else [])]
-    return scheme, f"scheme {name} is that of {holder}, not {' nor '.join(others)}" if others else None
+    return scheme, f"scheme {name} is defined by {holder}, which overrides {' and '.join(others)}" if others else None
 
 
 def _preset(name: str, offer: Offer, where: str) -> Scheme:

@@ -88,12 +88,13 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     sent = list_live_traffic(setting)
     micro_batches = train.global_batch // (layout.dp * train.micro_batch)
     if model.positions == "learned":
-        yield ("model", "rotary_fraction"), "learned positions rotate nothing: leave it out, or set positions to rotary"
+        for name in ("rotary_fraction", "rotary_base"):
+            yield ("model", name), "learned positions have no rotation: leave it out, or set positions to rotary"
     if model.experts is not None and model.experts.drop == "none":
         for name in ("capacity", "min_capacity"):
             yield (
                 ("model", "experts", name),
-                "experts with drop none take every token: leave it out, or set drop to position or probability",
+                "experts with drop none have no capacity: leave it out, or set drop to position or probability",
             )
     idle_contents = [content for content in CONTENTS if content not in map(find_content, sent)]
     for content in idle_contents:
@@ -114,13 +115,13 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
         yield ("train", "overlap"), "one rank sends no gradients: leave it out, or use more ranks"
         yield ("train", "keep_messages"), "one rank sends no messages: leave it out, or use more ranks"
     if train.slow_factor == 1:
-        yield ("train", "slow_rank"), "slow_factor 1 slows no rank: set slow_factor, or leave slow_rank out"
+        yield ("train", "slow_rank"), "slow_factor 1 does not slow any rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:
-        reason = "layout.tp 1 splits no layer: leave it out, or set layout.tp to 2 or more"
+        reason = "layout.tp 1 does not split layers: leave it out, or set layout.tp to 2 or more"
         yield ("train", "sequence_parallel"), reason
         yield ("layout", "tensor"), reason
     if layout.cp == 1:
-        yield ("layout", "context"), "layout.cp 1 shares no positions: leave it out, or set layout.cp to 2 or more"
+        yield ("layout", "context"), "layout.cp 1 does not split positions: leave it out, or set layout.cp to 2 or more"
     if layout.parts == 1:
         yield ("layout", "stages"), "layout.pp 1 has one part: leave it out, or set layout.pp to 2 or more"
     if micro_batches == 1 and train.schedule == "gpipe":
@@ -131,19 +132,22 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if (scheme.optimizer or train.optimizer) != "onebit-adam":
         yield (
             ("train", "freeze_step"),
-            "adamw freezes no variance: leave it out, or set optimizer to onebit-adam, in train or in a scheme",
+            "adamw does not freeze its variance: leave it out, or set optimizer to onebit-adam here or in a scheme",
         )
     if scheme.optimizer not in (None, train.optimizer):
         yield ("train", "optimizer"), f"each scheme has {scheme.optimizer}: leave it out, or remove it in a scheme"
     if train.precision != "fp16":
         for name in _LOSS_SCALES:
-            yield ("train", name), f"precision {train.precision} scales no loss: leave it out, or set precision to fp16"
+            yield (
+                ("train", name),
+                f"precision {train.precision} needs no loss scale: leave it out, or set precision to fp16",
+            )
     for rules in RULES:
         yield from rules.idle(train)
 
 
 _CAN_BE_IDLE: tuple[FieldPath, ...] = (
-    ("model", "rotary_fraction"),
+    *(("model", name) for name in ("rotary_fraction", "rotary_base")),
     *(("model", "experts", name) for name in ("capacity", "min_capacity")),
     *(("train", "comm_precision", content) for content in CONTENTS),
     *(

@@ -57,7 +57,7 @@ def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
             if key not in keys:
                 raise UserError(
                     f"{document.where((*path, key))}: matrix.exclude: {show(key)} is not a key of the matrix"
-                    f"{suggest(key, keys)}: known are {', '.join(keys) or 'none'}"
+                    f"{suggest(key, keys)}: use one of {', '.join(keys) or 'none'}"
                 )
         if not any(matches(hole, cell) for cell in product):
             raise UserError(f"{document.where(path)}: matrix.exclude: matches no cell: correct or remove it")
@@ -112,7 +112,7 @@ def _lockstep(
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     values = [tuple(choice.value for choice in row.values()) for row in rows]
     if not rows or len(set(values)) < len(values):
-        problem = "the same row twice: remove one" if rows else "no key in it: add one"
+        problem = "a row is repeated: remove one" if rows else "no key in it: add one"
         raise UserError(f"{document.where(path)}: matrix.zip: {problem}")
     return rows
 
@@ -130,7 +130,7 @@ def _choices(
     where = document.where(path)
     check_key(key, study, where)
     if key in seen:
-        raise UserError(f"{where}: matrix: {show(key)} varies twice: keep one")
+        raise UserError(f"{where}: matrix: {show(key)} is listed twice: keep one")
     seen.add(key)
     field = split_key(key)
     place = document.origins.get(field, "")
@@ -142,7 +142,7 @@ def _choices(
         raise UserError(f"{where}: matrix.{key}: no value: give at least one, or remove the key")
     for i, value in enumerate(values):
         if distinct and any(same(value, earlier) for earlier in values[:i]):
-            raise UserError(f"{document.where((*path, i))}: matrix.{key}: {show(value)} is here twice: remove one")
+            raise UserError(f"{document.where((*path, i))}: matrix.{key}: {show(value)} is listed twice: remove one")
     return [MatrixValue(value, (*path, i)) for i, value in enumerate(values)]
 
 

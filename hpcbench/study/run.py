@@ -11,6 +11,7 @@ from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
+from hpcbench.contract.training import Transport
 from hpcbench.errors import UserError
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy
@@ -27,6 +28,7 @@ def run_file(
     shape: contract.RankShape | None = None,
     peak_tflops: Mapping[Precision, float] | None = None,
     gpu_aware_mpi: bool | None = None,
+    transport: Transport = "mpi",
 ) -> dict[str, Any]:
     """Return the run as plain JSON data with every key.
 
@@ -50,6 +52,8 @@ def run_file(
         Dense peak of a GPU by precision in TFLOP/s, if the site defines it. The report prefers it to its own table.
     gpu_aware_mpi
         Whether the MPI library accepts device pointers according to the site; None if the ranks must detect it.
+    transport
+        Library that carries the messages of GPUs if the study sets none.
 
     Raises
     ------
@@ -59,14 +63,20 @@ def run_file(
     """
     study = run.study
     if isinstance(study, ProgramStudy):
-        raise UserError(f"{run.where(('program',))}: program: hpcbench has no model of it: run the study instead")
+        raise UserError(
+            f"{run.where(('program',))}: program: hpcbench cannot model this program: run the study instead"
+        )
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {
         **_named(run, site, base),
         "model": study.model,
         "data": {**study.data.model_dump(), **files},
-        "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
+        "train": {
+            **study.train.model_dump(),
+            "seed": study.train.seed + run.repeat - 1,
+            "transport": study.train.transport or transport,
+        },
         "layout": run.size.layout,
         "threads": threads,
         "oversubscribe": oversubscribe,

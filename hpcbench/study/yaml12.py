@@ -57,7 +57,7 @@ def read(path: Path) -> YamlDocument:
     except FileNotFoundError:
         raise UserError(f"{name}: no such file: check the path") from None
     except PermissionError:
-        raise UserError(f"{name}: may not be read: check its permissions") from None
+        raise UserError(f"{name}: cannot be read: check its permissions") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) > MAX_BYTES:
@@ -100,7 +100,7 @@ def _parse(text: str, name: str, origins: dict[FieldPath, str], *, lines: bool =
         return None if root is None else _Builder(name, origins, yaml.constructor.construct_object).value(root, ())
     except ReaderError as error:
         line = text.count("\n", 0, error.position if isinstance(error.position, int) else 0) + 1
-        place, problem = f":{line}" if lines else "", "not a text file: a control character is in it"
+        place, problem = f":{line}" if lines else "", "not a text file: it contains a control character"
     except MarkedYAMLError as error:
         starts_earlier = any(phrase in str(error.context) for phrase in ("simple key", "quoted scalar", "flow "))
         mark = (error.context_mark if starts_earlier else error.problem_mark) or error.problem_mark
@@ -138,7 +138,7 @@ def _explain(error: Any, line: str) -> str:
     if "another document" in problem:
         return "a second document: keep one, without a `---` after it"
     if "\t" in line or "\\t" in problem:
-        return "not YAML: a tab: use blanks to indent, and between key and value"
+        return "not YAML: it contains a tab: use spaces to indent, and between key and value"
     for phrase, remedy in _REMEDIES:
         if phrase in problem:
             return (
@@ -231,7 +231,7 @@ class _Builder:
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:
-                raise self._error(key, f"the key {show(key.value)} is here twice: first at {self._origins[here]}")
+                raise self._error(key, f"the key {show(key.value)} is given twice: first at {self._origins[here]}")
             self._origins[here] = self._line(key)
             items[key.value] = self.value(item, here)
         return items
@@ -241,7 +241,7 @@ class _Builder:
         try:
             node.value.encode()
         except UnicodeEncodeError:
-            raise self._error(node, f"{show(node.value)} is not text: half of a pair of \\u escapes") from None
+            raise self._error(node, f"{show(node.value)} is not text: an unpaired \\u escape") from None
 
     def _line(self, node: Any) -> str:
         return f"{self._name}:{node.start_mark.line + 1}"

@@ -15,6 +15,7 @@ import torch
 from mpi4py import MPI
 
 import hpcbench
+from hpcbench.comm import nccl
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -102,7 +103,8 @@ def main(argv: list[str]) -> int:
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
-    trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
+    places = Places(aware=bool(aware), nccl=nccl.connect if run.train.transport == "nccl" else None)
+    trainer = trainer_of(run, comm, progress, corpus, places)
     for reason in rules.list_idle_rules(run.scheme, run.setting):
         log.event(IdleRule(reason=reason))
     if why := find_unused_rows(run.model, run.train, run.layout.tensor):
@@ -160,8 +162,9 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
     """
     if checkpoint.corpus != corpus.digest:
         raise UserError(
-            f"{checkpoint.directory}: the run has read another text than {trainer.run.data.path or 'this one'} holds "
-            f"now: bring it back, or remove {checkpoint.directory.parent} to start from step 1"
+            f"{checkpoint.directory}: the run was trained on a different text than "
+            f"{trainer.run.data.path or 'this one'} contains "
+            f"now: restore that text, or remove {checkpoint.directory.parent} to start from step 1"
         )
     state = checkpoints.load(checkpoint, trainer.state())
     trainer.load(state)

@@ -41,7 +41,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
     Raises
     ------
     UserError
-        The run needs a GPU and PyTorch sees none.
+        The run needs a GPU, but PyTorch detects none.
     """
     shared = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
     local_rank = int(shared.rank)
@@ -107,7 +107,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
 
     if not torch.cuda.is_available():
         raise UserError(
-            f"rank {rank} on {socket.gethostname()}: the run asks for a GPU and PyTorch sees none: check the "
+            f"rank {rank} on {socket.gethostname()}: the run needs a GPU, but PyTorch detects none: check the "
             "site's node.gpus, its modules, and that PyTorch was built for CUDA"
         )
     count = torch.cuda.device_count()
@@ -161,7 +161,7 @@ def check(world: list[Rank], run: Run) -> list[str]:
             sights.append((host, sight))
     warnings = []
     if loose:
-        warnings.append(f"{_some(loose)}: ranks are not bound to cores of their own, and may wander and collide")
+        warnings.append(f"{_some(loose)}: ranks are not bound to separate cores, so they may migrate and share cores")
     if sights:
         warnings.append(f"{_some([host for host, _ in sights])}: {sights[0][1]}")
     return warnings
@@ -170,13 +170,14 @@ def check(world: list[Rank], run: Run) -> list[str]:
 def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
     if len(hosts) != shape.nodes:
         raise UserError(
-            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), {shape.nodes} were asked for: "
+            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), but {shape.nodes} were requested: "
             "check the launcher's options in the site file"
         )
     for host, ranks in hosts.items():
         if len(ranks) != shape.ranks_per_node:
             raise UserError(
-                f"{host} runs {_count(len(ranks), 'rank')}, {shape.ranks_per_node} a node were asked for: check the "
+                f"{host} runs {_count(len(ranks), 'rank')}, but {shape.ranks_per_node} per node were "
+                "requested: check the "
                 "launcher's options in the site file"
             )
 
@@ -212,12 +213,12 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape)
         if len(rank["cores"]) < shape.cores_per_rank:
             raise UserError(
                 f"{host}: rank {rank['rank']} is bound to {_count(len(rank['cores']), 'core')} "
-                f"({ranges(rank['cores'])}), {shape.cores_per_rank} were asked for: check the launcher's binding "
+                f"({ranges(rank['cores'])}), {shape.cores_per_rank} were requested: check the launcher's binding "
                 "options in the site file"
             )
     if together < len(ranks) * shape.cores_per_rank:
         raise UserError(
-            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were asked for, and they are bound to "
+            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were requested, but they are bound to "
             f"{_count(together, 'core')} in all ({ranks[0]['core_ranges']} ...): check the launcher's binding options "
             "in the site file"
         )
@@ -233,7 +234,7 @@ def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
         if len(crowd) <= _sharers(shape, crowd):
             continue
         who = ", ".join(str(rank["rank"]) for rank in crowd)
-        asked = f"{shape.gpus_per_rank} GPUs a rank were asked for" if shape else "the host has more"
+        asked = f"{shape.gpus_per_rank} GPUs per rank were requested" if shape else "the host has more"
         raise UserError(
             f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), and {asked}: check the launcher's "
             "GPU options in the site file"
@@ -266,7 +267,7 @@ def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
     if not crowd:
         return None
     seen = crowd[0]["gpu"]["visible"]
-    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, and was to see {wanted}"
+    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, but should see {wanted}"
 
 
 def _some(hosts: list[str]) -> str:

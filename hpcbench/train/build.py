@@ -46,7 +46,7 @@ class Built:
     routed
         Its layers with experts, by their numbers.
     touched
-        Record of the touched rows of the tokens' table, if its gradient may travel by rows.
+        Record of the touched rows of the tokens' table, if its gradient may be sent by rows.
     """
 
     module: GPT

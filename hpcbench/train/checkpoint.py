@@ -156,7 +156,7 @@ class Checkpoints:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
         if fault := next(filter(None, self._comm.allgather(trouble)), None):
             raise UserError(
-                f"{checkpoint.directory}: {fault}: remove it to continue from the one before, or from step 1"
+                f"{checkpoint.directory}: {fault}: remove it to continue from the previous one, or from step 1"
             )
         return state
 
@@ -261,7 +261,8 @@ class Checkpoints:
         trouble = next((message for message, _ in outcomes if message), None)
         if trouble:
             raise UserError(
-                f"{self._directory}: the checkpoint of step {step} cannot be written: {trouble}: make room, or set "
+                f"{self._directory}: the checkpoint of step {step} cannot be written: {trouble}: free "
+                "disk space, or set "
                 "train.checkpoint_every to 0"
             )
         return [given for _, given in outcomes]

@@ -73,8 +73,8 @@ def damage(path: Path, entry: dict[str, Any]) -> str | None:
     except OSError as error:
         return f"{path.name}: {error.strerror}"
     if size != entry["bytes"]:
-        return f"{path.name} has {size} bytes, {entry['bytes']} were written"
-    return None if digest.hexdigest() == entry["xxh3"] else f"{path.name} has other bytes than were written"
+        return f"{path.name} has {size} bytes, but {entry['bytes']} were written"
+    return None if digest.hexdigest() == entry["xxh3"] else f"{path.name} does not contain the bytes that were written"
 
 
 class _Digested:

@@ -82,7 +82,7 @@ def take_own_residuals(state: dict[str, Any], file: File) -> None:
 
 
 def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: list[list[int]]) -> None:
-    """Load the residuals of another layout. They are added up over its ranks and shared out equally.
+    """Load the residuals of another layout. They are added up over its ranks and divided equally.
 
     The residuals of sums (``summed``) are added to those of contributions (``sent``), because both correct the same
     sum. So the total error of each parameter is conserved, up to the rounding of a share to fp32, whichever ranks own

@@ -28,7 +28,7 @@ def check_version(environment: Mapping[str, str] = os.environ) -> None:
     wanted = environment.get(VERSION)
     if where(environment) and wanted not in (None, hpcbench.__version__):
         raise UserError(
-            f"{where(environment)}: has hpcbench {hpcbench.__version__}, and the job is of {wanted}: build the image "
+            f"{where(environment)}: has hpcbench {hpcbench.__version__}, but the job needs {wanted}: build the image "
             f"with hpcbench {wanted}"
         )
 
@@ -65,6 +65,6 @@ def remedy(environment: Mapping[str, str] = os.environ) -> str:
     if not where(environment):
         return ""
     return (
-        f"; in {where(environment)} the image's MPI must speak what the launcher does, or be the host's "
+        f"; in {where(environment)} the image's MPI library must use the launcher's interface (PMI), or be the host's "
         "(container.mpi: bind)"
     )

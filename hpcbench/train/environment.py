@@ -9,7 +9,7 @@ import torch
 from mpi4py import MPI
 
 from hpcbench.codecs.registry import instruction_set
-from hpcbench.comm import links
+from hpcbench.comm import links, nccl
 from hpcbench.comm.gpu_aware import Awareness
 from hpcbench.comm.half_sums import agreed
 from hpcbench.comm.topology import Topology
@@ -29,6 +29,11 @@ def environment() -> dict[str, Any]:
     }
 
 
+def describe_transport(run: Run) -> str:
+    """Return the library that carries messages, such as ``nccl 2.27.5``."""
+    return f"nccl {nccl.version_text(nccl.load().get_version())}" if run.train.transport == "nccl" else "mpi"
+
+
 def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
     """Return the settings of the message transport (a collective call)."""
     formats = run.train.message_formats
@@ -43,6 +48,7 @@ def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, An
     if run.scheme.algorithm in ("native", "auto"):
         names, sums = {"fp16": "float16", "bf16": "bfloat16"}, agreed(comm)
         settings["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}
+    settings["transport"] = describe_transport(run)
     if aware is not None:
         settings["gpu_aware_mpi"] = str(aware)
     return settings

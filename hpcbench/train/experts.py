@@ -33,12 +33,14 @@ class ExpertMLP(nn.Module):
         Callback, called after every forward pass.
     """
 
-    def __init__(self, hidden: int, settings: Experts, expert: Callable[[], nn.Module]) -> None:
+    def __init__(
+        self, hidden: int, settings: Experts, expert: Callable[[], nn.Module], shared: nn.Module | None
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.router = nn.Linear(hidden, settings.count, bias=False)
         self.experts = nn.ModuleDict({str(i): expert() for i in range(settings.count)})
-        self.shared = expert() if settings.shared else None
+        self.shared = shared
         self.apply_experts: Apply = apply_in_turn
         self.shares: Shares = own_shares
         self.penalty = Penalty()

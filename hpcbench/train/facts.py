@@ -16,11 +16,9 @@ def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
         "model_flops_per_sample": flops.count_model_flops(**shape),
         "hardware_flops_per_sample": flops.count_hardware_flops(**shape, recompute=run.train.recompute),
         "neox_flops_per_sample": flops.count_neox_flops(**shape, recompute=run.train.recompute),
-        "flops_formulas": {
-            "model": flops.MODEL_FORMULA,
-            "hardware": flops.name_hardware_formula(run.train.recompute),
-            "neox": flops.NEOX_FORMULA,
-        },
+        "flops_formulas": flops.name_formulas(
+            run.train.recompute, gpt=run.model.layer_weights == 12 * run.model.hidden**2
+        ),
         "corpus": corpus.digest,
         "corpus_tokens": {"train": len(corpus.train), "valid": len(corpus.valid)},
         "valid_loss_uniform": corpus.uniform_loss,
@@ -33,4 +31,8 @@ def shape_of(run: Run) -> dict[str, Any]:
     """Return the sizes that the formulas of operations and parameters ask for."""
     model = run.model
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
-    return {**sizes, "experts": describe_experts(model, run.train, run.layout)}
+    return {
+        **sizes,
+        "experts": describe_experts(model, run.train, run.layout),
+        "block": flops.describe_block(model),
+    }

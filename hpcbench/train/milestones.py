@@ -120,7 +120,7 @@ class Milestones:
             except ReplicasDifferError as error:
                 return "failed", f"replicas differ after step {step}: {error}"
             self._log.event(CheckpointWritten(**asdict(written)))
-        return ("stopped", f"told to stop, checkpoint at step {step}") if stopped else None
+        return ("stopped", f"stopped on request, checkpoint at step {step}") if stopped else None
 
     def _evaluates(self, step: int) -> bool:
         every = self._settings.eval_every

@@ -1,9 +1,10 @@
-"""A GPT like GPT-NeoX, in plain PyTorch, without any code for parallel training.
+"""A GPT like GPT-NeoX or Llama, in plain PyTorch, without any code for parallel training.
 
 A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
 the layers' global numbers, so that each parameter has the same name in every layout.
 
-Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary; t ranks of tensor parallelism.
+Shapes: b samples, s positions, h hidden, a heads, g heads of keys and values, d = h/a, w middle of the MLP, V
+vocabulary; t ranks of tensor parallelism.
 """
 
 from collections.abc import Callable
@@ -54,44 +55,60 @@ def _table(rows: int, columns: int) -> nn.Embedding:
 
 
 class Attention(nn.Module):
-    """Causal self-attention. The rows of `qkv` are ordered by head, so that a block of rows holds whole heads."""
+    """Causal self-attention, with grouped queries if the model has fewer heads of keys and values.
+
+    The rows of `qkv` are ordered by group: the queries of a group, its key and its value. So a block of rows holds
+    whole groups.
+    """
 
     def __init__(self, config: Model) -> None:
         super().__init__()
-        self.head_dim = config.hidden // config.heads
+        self.head_dim = config.head_dim
+        self.queries = config.heads // config.groups
+        """Number of heads of queries in a group."""
         rotated = int(self.head_dim * config.rotary_fraction) if config.positions == "rotary" else 0
         self.rotated = rotated - rotated % 2
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
-        self.out = nn.Linear(config.hidden, config.hidden)
+        self.rotary_base = config.rotary_base
+        self.qkv = nn.Linear(config.hidden, config.qkv_width, bias=config.bias)
+        self.out = nn.Linear(config.hidden, config.hidden, bias=config.bias)
         self.core: Core = attend
         self.places: Places = whole_sample
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the attention's output for x [b, s, h]: [b, s, h]."""
-        qkv = self.qkv(x)  # [b, s, h] -> [b, s, 3h/t]; x may hold a part of the positions only
+        qkv = self.qkv(x)  # [b, s, h] -> [b, s, (a + 2g)d/t]; x may hold a part of the positions only
         b, s, _ = qkv.shape
-        qkv = qkv.view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
-        q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [b, a/t, s, d]
+        groups = qkv.view(b, s, -1, self.queries + 2, self.head_dim)  # [b, s, g/t, a/g + 2, d]
+        queries, k, v = groups.permute(0, 2, 3, 1, 4).split((self.queries, 1, 1), dim=2)  # each [b, g/t, ..., s, d]
+        q, k, v = queries.flatten(1, 2), k.squeeze(2), v.squeeze(2)  # [b, a/t, s, d], and [b, g/t, s, d] each
         if self.rotated:
-            places = self.places(q.shape[2], x.device)
-            q, k = rotate(q, self.rotated, places), rotate(k, self.rotated, places)
+            angles = partial(rotate, rotated=self.rotated, places=self.places(s, x.device), base=self.rotary_base)
+            q, k = angles(q), angles(k)
         y = self.core(q, k, v)
         out: Tensor = self.out(y.transpose(1, 2).reshape(b, s, -1))  # [b, s, h/t] -> [b, s, h]
         return out
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the core of causal attention: scores, softmax and their product with the values. All are [b, a, s, d]."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    """Return the core of causal attention: scores, softmax and their product with the values.
+
+    The queries are [b, a, s, d]; keys and values are [b, g, s, d], each for the a/g queries of a group.
+    """
+    grouped = k.shape[1] < q.shape[1]
+    if grouped and q.device.type == "cuda" and q.dtype not in (torch.float16, torch.bfloat16):
+        # Only the kernels of 16-bit formats take grouped queries; for others PyTorch would keep all scores.
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+        grouped = False
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
 
 
-def rotate(x: Tensor, rotated: int, places: Tensor) -> Tensor:
+def rotate(x: Tensor, rotated: int, places: Tensor, base: float = 10000.0) -> Tensor:
     """Rotate the first `rotated` of d features of x [b, a, s, d] by position (arXiv 2104.09864, section 3.4.2).
 
     `places` [s] are the places of the positions in their sample.
     """
     half = rotated // 2
-    inverse = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    inverse = base ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
     angle = places.to(torch.float64)[:, None] * inverse  # [s, half]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second, unrotated = x[..., :half], x[..., half:rotated], x[..., rotated:]
@@ -99,24 +116,53 @@ def rotate(x: Tensor, rotated: int, places: Tensor) -> Tensor:
 
 
 class MLP(nn.Module):
-    """Two linear layers with GELU between."""
+    """Two linear layers with an activation between."""
 
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: Model, width: int) -> None:
         super().__init__()
-        self.up = nn.Linear(config.hidden, 4 * config.hidden)
-        self.down = nn.Linear(4 * config.hidden, config.hidden)
+        self.activation = ACTIVATIONS[config.activation]
+        self.up = nn.Linear(config.hidden, (2 if config.gated else 1) * width, bias=config.bias)
+        self.down = nn.Linear(width, config.hidden, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the MLP's output for x [b, s, h]: [b, s, h]."""
-        y: Tensor = self.down(F.gelu(self.up(x)))  # [b, s, h] -> [b, s, 4h/t] -> [b, s, h]
+        y: Tensor = self.down(self.activation(self.up(x)))  # [b, s, h] -> [b, s, w/t] -> [b, s, h]
         return y
+
+
+def swiglu(x: Tensor) -> Tensor:
+    """Return the gated values of pairs (gate, value) of neighboring features: [..., 2w] -> [..., w].
+
+    Pairs are neighbors, so that a block of the layer's rows holds whole pairs.
+    """
+    gate, value = x.view(*x.shape[:-1], x.shape[-1] // 2, 2).unbind(-1)
+    return F.silu(gate) * value
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """Return the squares of the positive values (arXiv 2109.08668)."""
+    return F.relu(x).square()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "squared-relu": squared_relu, "swiglu": swiglu}
+"""The functions of `Model.activation`."""
+
+
+def make_norm(config: Model) -> nn.LayerNorm | nn.RMSNorm:
+    """Make a norm of the residual stream."""
+    return nn.LayerNorm(config.hidden, eps=EPS) if config.norm == "layernorm" else nn.RMSNorm(config.hidden, eps=EPS)
+
+
+EPS = 1e-5
+"""Term in the denominator of norms that prevents division by zero."""
 
 
 def mlp_of(config: Model, layer: int) -> nn.Module:
     """Return the MLP of a layer, counted from 0, or its experts."""
     if config.experts is None or not config.experts.in_layer(layer):
-        return MLP(config)
-    return ExpertMLP(config.hidden, config.experts, partial(MLP, config))
+        return MLP(config, config.middle)
+    shared = MLP(config, config.shared_middle) if config.experts.shared else None
+    return ExpertMLP(config.hidden, config.experts, partial(MLP, config, config.expert_middle), shared)
 
 
 class Block(nn.Module):
@@ -125,9 +171,9 @@ class Block(nn.Module):
     def __init__(self, config: Model, layer: int) -> None:
         super().__init__()
         self.parallel_residual = config.parallel_residual
-        self.norm1 = nn.LayerNorm(config.hidden)
+        self.norm1 = make_norm(config)
         self.attention = Attention(config)
-        self.norm2 = nn.LayerNorm(config.hidden)
+        self.norm2 = make_norm(config)
         self.mlp = mlp_of(config, layer)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,7 +221,7 @@ class GPT(nn.Module):
         self.config = config
         self.embedding: Embedding | None = Embedding(config, seq_len)
         self.blocks = nn.ModuleDict({str(i): Block(config, i) for i in range(config.layers)})
-        self.norm: nn.LayerNorm | None = nn.LayerNorm(config.hidden)
+        self.norm: nn.Module | None = make_norm(config)
         self.head: nn.Linear | None = nn.Linear(config.hidden, config.vocab, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -35,8 +35,9 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
     """
     if len(world) != run.ranks:
         raise UserError(
-            f"the launcher started a world of {len(world)} ranks, the run needs {run.ranks}: launcher and MPI library "
-            f"do not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix){container.remedy()}"
+            f"the launcher started a world of {len(world)} ranks, but the run needs {run.ranks}: "
+            "launcher and MPI library do "
+            f"not use the same interface (with srun, try --mpi=pmi2 or --mpi=pmix){container.remedy()}"
         )
     _check_environment(world, run)
     hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -52,7 +53,8 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:
             raise UserError(
-                f"{shape}: threads that wait spin, oversubscribed ranks must have one thread each: set `threads: 1` in "
+                f"{shape}: waiting threads spin, so oversubscribed ranks must have one thread each: "
+                "set `threads: 1` in "
                 "the site file"
             )
 

@@ -35,7 +35,7 @@ class RowCounts:
 
     @property
     def _piece(self) -> Piece | None:
-        """The piece of the table; None if no gradient of this rank may travel by rows."""
+        """The piece of the table; None if no gradient of this rank may be sent by rows."""
         return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
 
     def measure(self, policy: Policy, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class RowCounts:
             self._engine.by_rows.taken = Taken()
 
     def report(self, exact: Channel) -> dict[str, Any] | None:
-        """Return the fields of the log's event, the same on all ranks; None where nothing may travel by rows.
+        """Return the fields of the log's event, the same on all ranks; None where nothing may be sent by rows.
 
         This is a collective call.
         """

@@ -23,15 +23,15 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         axis, rule = traffic[3:], f"scheme {run.scheme.name}: {run.scheme.name_rule(treatment.rule)}"
         if traffic[0] == "EP" and mesh.tp.topology.nodes > 1:
             raise UserError(
-                f"{rule} is for between nodes only, and a tensor-parallel "
-                "group crosses nodes, so that its ranks would get other values of the same tokens: change layout or "
+                f"{rule} encodes only between nodes, but a tensor-parallel "
+                "group crosses nodes, so its ranks would get different values for the same tokens: change layout or "
                 "ranks_per_node, or leave between_nodes out"
             )
         group = mesh.over(axis) if axis else groups.get(traffic[0])
         if group is None:
             continue
         topology, dimension = group.topology, " ".join(traffic[:1] + axis)
-        subject = f"{rule} is for between nodes only, and a group of {dimension}"
+        subject = f"{rule} encodes only between nodes, and a group of {dimension}"
         remedy = "change layout or ranks_per_node, or leave between_nodes out"
         if not topology.regular_nodes:
             raise UserError(

@@ -47,7 +47,7 @@ def _checked(source: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -
         if len(half) <= seq_len + 1:
             where = data.path or data.source
             raise UserError(
-                f"{where}: the {name} half has {len(half)} {unit}, too few for seq_len {seq_len}: "
+                f"{where}: the {name} split has {len(half)} {unit}, too few for seq_len {seq_len}: "
                 "give a longer text or change data.valid_fraction"
             )
     return corpus

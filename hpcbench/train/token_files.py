@@ -60,7 +60,7 @@ class TokenFile:
         try:
             return np.memmap(self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=(self.count,))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "smaller than the first rank found it"
+            reason = getattr(error, "strerror", None) or "smaller than on the first rank"
             raise UserError(f"{self.path}: {reason}: every rank maps it, so all nodes must see the same file") from None
 
 
@@ -103,7 +103,9 @@ def _bare(path: str, dtype: str) -> TokenFile:
     kind = np.dtype(dtype).newbyteorder("<")
     count, left_over = divmod(Path(path).stat().st_size, kind.itemsize)
     if left_over:
-        raise UserError(f"{path}: {left_over} bytes are left over after {count} tokens: is data.dtype {dtype} right?")
+        raise UserError(
+            f"{path}: {left_over} bytes are left over after {count} tokens: check that data.dtype {dtype} is right"
+        )
     return TokenFile(path, kind.str, 0, count)
 
 
@@ -114,7 +116,7 @@ def _array(path: str) -> TokenFile:
         raise
     except Exception as error:  # NumPy evaluates a header as Python, so a damaged one may raise any exception
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not an array of NumPy: {reason[:200]}: write it with numpy.save") from None
+        raise UserError(f"{path}: not a NumPy array: {reason[:200]}: write it with numpy.save") from None
     if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype.kind not in "iu":
         shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
         raise UserError(f"{path}: holds {shape}: data.path must name a flat array of integers")

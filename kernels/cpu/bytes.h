@@ -1,4 +1,4 @@
-// Vectors of bytes: a mask as one bit a byte and back, the bytes that a mask names moved together and back.
+// Vectors of bytes: masks with one bit per byte, and moving the masked bytes together and apart.
 #pragma once
 #include "front.h"
 
@@ -65,7 +65,8 @@ HB_FN __m128i eight_of(const byte *p, const hb_order8 &order, hb_u32 mask) {
   return _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)p), _mm_loadl_epi64(at));
 }
 #endif
-// x's bytes that the mask names in order to p, where there must be room for a vector; how many they are
+// Writes the bytes of x that the mask selects to p, in order, and returns their number. p needs space for a full
+// vector.
 HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
   byte from[BYTES];
   store_bytes(from, x);
@@ -80,7 +81,7 @@ HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
 #endif
   return n;
 }
-// the inverse, anything in the other bytes; a vector is read from p
+// The inverse; the other bytes are undefined. A full vector is read from p.
 HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
 #if defined(__AVX2__)
   __m128i part[4];
@@ -97,7 +98,8 @@ HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
 #endif
 }
 
-// The low k bits of the bytes as planes of `stride` bytes, the lowest first; p: where this vector's bits go in that one.
+// Writes the low k bits of the bytes as planes of `stride` bytes, lowest bit first. p: position of this vector in a
+// plane.
 HB_FN void put_planes(bytes x, int k, byte *p, uint64_t stride) {
   x <<= 8 - k;
   for (int b = k - 1; b >= 0; b--) {

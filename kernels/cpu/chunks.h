@@ -1,11 +1,11 @@
-// The functions of a lossless codec, from what it does with a chunk of 4096 bytes. Such a codec is a class C:
+// The functions of a lossless codec, built from its functions for a chunk of 4096 bytes. Such a codec is a class C:
 //   C(param, type)                  the parameter is valid
 //   encode(chunk, used, out)        chunk: 4096 bytes, `used` of them data, zeros behind; out: room for ROOM bytes;
 //                                   returns the words of 4 bytes written, which may be too many
 //   decode(in, words, chunk, used)  in: so many words, readable for SLACK bytes more; false if they are no chunk
-// Chunks are at multiples of 4 bytes. They are coded where they lie if they may be, else in a copy.
-// Container: for each chunk its words as 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the
-// chunks, one behind the other, those that are RAW as they are (of the last one the words that hold data).
+// Chunks begin at multiples of 4 bytes. They are coded in place if possible, otherwise in a copy. Container: the number
+// of words of each chunk in 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the chunks one
+// after another. RAW chunks are stored unchanged (the last one only up to its last word with data).
 #pragma once
 #include "values.h"
 
@@ -73,7 +73,7 @@ template <class C> struct chunked {
   struct buffer {
     alignas(64) byte memory[CHUNK] = {};
     byte *chunk() { return memory; }
-    // `count` values of 4 or 2 bytes, from what f(first value, values, out) gives of them in float32
+    // Writes `count` values of 4 or 2 bytes: the float32 results of f(first value, values, out).
     template <class F> void fill(uint32_t type, uint64_t used, F f) {
       alignas(64) float values[TILE];
       uint64_t n = used / size_of(type);

@@ -1,6 +1,6 @@
-// What the optimizer does with flat arrays of float32 or float64: a step of AdamW, and the sum of squares for a norm.
-// Nothing is contracted and sums are taken in one order, so that every build gives the same bits; and AdamW gives an
-// element the same ones wherever in an array it lies.
+// Optimizer loops over flat arrays of float32 or float64: a step of AdamW, and the sum of squares for a norm. There are
+// no contractions, and sums have a fixed order, so every build gives the same bits. AdamW gives an element the same
+// bits at any position in an array.
 #include "front.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Head of every file of the CPU front, each of which is compiled once for each instruction set with HB_BUILD set to its
-// name. All that depends on the instruction set is in an unnamed namespace: the linker must not merge code of
+// Header of every file of the CPU front. Each file is compiled once per instruction set, with HB_BUILD set to its name.
+// All code that depends on the instruction set is in an unnamed namespace, because the linker must not merge code of
 // different builds. A file defines the `hb_ops` of its families, named HB_NAME(hb_ops_family).
 #pragma once
 #include "../hb_kernels.h"

@@ -1,5 +1,5 @@
-// Flat arrays of 16-bit floats (HB_F16, HB_BF16): from and to float32, and their sum. What messages of a half-precision
-// run need beside a codec; rounding is to nearest even, and a NaN is one quiet NaN of the type.
+// Flat arrays of 16-bit floats (HB_F16, HB_BF16): conversion from and to float32, and sums, for messages of
+// half-precision runs. Rounding is to nearest even, and NaN becomes one quiet NaN of the type.
 #include "values.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// MPC over 16-bit values of the types that have so many bits, over words of 4 bytes of the others.
+// MPC on 16-bit values for types of this size, and on words of 4 bytes for the others.
 #include "chunks.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// Casts, block integers, signs and structured sparsity: codecs whose values are coded one by one in blocks.
+// Casts, block integers, signs and structured sparsity: codecs that encode single values in blocks.
 #include "tiles.h"
 
 namespace {

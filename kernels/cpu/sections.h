@@ -1,6 +1,7 @@
-// Sparse messages out of records, and back (hb_sparse.h tells the format). Which records are sent is a class with
+// Conversion between records and sparse messages (see hb_sparse.h for the format). The choice of sent records is a
+// class with
 //   mark(first, m, marks)             puts which of m records from `first` on; called for each chunk in order
-// what holds them, and what they are decoded to, classes with
+// The records to send, and the decoded ones, are classes with
 //   bytes()                           of a record on the wire
 //   send(first, places, count, to)    records of the chunk that begins at `first` to the wire, up to TILE at a time
 //   take(first, places, count, from)  the reverse
@@ -21,7 +22,7 @@ HB_FN hb_u32 word_at(const byte *p) {
 // the lowest `count` bits, at most 32
 HB_FN hb_u32 lowest(uint64_t count) { return count < 32 ? (1u << count) - 1u : ~0u; }
 
-// Which records of a chunk are sent, a bit each.
+// The sent records of a chunk, one bit each.
 struct marks {
   hb_u32 words[HB_SPARSE_CHUNK / 32], count;
   void all(uint64_t m) {
@@ -34,7 +35,7 @@ struct marks {
   }
 };
 
-// Places of the bits set in some words, in order, those of up to TILE / 32 words at a time.
+// Positions of the set bits in some words, in order, for up to TILE / 32 words at a time.
 struct set_bits {
   const byte *words;
   hb_u32 count, at = 0;
@@ -55,7 +56,7 @@ struct place_list {
   alignas(64) hb_u32 at[TILE + HB_LANES];
 };
 
-// The index of some records more, of which the first is number `rank`; the index is zeros before.
+// Writes the index of further records, the first of which has number `rank`. The index is zero before.
 HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *places, hb_u32 count) {
   if (s.form == HB_FORM_PLACES) {
     hb_u16 narrow[TILE];
@@ -71,7 +72,7 @@ HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *p
     }
   }
 }
-// Returns the bytes written. whole: all may be sent where that is no longer.
+// Returns the number of bytes written. whole: sending all records is allowed if it is not longer.
 template <class CHOICE, class RECORDS>
 uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool whole, byte *to) {
   marks sent;
@@ -93,7 +94,7 @@ uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u3
   return s.end;
 }
 
-// The places of records from number `rank` on, of which there are `left`; how many are given is returned.
+// Reads the positions of records from number `rank` on, `left` of which remain; returns how many were read.
 HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb_u32 rank, hb_u32 left,
                        hb_u32 *places) {
   if (s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED) {
@@ -108,7 +109,7 @@ HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb
   for (hb_u32 i = 0; i < count; i++) places[i] = s.form == HB_FORM_ALL ? rank + i : wide[i];
   return count;
 }
-// Returns the bytes read, or 0 if they are no chunk of m records. sent: how many it holds.
+// Returns the number of bytes read, or 0 if they are not a chunk of m records. sent: number of its records.
 template <class RECORDS>
 uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte *from, uint64_t bytes, hb_u32 &sent) {
   if (bytes < 4) return 0;
@@ -145,7 +146,7 @@ uint64_t put_chunks(CHOICE choice, const RECORDS &records, uint64_t n, uint64_t 
   }
   return starts_bytes(n, chunk) + at;
 }
-// HB_MALFORMED, or the bytes read
+// Returns HB_MALFORMED, or the number of bytes read.
 template <class RECORDS>
 uint64_t get_chunks(const RECORDS &records, uint64_t n, uint64_t chunk, const byte *wire, uint64_t bytes,
                     uint64_t &sent) {
@@ -165,7 +166,7 @@ uint64_t get_chunks(const RECORDS &records, uint64_t n, uint64_t chunk, const by
   }
   return head + at;
 }
-// the most that chunks take: all records, and the heads
+// Maximum size of chunks: all records, and the heads.
 HB_FN uint64_t chunks_room(uint64_t n, uint64_t chunk, uint64_t record_bytes) {
   if (!n) return 0;
   const uint64_t whole = (n - 1) / chunk, last = n - whole * chunk;

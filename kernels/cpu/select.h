@@ -1,5 +1,5 @@
-// The k values of largest magnitude of a message, read once: the magnitude of the last of them is found by its digits,
-// among candidates that become fewer as values go by.
+// Selection of the k values of largest magnitude in one pass over a message. The magnitude of the last one is found
+// digit by digit, among fewer and fewer candidates.
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 namespace {
 #include "../hb_sparse.h"
 
-// Where values are read.
+// Source of the values.
 struct source {
   uint32_t type;
   const byte *x;
@@ -36,8 +36,8 @@ struct source {
   }
 };
 
-// Copies those of n values whose magnitude is not below `low` nor more than `span` above it, as magnitudes. `to` has
-// room for n and a vector more, and may be `from`.
+// Copies the values whose magnitude is from `low` to `low + span`, as magnitudes. `to` has space for n values and a
+// vector, and may equal `from`.
 HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, hb_u32 *to) {
   hb_u32 *next = to;
   uint64_t i = 0;
@@ -51,8 +51,8 @@ HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, h
   }
   return (uint64_t)(next - to);
 }
-// Counts what one digit of magnitudes from `base` on is. A floor rises over what the k largest cannot reach, so that
-// few values are counted.
+// Counts a digit of magnitudes, from `base` on. Values below a rising floor cannot be among the k largest and are not
+// counted.
 struct digit {
   hb_u32 base, shift, width;
   uint64_t k, counted = 0, bin[HB_DIGIT_BINS] = {};
@@ -62,7 +62,7 @@ struct digit {
   uint64_t narrow_to_floor(const hb_u32 *v, uint64_t n, hb_u32 *to) const {
     return narrow(v, n, base + (floor << shift), width - (floor << shift) - 1, to);
   }
-  // of up to TILE values those that may be the last of the k are left in `to`; returns how many they are
+  // Writes those of up to TILE values that may be the last of the k to `to`; returns their number.
   uint64_t count(const hb_u32 *v, uint64_t n, hb_u32 *to) {
     const uint64_t left = narrow_to_floor(v, n, to);
     for (uint64_t i = 0; i < left; i++) bin[(to[i] - base) >> shift]++;
@@ -72,8 +72,8 @@ struct digit {
     return left;
   }
 };
-// Values that may be the last of the k largest. As the floor rises over most of them, the memory is far less than all
-// values would take: it grows where half of it is not enough.
+// Candidates for the last of the k largest. The floor rises above most values, so this needs far less memory than all
+// values. The memory grows if half of it is not enough.
 struct candidates {
   hb_u32 *values = nullptr;
   uint64_t n = 0, room = 0;
@@ -98,7 +98,7 @@ struct candidates {
       n += d.count(values + at, all - at < TILE ? all - at : TILE, values + n);
   }
 };
-// The least magnitude that is sent, found digit by digit.
+// Finds the smallest sent magnitude digit by digit.
 hb_cut select(const source &s, uint64_t n, uint64_t k) {
   if (!k) return {HB_MAGNITUDE, 0};
   candidates left;

@@ -60,7 +60,7 @@ HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places,
   type == HB_F32 ? scatter<4>(from, places, count, to) : scatter<2>(from, places, count, to);
 }
 
-// Up to TILE values of a chunk that begins at `first`, to and from the wire, and back to their places.
+// Moves up to TILE values of a chunk that begins at `first` to and from the wire.
 struct single_values {
   uint32_t type;
   const byte *x;    // in this type; null where
@@ -135,7 +135,7 @@ struct scratch {
   scratch(const scratch &) = delete;
   ~scratch() { free(memory); }
 };
-// What is wanted: the values, or what the residual then holds, their sum with it.
+// The values to send: the given ones, or their sums with the residual, which then contains them.
 source wanted(uint32_t type, const void *x, uint64_t n, float *residual) {
   const source own = {type, (const byte *)x};
   if (!residual) return own;
@@ -150,7 +150,7 @@ void drop_overflow(float *residual, uint64_t n) {
   float_at_any_place *r = (float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) r[i] = __builtin_fabsf(r[i]) < __builtin_inff() ? r[i] : 0.0f;
 }
-// A sum as a residual: what is left of it is thrown away.
+// A sum in place of a residual; the remainder is discarded.
 template <class CODEC>
 uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, const void *local,
                            uint64_t n, void *out, uint64_t seed) {

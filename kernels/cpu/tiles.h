@@ -1,16 +1,17 @@
-// The functions of a codec of fixed size, from what it does with one tile of 1024 float32. Such a codec is a class C:
+// The functions of a codec of fixed size, built from its functions for a tile of 1024 float32. Such a codec is a class
+// C:
 //   C(param, type)                    must not throw; the parameter is valid
 //   PLANES                            its wire is so many planes, one behind the other
 //   bytes(plane, n)                   of n values; linear in whole tiles
 //   encode(x, n, planes, noise)       x: TILE floats, of which those from n on are 0; planes: where its parts go
 //   decode(planes, out)               TILE floats
-// Planes begin at multiples of 4 bytes; the gaps are zeros. A last tile that is short goes through buffers.
+// Planes begin at multiples of 4 bytes; gaps are zeros. A short last tile is processed in buffers.
 #pragma once
 #include "rotate.h"
 #include "values.h"
 
 namespace {
-// Random words of a tile: of its first value, whose number is a multiple of TILE, and those after it.
+// Random words of a tile: those of its first value, whose number is a multiple of TILE, and of the following ones.
 struct noise_source {
   uint64_t seed, first;
   // of all words of the tile, whose counters share their upper half
@@ -30,7 +31,7 @@ template <class C> struct tiled {
   }
   static uint64_t wire_bytes(const C &c, uint64_t n) { return start(c, C::PLANES - 1, n) + c.bytes(C::PLANES - 1, n); }
 
-  // Goes over tiles with a place in the wire for each plane, buffers for the last one.
+  // Iterates over tiles, with a position in the wire for each plane, and buffers for the last tile.
   struct cursor {
     const C &c;
     byte *plane[C::PLANES];

@@ -1,4 +1,4 @@
-// Values of any type to and from a tile of float32.
+// Conversion between values of any type and a tile of float32.
 #pragma once
 #include "front.h"
 
@@ -30,7 +30,7 @@ template <hb_v (*CONVERT)(hb_v)> HB_FN void narrow(const float *from, byte *to, 
   __builtin_memcpy(to + 2 * i, out, 2 * left);
 }
 
-// n <= TILE values of `type` from x; what is returned is `x` itself or `buffer`.
+// Reads n <= TILE values of `type` from x; returns `x` itself or `buffer`.
 HB_FN const float *load_values(uint32_t type, const byte *x, uint64_t n, float *buffer) {
   switch (type) {
     case HB_F16: widen<hb_from_small<hb_half, hb_v>>(x, buffer, n); return buffer;
@@ -51,7 +51,7 @@ HB_FN void store_values(uint32_t type, byte *out, const float *values, uint64_t 
     default: __builtin_memcpy(out, values, 4 * n);
   }
 }
-// Processors differ in the sign and payload of a sum's NaN: here it is always the same one.
+// Processors give different sign and payload to the NaN of a sum; this function always returns the same NaN.
 HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
   typedef double double_at_any_place __attribute__((aligned(1), may_alias));
   double_at_any_place *to = (double_at_any_place *)out;
@@ -61,7 +61,7 @@ HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
     to[i] = sum == sum ? sum : __builtin_nan("");
   }
 }
-// n <= TILE values to or onto what out holds; a sum is made in float32 and rounded to the type
+// Stores n <= TILE values in out, or adds them to it; sums are computed in float32 and rounded to the type.
 HB_FN void put_values(uint32_t type, byte *out, const float *values, uint64_t n, bool add) {
   if (!add) return store_values(type, out, values, n);
   if (type == HB_F32) return add_floats(out, values, n);
@@ -71,12 +71,12 @@ HB_FN void put_values(uint32_t type, byte *out, const float *values, uint64_t n,
   store_values(type, out, sum, n);
 }
 
-// buffer: the values and the residual's sum
+// buffer: sums of the values and the residual
 HB_FN void add_residual(const float *x, const float *residual, uint64_t n, float *buffer) {
   const float_at_any_place *a = (const float_at_any_place *)x, *b = (const float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) buffer[i] = hb_add(a[i], b[i]);
 }
-// what was not sent, or 0 where that is no number: an overflow must not live on in the residual
+// The part that was not sent, or 0 if it is not finite: an overflow must not stay in the residual.
 HB_FN void keep_residual(const float *wanted, const float *sent, uint64_t n, float *residual) {
   const float_at_any_place *all = (const float_at_any_place *)wanted, *part = (const float_at_any_place *)sent;
   float_at_any_place *to = (float_at_any_place *)residual;

@@ -1,4 +1,4 @@
-// xpk over float32 and the 16-bit types; float64 and bytes are words of 4 bytes to it.
+// xpk for float32 and the 16-bit types; float64 and bytes are treated as words of 4 bytes.
 #include "bytes.h"
 #include "chunks.h"
 
@@ -15,7 +15,8 @@ struct level {
   const hb_u32 width, base, start;
   uint64_t size(uint64_t n) const { return width * plane_bytes(n); }
 
-  // The bytes' codes as planes; what is left goes to `rest`, its number is returned. Writes behind the bytes.
+  // Writes the codes of the bytes as planes, and the remainders to `rest`; returns their number. Writes beyond the
+  // bytes.
   uint64_t encode(byte *from, uint64_t n, byte *planes, byte *rest) const {
     switch (width) {
       case 1: return encode<1>(from, n, planes, rest);
@@ -26,7 +27,7 @@ struct level {
       default: __builtin_memcpy(rest, from, n); return n;
     }
   }
-  // How many bytes are left after this level.
+  // Counts the bytes that remain after this level.
   uint64_t left(const byte *planes, uint64_t n) const {
     if (width == 0) return n;
     uint64_t count = 0, stride = plane_bytes(n);
@@ -40,7 +41,7 @@ struct level {
     }
     return count;
   }
-  // The inverse, with so many bytes in `rest`.
+  // The inverse, with the given number of bytes in `rest`.
   void decode(const byte *planes, uint64_t n, const byte *rest, byte *to) const {
     switch (width) {
       case 1: return decode<1>(planes, n, rest, to);
@@ -78,8 +79,8 @@ struct level {
   }
 };
 
-// The runs of a sample are counted side by side in tables of their own: an increment would wait for the last one of the
-// same exponent, and few exponents are all there are.
+// The runs of a sample are counted in separate tables, because increments of the same exponent would wait for each
+// other, and there are few exponents.
 HB_FN hb_xpk_plan choose(const byte *exponents, uint64_t n) {
   hb_u16 counts[HB_XPK_MARGIN + 256 + HB_XPK_MARGIN] = {};
   if (n <= HB_XPK_SAMPLE) {
@@ -160,7 +161,7 @@ template <class T, int E> struct packer {
     }
     return hb_xpk_is_sparse((hb_u32)n, zeros);
   }
-  // the values that are not 0, and in the bitmap which they are; returns their number
+  // Copies the values that are not 0, and marks them in the bitmap; returns their number.
   static uint64_t gather(const T *x, uint64_t n, byte *bitmap, T *packed) {
     hb_u32 found[VALUES + HB_LANES], *next = found;
     for (uint64_t g = 0; g < n; g += 32) {
@@ -195,7 +196,7 @@ template <class T, int E> struct packer {
     T packed[VALUES];
     byte *next = out + 4;
     split(x, n, next, exponents);
-    // zeros are counted only where so many exponents are 0
+    // zeros are counted only if this many exponents are 0
     const bool sparse = is_sparse(exponents, n) && is_sparse(x, n);
     if (sparse) {
       byte *bitmap = next;

@@ -1,4 +1,4 @@
-// ZFP: a tile is 256 blocks, whose bits end on a word of the stream at every rate.
+// ZFP: a tile has 256 blocks, whose bits end at a word boundary of the stream for every rate.
 #include "tiles.h"
 
 namespace {
@@ -14,12 +14,12 @@ constexpr hb_zfp1_tables make_tables() {
 alignas(64) constexpr hb_zfp1_tables tables = make_tables();
 
 constexpr uint64_t GROUP = 64;  // values in 16 blocks
-// Groups that are coded before their bits are moved: a vector load that meets words stored singly just before it
-// would wait for them.
+// Number of groups that are encoded before their bits are moved: a vector load of words that were just stored one by
+// one would stall.
 constexpr int BATCH = 4;
 typedef hb_u32 block_words[4][16];
 
-// Groups side by side, as many as the registers bear.
+// Number of groups that are processed at the same time, as many as fit into the registers.
 constexpr int SIDE = HB_LANES > 4 ? BATCH : HB_LANES > 1 ? 2 : 1;
 
 template <int NW> __attribute__((noinline)) void encode_groups(const float *x, hb_u32 mb, block_words *w) {

@@ -1,4 +1,4 @@
-// Casts, with a power of two for each round, or without.
+// Casts with and without a power of two for each round.
 #pragma once
 #include "../hb_cast.h"
 #include "tiles.h"

@@ -1,6 +1,6 @@
-// GPU front of the lossless codecs, compiled when it is needed, once for each family and type (the macros of gpu.cu,
-// without HB_PARAM). Before the kernels of a call the host makes `state` zero: hb_state, and a word for each 8 chunks,
-// of decode_add_encode two. Afterwards it tells the bytes of the wire, or that they are malformed.
+// GPU front of the lossless codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
+// HB_PARAM). Before a call, the host sets `state` to zero: hb_state, and one word per 8 chunks (two for
+// decode_add_encode). Afterwards it contains the number of wire bytes, or the error.
 #include "../hb_names.h"
 
 #ifndef HB_OUT
@@ -17,7 +17,7 @@ typedef hb_chunked<hb_codec_of<HB_CODEC, HB_TYPE>::type, HB_TYPE> hb_front;
 
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, 2)
 
-// arguments as of hb_ops; bytes: of the wire
+// Arguments as for hb_ops; bytes: size of the wire.
 HB_KERNEL hb_encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64, hb_u64 param, hb_state *state) {
   hb_front::encode(x, n, wire, residual, param, state);
 }

@@ -1,5 +1,5 @@
-// The kernels of a lossless codec, from what it does with a chunk in the registers of one warp. A block of threads codes
-// a chunk with each of its warps. Such a codec is a class C for one type:
+// The kernels of a lossless codec, built from its functions for a chunk in the registers of a warp. Each warp of a
+// block encodes one chunk. Such a codec is a class C for one type:
 //   C(param)
 //   encode(me, v, used)          of so many bytes, zeros behind them, to me.stage; returns the words of 4 bytes, which may
 //                                be too many: then the stage does not matter
@@ -12,7 +12,7 @@
 #define HB_RAW 0xffffu
 #define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // words: a chunk and what a codec notes about it
 
-// Lengths of chunks and, behind them, the chunks.
+// Lengths of chunks, followed by the chunks.
 struct hb_container {
   hb_byte *lengths, *chunks;
   hb_u64 room;  // words for chunks
@@ -23,7 +23,7 @@ struct hb_container {
 template <class C, int T> struct hb_chunked {
   static constexpr bool SUMS = T == HB_F32 || T == HB_F16 || T == HB_BF16;
 
-  // What a block goes over, a chunk a warp.
+  // The chunks of a block, one per warp.
   struct round {
     hb_u64 total, chunks, pieces;  // bytes; of the data
     hb_u64 piece, chunk;           // drawn; this warp's
@@ -44,7 +44,8 @@ template <class C, int T> struct hb_chunked {
       return piece < pieces;
     }
     HB_FN hb_u32 raw() const { return (used + 3u) / 4u; }
-    // Where this warp's chunk of so many words begins behind those of other warps and blocks; `end`: of the block's.
+    // Returns where this warp's chunk of the given number of words begins, after those of other warps and blocks;
+    // `end`: end of the block's chunks.
     HB_FN hb_u64 place(volatile hb_u64 *told, hb_u32 words, hb_u64 &end) const {
       __shared__ hb_u32 sizes[HB_WARPS];
       __shared__ hb_u64 begin;
@@ -86,7 +87,7 @@ template <class C, int T> struct hb_chunked {
       state->bytes = to.head(r.chunks) + 4 * end;
     }
   }
-  // The warp's chunk of a wire of so many bytes; zeros where there is none or it is malformed.
+  // Loads the warp's chunk from a wire of the given size; zeros if it is missing or malformed.
   static HB_FN bool read(const C &c, const round &r, const hb_byte *wire, hb_u64 bytes, hb_state *state,
                          volatile hb_u64 *told, hb_u32 *v) {
     const hb_container from(wire, r.chunks);

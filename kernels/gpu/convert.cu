@@ -1,7 +1,7 @@
-// Values and the type in which they travel, compiled when it is needed, once for each pair:
+// Conversion of values to and from the type in which they are sent, compiled on demand for each pair:
 //   HB_TYPE   of the values, HB_F32 or HB_F64
 //   HB_OUT    in which they travel, HB_F16, HB_BF16 or HB_F32
-// in blocks of HB_THREADS threads, any number of them. All pointers may be odd.
+// The kernels run in any number of blocks of HB_THREADS threads. Pointers need no alignment.
 #include "../hb_names.h"
 
 #include "convert.h"
@@ -10,7 +10,7 @@ typedef hb_travel<HB_TYPE, HB_OUT> hb_front;
 
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, 4)
 
-// residual: null, or n float32, to which what rounding takes away is added
+// residual: null, or n float32 to which the rounding errors are added
 HB_KERNEL hb_round(const void *values, hb_u64 n, void *sent, float *residual) {
   hb_front::round(values, n, sent, residual);
 }

@@ -1,17 +1,17 @@
-// Values and the shorter type in which they travel: rounded to nearest, ties to even, and back. A float32 has the bits
-// of hb_float.h. A float64 goes to float16 at once, and to bfloat16 by way of float32, as NumPy and ml_dtypes do it.
-// NaN keeps its sign, and nothing else.
+// Conversion of values to and from the shorter type in which they are sent: rounded to nearest, ties to even. A float32
+// gives the bits of hb_float.h. A float64 is converted to float16 directly, and to bfloat16 through float32, as in
+// NumPy and ml_dtypes. NaN keeps only its sign.
 #pragma once
 #include "elements.h"
 #include "tiles.h"
 
-// What rounding takes away goes to a residual, unless one of the two is not finite.
+// The rounding error is added to a residual, unless one of the two is not finite.
 HB_FN float hb_lacking(float kept, float value, float sent) {
   const float lack = value - sent;
   return (hb_lane<hb_u32>::as_bits(lack) & HB_MAGNITUDE) < HB_INFINITY ? kept + lack : kept;
 }
 
-// float32 that travels as O
+// float32 that is sent as O
 template <int T, int O> struct hb_travel {
   static_assert(T == HB_F32, "values are float32 or float64");
   static constexpr int R = 2;
@@ -54,8 +54,7 @@ template <int T, int O> struct hb_travel {
   }
 };
 
-// The bits of a float64 as those of a float32 that rounds to a shorter type as the float64 does: what is cut off leaves
-// the last bit set.
+// Returns the bits of a float32 that rounds to a shorter type as the float64 does: a remainder sets the last bit.
 HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
   const hb_u32 sign = (hb_u32)(bits >> 32) & ~HB_MAGNITUDE;
   const hb_u32 exponent = (hb_u32)(bits >> 52) & 2047u;
@@ -68,7 +67,7 @@ HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
 HB_FN double hb_as_double(hb_u64 bits) { return __hiloint2double((int)(bits >> 32), (int)bits); }
 HB_FN hb_u64 hb_as_bits(double x) { return (hb_u64)(hb_u32)__double2hiint(x) << 32 | (hb_u32)__double2loint(x); }
 
-// float64 that travels as O: a value a thread
+// float64 that is sent as O: one value per thread
 template <int O> struct hb_travel<HB_F64, O> {
   static HB_FN hb_u32 narrow(hb_u64 bits) {
     typedef hb_lane<hb_u32> L;
@@ -108,7 +107,7 @@ template <int O> struct hb_travel<HB_F64, O> {
   }
 };
 
-// Values of the type O itself with a residual: what is sent is their sum rounded, the residual is what that lacks.
+// Values of type O with a residual: their rounded sum is sent, and the residual keeps the difference.
 template <int O> HB_FN void hb_sum_and_lack(const void *x, hb_u64 n, void *to, float *residual) {
   constexpr int R = 2;
   const hb_values<O, R> values(x), sent(to);

@@ -1,8 +1,8 @@
-// Single values of any type that may lie anywhere, and what all threads of a block do together.
+// Unaligned single values of any type, and operations of all threads of a block.
 #pragma once
 #include "words.h"
 
-// The bits of a value of so many bytes.
+// Bits of a value with this number of bytes.
 template <int SIZE> HB_FN hb_u64 hb_load_raw(const hb_byte *p) {
   if constexpr (SIZE == 8) return hb_load_word(p) | (hb_u64)hb_load_word(p + 4) << 32;
   else if constexpr (SIZE == 4) return hb_load_word(p);
@@ -30,7 +30,7 @@ template <int T> HB_FN hb_u64 hb_narrow_raw(float value) {
   hb_type<T>::template narrow<hb_size_of(T) == 4 ? 1 : 2>(f, &w);
   return w;
 }
-// A value of type T instead of, or added to, the one of type O at p.
+// Stores a value of type T in place of the value of type O at p, or adds it.
 template <int T, int O, bool ADD> HB_FN void hb_put_raw(hb_byte *p, hb_u64 raw) {
   if constexpr (T == O && !ADD) {
     hb_store_raw<hb_size_of(T)>(p, raw);
@@ -46,7 +46,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_raw(hb_byte *p, hb_u64 raw) 
   }
 }
 
-// The sum of what the threads before this one of the block have; total: of all.
+// Returns the sum over the previous threads of the block; total: the sum over all.
 HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   __shared__ hb_u64 sums[HB_WARPS];
   const hb_u32 lane = threadIdx.x & 31u, warp = threadIdx.x >> 5;
@@ -68,7 +68,7 @@ HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   }
   return before + sum - x;
 }
-// Whether this block is the last of the grid to come here; then it sees what the others have written.
+// Returns whether this block is the last of the grid to arrive; then it sees the writes of the others.
 HB_FN bool hb_last_block(hb_u64 *arrived) {
   __shared__ bool last;
   __threadfence();

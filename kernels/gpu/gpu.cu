@@ -1,9 +1,9 @@
-// GPU front of the codecs, compiled when it is needed, once for each family, parameter and type:
+// GPU front of the codecs, compiled on demand for each family, parameter and type:
 //   HB_CODEC, HB_TYPE   numbers of hb_names.h
 //   HB_PARAM            the family's parameter, unsigned long long; its upper bits are of a rotation (hb_rotate.h)
 //   HB_OUT              type that is decoded to, where it is not HB_TYPE
-// in blocks of HB_THREADS threads, any number of them, without a contraction of a multiplication and an addition. All
-// pointers may be odd. The kernels of a family of fixed size make the bytes and values of the CPU front.
+// The kernels run in any number of blocks of HB_THREADS threads, without contraction of multiplication and addition.
+// Pointers need no alignment. The kernels of a family of fixed size give the bytes and values of the CPU front.
 #include "../hb_names.h"
 
 #ifndef HB_OUT
@@ -31,11 +31,11 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_GROUPED, P, T> { typedef hb_gro
 template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_codec<T> type; };
 typedef hb_tiled<hb_codec_of<HB_CODEC, (HB_PARAM & HB_CODEC_PARAM), HB_TYPE>::type, HB_TYPE, HB_PARAM> hb_front;
 
-// blocks that a multiprocessor must hold at once: with long tiles each thread has more on its way
+// Number of blocks that a multiprocessor must hold at once; with long tiles each thread has more loads in flight.
 constexpr unsigned hb_resident = hb_front::R > 4 ? 2 : 4;
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, hb_resident)
 
-// residual: null, or n float32, as of hb_ops
+// residual: null, or n float32, as for hb_ops
 HB_KERNEL hb_encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 seed) {
   hb_front::encode(x, n, wire, residual, seed);
 }

@@ -1,5 +1,4 @@
-// Which records of a chunk of a sparse codec are sent, and their index on the wire, whose forms kernels/hb_sparse.h
-// tells.
+// The sent records of a chunk of a sparse codec, and their index on the wire (see kernels/hb_sparse.h for its forms).
 #pragma once
 #include "../hb_sparse.h"
 #include "elements.h"
@@ -7,7 +6,7 @@
 #define HB_MARK_WORDS (HB_SPARSE_CHUNK / 32)
 #define HB_GROUPED_WORDS 256  // more bits than the grouped form has where it is the shortest
 
-// Which records of a chunk are sent, a bit each, and how many before each word; in shared memory.
+// The sent records of a chunk, one bit each, and the number before each word; in shared memory.
 struct hb_marks {
   hb_u32 *bits, *ranks;
   hb_u32 m, words;
@@ -16,7 +15,7 @@ struct hb_marks {
     return ranks[place / 32u] + (hb_u32)__popc(bits[place / 32u] & ((1u << (place & 31u)) - 1u));
   }
   HB_FN hb_u32 valid(hb_u32 word) const { return 32u * word + 32u <= m ? ~0u : (1u << (m - 32u * word)) - 1u; }
-  // Counts what is before each word of `of`; returns how many there are.
+  // Counts the records before each word of `of`; returns their total number.
   HB_FN hb_u32 count(const hb_u32 *of) const {
     const hb_u32 each = (words + HB_THREADS - 1u) / HB_THREADS, first = each * threadIdx.x;
     const hb_u32 end = first + each < words ? first + each : words;
@@ -33,7 +32,7 @@ struct hb_marks {
   }
 };
 
-// Places of the records sent, in the form of their section.
+// Positions of the sent records, in the form of their section.
 HB_FN void hb_put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s, hb_byte *to) {
   __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
   const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
@@ -62,7 +61,7 @@ HB_FN void hb_put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s,
   if (threadIdx.x < s.end - end) to[end + threadIdx.x] = 0;
 }
 
-// Marks the records of a chunk; false to all threads if its index is none.
+// Marks the records of a chunk; returns false to all threads if its index is invalid.
 HB_FN bool hb_get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, const hb_marks &marks) {
   __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
   __shared__ hb_u32 faults;
@@ -92,7 +91,7 @@ HB_FN bool hb_get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, c
       const hb_u32 rank = bits.rank(bit);
       if (rank >= sent) break;
       const hb_u32 low = from[s.low + rank], place = hb_grouped_place(rank, bit, low);
-      // of neighbours in a group the earlier is the lower
+      // Of neighbors in a group, the earlier one is lower.
       bad |= place >= marks.m || (bit && bits.has(bit - 1u) && from[s.low + rank - 1u] >= low);
       if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
     }

@@ -1,9 +1,9 @@
-// MPC, a chunk a warp: what kernels/hb_mpc.h does with vectors is done here by shuffles.
+// MPC with one chunk per warp: shuffles replace the vector operations of kernels/hb_mpc.h.
 #pragma once
 #include "chunks.h"
 
-// 32 x 32 bits, a word a lane: bit i of lane b becomes bit b of lane i. At each step a lane keeps half its bits and takes
-// the others from the lane s places away.
+// Transposes 32 x 32 bits, one word per lane: bit i of lane b becomes bit b of lane i. In each step a lane keeps half
+// of its bits and takes the others from the lane at distance s.
 struct hb_transposition {
   hb_u32 keep[5], turn[5];
   HB_FN hb_transposition(hb_u32 lane) {
@@ -26,7 +26,7 @@ struct hb_transposition {
   }
 };
 
-// The sum of the lane's word and those of the lanes before it.
+// Returns the sum of the words of this lane and of all previous lanes.
 HB_FN hb_u32 hb_sum_below(hb_u32 x, hb_u32 lane) {
 #pragma unroll
   for (hb_u32 s = 1; s < 32u; s *= 2) {
@@ -97,9 +97,9 @@ template <int T> struct hb_mpc_codec {
   }
 
  private:
-  // Rows of a chunk in the stage, behind the bitmap: a row is never before its coded words.
+  // Rows of a chunk in the stage, after the bitmap. A row never begins before its encoded words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
-  // A lane's word of a row; of values of 16 bits the ones at places lane, in its low half, and 32 + lane.
+  // The word of a lane in a row; for 16-bit values, those at positions lane (low half) and 32 + lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {
     if (!HALVES) return rows.stage[32u * r + rows.lane];
     const hb_u16 *halves = (const hb_u16 *)(rows.stage + 32u * r);
@@ -116,7 +116,7 @@ template <int T> struct hb_mpc_codec {
     }
   }
   static HB_FN hb_u32 add(hb_u32 a, hb_u32 b) { return HALVES ? L::add16(a, b) : a + b; }
-  // Each value of a row becomes its sum with those a multiple of `dim` before it; last: the row before.
+  // Adds to each value of a row the values at multiples of `dim` before it; last: the previous row.
   HB_FN hb_u32 integrate(const hb_warp &me, hb_u32 from, hb_u32 x, hb_u32 last) const {
 #pragma unroll
     for (int k = 0; k < 5; k++) {

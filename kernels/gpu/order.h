@@ -1,11 +1,11 @@
-// Pieces of unknown size, one behind the other. Blocks of threads draw the number of a piece, code it, and then learn
-// where it goes from the sizes that the pieces before it have told (decoupled look-back: Merrill and Garland, 2016).
-// Numbers are drawn in the order in which blocks begin, so a block waits only for blocks that are running: it does not
-// matter how many of them the GPU holds.
+// Pieces of unknown size, one after another. Each block of threads draws the number of a piece and encodes it. The
+// position follows from the sizes that the previous pieces have published (decoupled look-back: Merrill and Garland,
+// 2016). Numbers are drawn in the order in which blocks start, so a block waits only for running blocks, and any number
+// of them may be resident.
 #pragma once
 #include "warp.h"
 
-// What the host makes zero before the kernels of a call, and of which it reads `bytes` and `fault` after them.
+// State that the host sets to zero before the kernels of a call. It reads `bytes` and `fault` afterwards.
 struct hb_state {
   hb_u64 ticket;
   hb_u64 bytes;  // of the wire
@@ -15,12 +15,12 @@ struct hb_state {
 HB_FN volatile hb_u64 *hb_rest_of(hb_state *state) { return (volatile hb_u64 *)(state + 1); }
 HB_FN void hb_fault(hb_state *state) { *(volatile hb_u64 *)&state->fault = 1; }
 
-// Of a piece, in one word, so that flag and number are seen together.
+// State of a piece in one word, so that flag and number are read together.
 #define HB_TOLD_SIZE (1ull << 62)  // its own size
 #define HB_TOLD_ALL (2ull << 62)   // and of all before it
 #define HB_TOLD_NUMBER (HB_TOLD_SIZE - 1)
 
-// A number that no other block has; called by all threads.
+// Draws a number that no other block has; called by all threads.
 HB_FN hb_u64 hb_draw(hb_state *state) {
   __shared__ hb_u64 drawn;
   __syncthreads();
@@ -29,8 +29,8 @@ HB_FN hb_u64 hb_draw(hb_state *state) {
   return drawn;
 }
 
-// The sizes of all pieces before one, whose own size is told to those behind it; called by one warp. told: a word for
-// each piece, 0 at first.
+// Returns the total size of all pieces before this one, and publishes its own size; called by one warp. told: one word
+// per piece, initially 0.
 HB_FN hb_u64 hb_place(volatile hb_u64 *told, hb_u64 piece, hb_u64 size, hb_u32 lane) {
   if (lane == 0) told[piece] = piece ? HB_TOLD_SIZE | size : HB_TOLD_ALL | size;
   hb_u64 before = 0;

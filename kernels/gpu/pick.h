@@ -1,4 +1,4 @@
-// 2:4, a group a thread and round.
+// 2:4 with one group per thread and round.
 #pragma once
 #include "../hb_2of4.h"
 #include "tiles.h"
@@ -54,6 +54,6 @@ template <int T> struct hb_pick_codec {
   }
 
  private:
-  // of the whole groups
+  // of the complete groups
   static HB_FN auto bytes(const tile &t) { return t.template bytes<4 * SIZE, PIECE>(); }
 };

@@ -1,4 +1,4 @@
-// Integers of 8 or 4 bits with a scale a block.
+// Integers of 8 or 4 bits with one scale per block.
 #pragma once
 #include "../hb_quant.h"
 #include "tiles.h"
@@ -6,7 +6,7 @@
 template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
   static constexpr hb_u32 B = (hb_u32)PARAM, BITS = M > 7 ? 8 : 4;
   static constexpr bool STOCHASTIC = PARAM & HB_STOCHASTIC;
-  // a block is DEEP rounds of WIDE threads
+  // a block is processed in DEEP rounds of WIDE threads
   static constexpr hb_u32 WIDE = B < 128 ? B / 4 : 32, DEEP = B < 128 ? 1 : B / 128;
   static constexpr int ROUNDS = DEEP < 2 ? 2 : DEEP, SETS = ROUNDS / DEEP, PIECE = BITS / 2;
   typedef hb_lane<hb_u32> L;
@@ -56,7 +56,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     for (int r = 0; r < ROUNDS; r++) {
       const float scale = c.scale[r / DEEP];
       hb_u32 k[4];
-      // the sign of an integer is the highest bit of its place
+      // the sign of an integer is its highest bit
       for (int i = 0; i < 4; i++) k[i] = (hb_u32)((hb_i32)(c.words[r][0] << (32 - BITS * (i + 1))) >> (32 - BITS));
       if (L::as_bits(scale) == HB_INFINITY) {
         for (int i = 0; i < 4; i++) v[r][i] = hb_quant_decode_special(k[i]);
@@ -88,7 +88,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     const hb_u32 mask = (1u << BITS) - 1u;
     return (k[0] & mask) | (k[1] & mask) << BITS | (k[2] & mask) << (2 * BITS) | (k[3] & mask) << (3 * BITS);
   }
-  // where in the tile the thread's block of a set begins
+  // position in the tile where the thread's block of a set begins
   static HB_FN hb_u32 begins(const tile &t, int s) { return 128u * DEEP * s + t.me.lane / WIDE * B; }
   HB_FN hb_byte *scale(const tile &t, int s) const {
     return scales + t.first / B * 4 + 4u * (128u * DEEP * s / B + t.me.lane / WIDE);

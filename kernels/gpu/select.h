@@ -1,5 +1,5 @@
-// The k-th largest magnitude of all values, a digit a launch, without a word to the host. The digits are those of the
-// CPU front: 11, 10 and 10 bits, the highest first.
+// Finds the k-th largest magnitude of all values with one launch per digit, without synchronizing with the host. The
+// digits are those of the CPU front: 11, 10 and 10 bits, the highest first.
 #pragma once
 #include "elements.h"
 #include "order.h"
@@ -7,7 +7,7 @@
 
 #define HB_SELECT_DIGITS 3
 
-// hb_state, and what sparse kernels share beyond it.
+// hb_state, and the additional shared state of sparse kernels.
 struct hb_sparse_state {
   hb_state head;
   hb_u64 magnitude;  // larger ones are sent,
@@ -17,7 +17,7 @@ struct hb_sparse_state {
 };
 #define HB_SPARSE_STATE_WORDS 16
 
-// Called by all blocks. magnitude(i): of value i, float32 bits.
+// Called by all blocks. magnitude(i): bits of value i as float32.
 template <class F> HB_FN void hb_select_digit(hb_sparse_state *state, hb_u64 n, hb_u64 k, F magnitude) {
   __shared__ hb_u32 bins[2048];
   const hb_u32 digit = (hb_u32)state->digit, shift = 20u - 10u * digit, count = digit ? 1024u : 2048u;

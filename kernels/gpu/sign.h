@@ -1,10 +1,10 @@
-// Signs with a mean magnitude a block.
+// Signs with one mean magnitude per block.
 #pragma once
 #include "../hb_sign.h"
 #include "tiles.h"
 
 template <hb_u32 B> struct hb_sign_codec {
-  // a block is DEEP rounds of WIDE threads
+  // a block is processed in DEEP rounds of WIDE threads
   static constexpr hb_u32 WIDE = B < 128 ? B / 4 : 32, DEEP = B < 128 ? 1 : B / 128;
   static constexpr int ROUNDS = DEEP < 2 ? 2 : DEEP, SETS = ROUNDS / DEEP;
   typedef hb_lane<hb_u32> L;
@@ -59,7 +59,7 @@ template <hb_u32 B> struct hb_sign_codec {
   }
 
  private:
-  // where in the tile the thread's block of a set begins
+  // position in the tile where the thread's block of a set begins
   static HB_FN hb_u32 begins(const tile &t, int s) { return 128u * DEEP * s + t.me.lane / WIDE * B; }
   HB_FN hb_byte *scale(const tile &t, int s) const {
     return scales + t.first / B * 4 + 4u * (128u * DEEP * s / B + t.me.lane / WIDE);

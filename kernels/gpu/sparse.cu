@@ -1,7 +1,7 @@
-// GPU front of the sparse codecs, compiled when it is needed, once for each family and type (the macros of gpu.cu,
-// without HB_PARAM). Before the kernels of a call the host makes `state` zero: hb_sparse_state, without the bins if the
-// codec is not topk, and two words for each chunk; decode_add_encode has n float32 more. An operation is several
-// kernels, which hpcbench/codecs/sequence.py names; all have its arguments.
+// GPU front of the sparse codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
+// HB_PARAM). Before a call, the host sets `state` to zero: hb_sparse_state (without the bins unless the codec is topk),
+// and two words per chunk; decode_add_encode needs n more float32. An operation consists of several kernels, listed in
+// hpcbench/codecs/sequence.py; all have its arguments.
 #include "../hb_names.h"
 
 #ifndef HB_OUT
@@ -19,12 +19,12 @@ typedef hb_sparse<HB_CODEC, HB_TYPE> hb_front;
 #define HB_FUSED                                                                                              \
   const hb_byte *wire, hb_u64 bytes, const void *local, hb_u64 n, hb_byte *out, hb_u64, hb_u64 param, hb_sparse_state *state
 
-// arguments as of hb_ops; bytes: of the wire
+// Arguments as for hb_ops; bytes: size of the wire.
 HB_KERNEL hb_fold(HB_ENCODE) { hb_front::fold(x, n, residual); }
 HB_KERNEL hb_encode(HB_ENCODE) { hb_front::encode(x, n, wire, residual, param, state); }
 HB_KERNEL hb_decode(HB_DECODE) { hb_front::decode<HB_OUT, false>(wire, bytes, n, out, param, state); }
 HB_KERNEL hb_decode_add(HB_DECODE) { hb_front::decode<HB_OUT, true>(wire, bytes, n, out, param, state); }
-// The sum is a residual: what is left of it is thrown away.
+// The sum takes the place of the residual; the remainder is discarded.
 HB_KERNEL hb_sum_decode(HB_FUSED) {
   hb_front::decode<HB_F32, false>(wire, bytes, n, hb_front::sums(n, param, state), param, state);
 }

@@ -1,5 +1,5 @@
-// The kernels of the sparse codecs (kernels/hb_sparse.h tells the format), a chunk of records a block. Values are rows of
-// one value here.
+// The kernels of the sparse codecs (see kernels/hb_sparse.h for the format), one chunk of records per block. Values are
+// rows of one value here.
 #pragma once
 #include "marks.h"
 #include "select.h"
@@ -21,7 +21,7 @@ template <int FAMILY, int T> struct hb_sparse {
       return (hb_u32)(records - chunk * per_chunk < per_chunk ? records - chunk * per_chunk : per_chunk);
     }
   };
-  // The record of a value of the chunk and its place in it.
+  // The record of a value of the chunk, and its position in it.
   static HB_FN hb_u32 row_of(const message &msg, hb_u64 element) {
     return ROWS ? (hb_u32)(element / msg.width) : (hb_u32)element;
   }
@@ -31,12 +31,12 @@ template <int FAMILY, int T> struct hb_sparse {
   static HB_FN volatile hb_u64 *told(hb_sparse_state *state) {
     return (volatile hb_u64 *)state + HB_SPARSE_STATE_WORDS + (TOPK ? HB_SELECT_DIGITS * 2048 : 0);
   }
-  // float32, as many as values, behind all other state
+  // One float32 per value, after all other state.
   static HB_FN float *sums(hb_u64 n, hb_u64 param, hb_sparse_state *state) {
     return (float *)(told(state) + 2 * message(n, param).chunks);
   }
 
-  // What is sent: the values, or sums with a residual that are in it already.
+  // The values to send, or their sums with a residual, which already contains them.
   struct source {
     const hb_byte *x;
     hb_byte *residual;
@@ -54,7 +54,7 @@ template <int FAMILY, int T> struct hb_sparse {
         if (residual) return hb_narrow_raw<T>(hb_load_value<HB_F32>(residual + 4 * i));
       return hb_load_raw<SIZE>(x + SIZE * i);
     }
-    // leaves in the residual what the wire lacks of a value
+    // Stores the unsent part of a value in the residual.
     HB_FN void keep(hb_u64 i, bool sent, hb_u64 raw) const {
       if constexpr (SUMS)
         if (residual) {
@@ -111,7 +111,7 @@ template <int FAMILY, int T> struct hb_sparse {
       if (from.raw(first + e) && !(*(volatile hb_u32 *)&marks.bits[row / 32u] & bit)) atomicOr(&marks.bits[row / 32u], bit);
     }
   }
-  // Of the ties the first, as many as are left of `equal` behind the chunks before.
+  // Marks the first ties, up to the rest of `equal` that the previous chunks left.
   static HB_FN void mark_ties(volatile hb_u64 *told, hb_u64 chunk, const hb_marks &marks, const hb_u32 *ties,
                               hb_u64 equal) {
     __shared__ hb_u64 before;
@@ -183,7 +183,7 @@ template <int FAMILY, int T> struct hb_sparse {
       if (chunk + 1 == msg.chunks) put_rest(msg, from, n, msg.head + start + s.end, wire, param, state);
     }
   }
-  // What lies behind the chunks: values, or zeros up to the size that topk has.
+  // Writes the data after the chunks: values, or zeros up to the size of topk.
   static HB_FN void put_rest(const message &msg, const source &from, hb_u64 n, hb_u64 at, hb_byte *wire,
                              hb_u64 param, hb_sparse_state *state) {
     hb_u64 end = at + SIZE * msg.rest;

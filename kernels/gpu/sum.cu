@@ -1,5 +1,6 @@
-// Sums of values of one type, compiled once for each: HB_TYPE, any but HB_BYTES; HB_OUT is the same. A short type's sum is
-// made in float32 and rounded once. In blocks of HB_THREADS threads, any number of them. All pointers may be odd.
+// Sums of values of one type, compiled for each type except HB_BYTES: HB_TYPE, with HB_OUT equal. Sums of short types
+// are computed in float32 and rounded once. The kernels run in any number of blocks of HB_THREADS threads. Pointers
+// need no alignment.
 #include "../hb_names.h"
 
 #include "elements.h"

@@ -1,12 +1,12 @@
-// The kernels of a codec of fixed size, from what it does with one tile in the registers of one warp. A thread holds 4
-// consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
+// The kernels of a codec of fixed size, built from its functions for a tile in the registers of a warp. A thread holds
+// 4 consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
 //   ROUNDS                     of a tile
 //   code                       what a thread holds of a coded tile
 //   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for
 //   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
 //   decode(tile, code, v)      its values
 //   load(tile), store(tile, code)  a code from the wire and to it
-// Codes stay in registers, so that an encoder with a residual and the fused kernel touch memory only once.
+// Codes stay in registers, so encoders with a residual and the fused kernel access memory only once.
 #pragma once
 #include "rotate.h"
 #include "values.h"
@@ -20,18 +20,18 @@ template <int R> struct hb_tile {
   hb_u32 count;  // of values, at most VALUES
   bool full;
 
-  // gives the bytes that a round has of `count` values with BITS bits each, as many as fill up multiples of PAD
+  // Returns the bytes of a round with `count` values of BITS bits each, rounded up to a multiple of PAD.
   template <int BITS, hb_u32 PAD = 1> HB_FN auto bytes() const {
     return [all = ((count * BITS + 7u) / 8u + PAD - 1u) / PAD * PAD](int round) {
       const hb_u32 before = 16u * BITS * round;
       return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
     };
   }
-  // the thread's first value of a round, from the first of the tile
+  // index in the tile of the thread's first value of a round
   HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
 };
 
-// Values of a type, which may lie anywhere, to registers and back.
+// Moves unaligned values of a type to registers and back.
 template <int T, int R> struct hb_values {
   static constexpr int SIZE = hb_type<T>::SIZE, PIECE = 4 * SIZE;
   hb_byte *at;

@@ -1,4 +1,4 @@
-// What a warp does together: reductions by shuffles, and rows of memory, of which each thread holds a piece.
+// Operations of a warp: reductions by shuffles, and rows of memory of which each thread holds a piece.
 #pragma once
 #include "../hb_lane.h"
 
@@ -15,11 +15,10 @@ struct hb_warp {
   hb_u32 *stage;  // HB_STAGE words, this warp's own
 };
 
-// What all lanes hold alike, made known as such to the compiler, which doubles shuffles in branches that lanes could take
-// alone.
+// Tells the compiler that all lanes hold the same value. Otherwise it duplicates shuffles in branches.
 HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
 
-// The largest of what each group of G neighbours holds, to all of them.
+// Returns the maximum of each group of G neighbors to all of them.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (G == 32)
@@ -41,14 +40,14 @@ HB_FN hb_u32 hb_warp_sum(hb_u32 x) {
   return x;
 #endif
 }
-// The sum by halves: l and l + G / 2 first. Each thread of a group adds the same pairs, so that all get the same bits.
+// Sums by halves: first l and l + G / 2. All threads of a group add the same pairs, so they get the same bits.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
 #pragma unroll
   for (hb_u32 half = G / 2; half; half /= 2) x = x + __shfl_xor_sync(HB_EVERY, x, half);
   return x;
 }
 
-// P bytes at p, a multiple of P, as the low bytes of words.
+// Loads P bytes at p, a multiple of P, into the low bytes of words.
 template <int P> HB_FN void hb_load_piece(const hb_byte *p, hb_u32 *w) {
   if constexpr (P == 16) {
     uint4 v = *(const uint4 *)p;
@@ -79,7 +78,7 @@ template <int P> HB_FN void hb_store_piece(hb_byte *p, const hb_u32 *w) {
     *p = (hb_byte)w[0];
   }
 }
-// A word anywhere.
+// An unaligned word.
 HB_FN void hb_store_word(hb_byte *p, hb_u32 x) {
   if (((hb_u64)p & 3u) == 0u) {
     *(hb_u32 *)p = x;
@@ -94,8 +93,8 @@ HB_FN hb_u32 hb_load_word(const hb_byte *p) {
   return x;
 }
 
-// `bytes` bytes from anywhere to the stage, followed by zeros up to `room`; and from there to anywhere.
-// Neighbours move neighbours, so that this is only a little slower than pieces are.
+// Copies `bytes` unaligned bytes to the stage and fills it with zeros up to `room`; and copies back. Neighboring
+// threads move neighboring bytes, so this is only a little slower than moving pieces.
 HB_FN void hb_stage_in(const hb_warp &me, const hb_byte *from, hb_u32 bytes, hb_u32 room) {
   hb_byte *stage = (hb_byte *)me.stage;
   const hb_u32 words = ((hb_u64)from & 3u) == 0u ? bytes / 4u : 0u;
@@ -116,8 +115,8 @@ HB_FN void hb_stage_out(const hb_warp &me, hb_byte *to, hb_u32 bytes) {
   __syncwarp();
 }
 
-// R rows, one behind the other, of 32 pieces of P bytes, one a thread. `direct`: they exist as a whole, and their
-// places are multiples of P. Else only the first bytes(r) bytes of row r exist.
+// R rows of 32 pieces of P bytes, one per thread. `direct`: the rows are complete and aligned to P. Otherwise only the
+// first bytes(r) bytes of row r exist.
 template <int P, int R, class B>
 HB_FN void hb_load_rows(const hb_warp &me, const hb_byte *rows, bool direct, B bytes, hb_u32 (*w)[(P + 3) / 4]) {
   if (direct) {
@@ -146,7 +145,7 @@ HB_FN void hb_store_rows(const hb_warp &me, hb_byte *rows, bool direct, B bytes,
   }
 }
 
-// Rows of 4 bits a thread, the earlier thread's in the low half of a byte. Bytes are moved: any place is aligned.
+// Rows of 4 bits per thread, the earlier thread's in the low half of a byte. Bytes need no alignment.
 template <int R, class B> HB_FN void hb_load_nibbles(const hb_warp &me, const hb_byte *rows, B bytes, hb_u32 *x) {
 #pragma unroll
   for (int r = 0; r < R; r++) {

@@ -1,4 +1,4 @@
-// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory may begin anywhere.
+// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory needs no alignment.
 #pragma once
 #include "values.h"
 #include "warp.h"
@@ -27,8 +27,8 @@ HB_FN void hb_from_stage(const hb_warp &me, hb_u32 *v) {
   __syncwarp();
 }
 
-// The first `bytes` bytes of a chunk; the others are zeros. Only memory that is aligned goes straight to registers: for
-// the rest the code is short, not fast.
+// Loads the first `bytes` bytes of a chunk; the others are zeros. Only aligned memory is loaded directly into
+// registers. The code for other memory is short, not fast.
 HB_FN void hb_load_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
   if ((((hb_u64)p | bytes) & 3u) == 0u) {
 #pragma unroll
@@ -51,7 +51,7 @@ HB_FN void hb_store_chunk(const hb_warp &me, hb_byte *p, hb_u32 bytes, const hb_
   }
 }
 
-// One value of a type anywhere, as float32.
+// One unaligned value of a type, as float32.
 template <int T> HB_FN float hb_load_value(const hb_byte *p) {
   const hb_u32 w = hb_size_of(T) == 4 ? hb_load_word(p) : hb_load_half(p);
   float f[2];
@@ -65,7 +65,7 @@ template <int T> HB_FN void hb_store_value(hb_byte *p, float value) {
   hb_size_of(T) == 4 ? hb_store_word(p, w) : hb_store_half(p, w);
 }
 
-// The sums of what two words hold of a type.
+// Adds two words as values of a type.
 template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   constexpr int N = 4 / hb_size_of(T);
   float x[N], y[N];
@@ -75,7 +75,7 @@ template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   hb_type<T>::template narrow<N>(x, &a);
   return a;
 }
-// The sum of two float64 whose halves lie in a lane of even number and the next.
+// Adds two float64 whose halves are in a lane of even number and in the next one.
 HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
   const bool low = !(lane & 1u);
@@ -84,12 +84,12 @@ HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   if (sum != sum) return low ? 0u : 0x7ff80000u;
   return (hb_u32)(low ? __double2loint(sum) : __double2hiint(sum));
 }
-// The sum of what two words hold, the lane's of a row.
+// Adds two words as values of a type, for a lane of a row.
 template <int T> HB_FN hb_u32 hb_sum_in_row(hb_u32 a, hb_u32 b, hb_u32 lane) {
   if constexpr (T == HB_F64) return hb_sum_doubles(a, b, lane);
   else return hb_sum_words<T>(a, b);
 }
-// To a chunk are added the values that lie at p, by loops: some types take long to add.
+// Adds the values at p to a chunk, in loops, because some types take long to add.
 template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
   hb_to_stage(me, v);
   if ((((hb_u64)p | bytes) & 3u) == 0u) {
@@ -107,7 +107,7 @@ template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb
   }
   hb_from_stage(me, v);
 }
-// `count` values of type T in the stage, instead of or onto those of type O at p.
+// Stores `count` values of type T in the stage in place of values of type O at p, or adds them.
 template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
   const hb_byte *stage = (const hb_byte *)me.stage;
 #pragma unroll 4
@@ -118,7 +118,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb
   }
   __syncwarp();
 }
-// A residual is added to the values in the stage, and keeps what rounding to their type takes away.
+// Adds a residual to the values in the stage, and stores the rounding errors in it.
 template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residual, hb_u32 count) {
   hb_byte *stage = (hb_byte *)me.stage;
 #pragma unroll 4

@@ -1,5 +1,6 @@
-// xpk, a chunk a warp (kernels/hb_xpk.h tells the format). The values stay in registers, which only code without jumps
-// can count through; what needs loops, the exponents and a sparse chunk's values, is a list in the stage.
+// xpk with one chunk per warp (see kernels/hb_xpk.h for the format). The values stay in registers, which only code
+// without branches can index. Parts that need loops are lists in the stage: the exponents, and the values of a sparse
+// chunk.
 #pragma once
 #include "chunks.h"
 #include "mpc.h"
@@ -10,8 +11,8 @@ template <int T> struct hb_xpk_codec {
   static constexpr hb_u32 GROUPS = HB_ROWS * 32 / W, TOPS = 8 * GROUPS;  // of 32 values; words for a byte of each value
   HB_FN hb_xpk_codec(hb_u64) {}
 
-  // Where the parts of a chunk of n values begin, in words. In front of the planes there is room for a byte of each
-  // value, which the exponents take until all else of them is coded.
+  // Positions of the parts of a chunk of n values, in words. Before the planes there is space for one byte per value,
+  // which holds the exponents until the rest is encoded.
   struct layout {
     hb_u32 values, words_of_bits;  // that are not in the bitmap as zeros; of a plane
     hb_u32 low, middle, planes, hot;
@@ -90,7 +91,7 @@ template <int T> struct hb_xpk_codec {
     if (words == 0 || plan.hot < 1u || plan.hot > 5u || plan.rare > 4u || plan.start > 15u || head >> 24) return false;
     const hb_u32 before = 1u + (sparse ? (all + 31u) / 32u : 0u);
     if (before > words) return false;
-    // the bitmap is as good as a plane of codes of one bit
+    // The bitmap is like a plane of codes of one bit.
     const hb_u32 n = sparse ? hb_xpk_level(1, 0, 0).left(me.lane, me.stage + 1, 32u * (before - 1u)) : all;
     if (n > all) return false;
     const layout at(n, before);
@@ -146,7 +147,7 @@ template <int T> struct hb_xpk_codec {
   }
 
  private:
-  // Of each value of a word.
+  // For each value of a word.
   static HB_FN hb_u32 turn(hb_u32 x) {
     return W == 32 ? hb_xpk_turn<32>(x) : (x << 1 & 0xfffefffeu) | (x >> 15 & 0x00010001u);
   }
@@ -161,7 +162,7 @@ template <int T> struct hb_xpk_codec {
     else ((hb_u16 *)values)[i] = (hb_u16)x;
   }
 
-  // Moves the values that are not all zeros to the front, zeros behind them, and their bitmap to the stage's word 1.
+  // Moves the values that are not zero to the front and fills with zeros. Writes their bitmap at word 1 of the stage.
   static HB_FN void compact(const hb_warp &me, hb_u32 *v, hb_u32 words) {
     hb_u32 *bitmap = me.stage + HB_CHUNK / 4, next = 0;
     const hb_u32 below = (1u << me.lane) - 1u;
@@ -182,7 +183,7 @@ template <int T> struct hb_xpk_codec {
     for (hb_u32 g = me.lane; g < words; g += 32u) me.stage[1u + g] = bitmap[g];
     __syncwarp();
   }
-  // The inverse, from the last group to the first; n: how many values are not all zeros.
+  // The inverse, from the last group to the first; n: number of values that are not zero.
   static HB_FN void expand(const hb_warp &me, hb_u32 *v, hb_u32 n, hb_u32 words) {
     hb_u32 *bitmap = me.stage + HB_CHUNK / 4;
     const hb_u32 below = (1u << me.lane) - 1u;
@@ -201,7 +202,7 @@ template <int T> struct hb_xpk_codec {
     hb_from_stage(me, v);
   }
 
-  // From the list of the values' highest bytes.
+  // Reads the list of the values' highest bytes.
   static HB_FN hb_xpk_plan choose(const hb_warp &me, const hb_byte *list, hb_u32 n) {
     hb_u32 *counts = (hb_u32 *)list + TOPS, *sums = counts + 256 + 2 * HB_XPK_MARGIN;
 #pragma unroll 1

@@ -1,5 +1,5 @@
-// The two levels of xpk's code of exponents, by a warp: their choice, and the planes of codes that they make of a list
-// of bytes in shared memory (kernels/hb_xpk.h tells the format).
+// The two levels of xpk's code of exponents on a warp: their choice, and the planes of codes from a list of bytes in
+// shared memory (see kernels/hb_xpk.h for the format).
 #pragma once
 #include "../hb_xpk.h"
 #include "warp.h"
@@ -33,7 +33,8 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   }
   const hb_u32 left = sample - (place >> 8);
   const int end = (int)(place & 255u), first = end - (1 << plan.hot) + 1;
-  // a lane for each pair of a width and the places above the hot level, in the order in which the first of equals wins
+  // One lane for each pair of a width and a number of positions above the hot level, ordered so that the first of equal
+  // ones is chosen.
   const hb_u32 k = (lane > 0u) + (lane > 2u) + (lane > 6u) + (lane > 11u);
   const int above = (int)(lane - (k == 0 ? 0u : k == 1 ? 1u : k == 2 ? 3u : k == 3 ? 7u : 12u));
   const hb_u32 key = lane < 17u ? ~(hb_xpk_rare_cost(sum, left, k, above, first, end) << 5 | lane) : 0u;
@@ -44,13 +45,13 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   return plan;
 }
 
-// One level of the exponents' code, of a list of bytes in shared memory: what is left of it takes its place.
+// One level of the code of exponents for a list of bytes in shared memory; the remainders replace the list.
 struct hb_xpk_level {
   hb_u32 width, base, start, most;
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
       : width(width), base(base), start(start), most((1u << width) - 1u) {}
 
-  // The codes of n bytes as planes; returns how many are left. A byte moves to no place behind its own.
+  // Writes the codes of n bytes as planes; returns the number of remainders. No byte moves backwards.
   HB_FN hb_u32 encode(hb_u32 lane, hb_byte *list, hb_u32 n, hb_u32 *planes) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     hb_u32 left = 0;
@@ -77,7 +78,7 @@ struct hb_xpk_level {
     __syncwarp();
     return left;
   }
-  // How many of n are left after this level; bits behind the n count too.
+  // Counts how many of n remain after this level; bits after n count too.
   HB_FN hb_u32 left(hb_u32 lane, const hb_u32 *planes, hb_u32 n) const {
     const hb_u32 stride = (n + 31u) / 32u;
     if (width == 0) return n;
@@ -86,7 +87,7 @@ struct hb_xpk_level {
     for (hb_u32 g = lane; g < stride; g += 32u) count += (hb_u32)__popc(ones(planes + g, stride));
     return hb_warp_sum(count);
   }
-  // The inverse, from the last byte to the first, for at most `room` of the n bytes; left: as above.
+  // The inverse, from the last byte to the first, for at most `room` of the n bytes; left: number of remainders.
   HB_FN void decode(hb_u32 lane, const hb_u32 *planes, hb_u32 n, hb_u32 left, hb_byte *list, hb_u32 room) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     if (width == 0) return;
@@ -111,7 +112,7 @@ struct hb_xpk_level {
   }
 
  private:
-  // Which codes of a word of each plane are all ones.
+  // Marks the codes of a word of each plane that are all ones.
   HB_FN hb_u32 ones(const hb_u32 *plane, hb_u32 stride) const {
     hb_u32 all = ~0u;
 #pragma unroll

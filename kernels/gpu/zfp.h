@@ -1,12 +1,13 @@
-// ZFP, a block a thread. The 32 blocks of a row are 4 * RATE words of the stream at every rate: rows never share one.
-// Where a block is a whole piece of memory a thread moves it, else the warp moves the words through its stage.
+// ZFP with one block per thread. The 32 blocks of a row have 4 * RATE words in the stream at every rate, so rows never
+// share a word. If a block is an aligned piece of memory, a thread moves it, otherwise the warp moves the words through
+// its stage.
 #pragma once
 #include "tiles.h"
 #include "zfp_block.h"
 
 alignas(16) __device__ constexpr hb_zfp_tables hb_zfp_source = hb_make_zfp_tables();
 
-// Shared memory serves 32 threads that look in different places at once.
+// Shared memory serves 32 threads that read different positions at once.
 template <class T> HB_FN void hb_copy_table(T &to, const T &from) {
   static_assert(sizeof to % 16 == 0, "moved by pieces");
   for (hb_u32 i = threadIdx.x; i < sizeof to / 16; i += HB_THREADS) ((uint4 *)&to)[i] = ((const uint4 *)&from)[i];
@@ -99,9 +100,9 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   }
 
  private:
-  // bytes of the tile's row in the stream, which ends with a word of 64 bits
+  // Bytes of the tile's row in the stream, which ends with a word of 64 bits.
   static HB_FN hb_u32 bytes(const tile &t) { return ((t.count + 3u) / 4u * MB + 63u) / 64u * 8u; }
-  // blocks that begin and end inside words
+  // Blocks that begin and end within words.
   static HB_FN void merge(const hb_warp &me, const hb_u32 *words) {
 #pragma unroll
     for (hb_u32 k = 0; k < WORDS; k += 32)

@@ -1,7 +1,7 @@
-// A block of ZFP coded by one thread: the transform and the tables' entries are those of hb_zfp1.h, the planes are coded
-// anew. There 16 lanes look up one plane at a time in a register; a thread looks up two at once in shared memory, knows
-// the block's bits when it is compiled, and shifts whole words by funnel. A branch that divides a warp costs both ways:
-// the usual block meets none. tests/codecs compare the bits with hb_zfp1.h's.
+// A block of ZFP encoded by one thread. Transform and table entries are those of hb_zfp1.h, but the code for planes is
+// separate. There, 16 lanes look up one plane at a time in a register. Here, a thread looks up two at once in shared
+// memory, the number of bits is known at compile time, and words are shifted with funnel shifts. A branch that diverges
+// within a warp costs both sides, so the usual block has none. tests/codecs compares the bits with those of hb_zfp1.h.
 #pragma once
 #include "../hb_zfp1.h"
 
@@ -36,7 +36,7 @@ HB_FN constexpr hb_zfp_tables hb_make_zfp_tables() {
 template <hb_u32 MB> struct hb_zfp_block {
   typedef hb_lane<hb_u32> L;
   static constexpr int NW = (MB + 31) / 32;
-  // words of 8 planes, after the first, that reach into the block where it has come to raw planes
+  // Words of 8 planes, after the first, that extend into the part of the block with raw planes.
   static constexpr int RAW = MB > 81 ? 3 : MB > 49 ? 2 : MB > 17 ? 1 : 0;
 
   static HB_FN void encode(const float *f, hb_u32 *w, const hb_zfp_tables &t) {
@@ -55,7 +55,7 @@ template <hb_u32 MB> struct hb_zfp_block {
         }
         return;
       }
-      // 2^(30-emax) is no float32
+      // 2^(30-emax) is not a float32
       for (int i = 0; i < 4; i++) g[i] = f[i] * L::as_float(254u << 23);
       scale = L::as_float((156u << 23) - (m & 0x7f800000u));
     }
@@ -117,13 +117,13 @@ template <hb_u32 MB> struct hb_zfp_block {
   }
 
  private:
-  // what hb_planes does, by instructions that gather bytes
+  // Does the same as hb_planes, with instructions that gather bytes.
   template <hb_u32 J> static HB_FN hb_u32 planes(const hb_u32 *c) {
     constexpr hb_u32 two = (3 - J) | (7 - J) << 4;
     const hb_u32 rows = __byte_perm(__byte_perm(c[3], c[2], two), __byte_perm(c[1], c[0], two), 0x5410);
     return hb_rows_to_nibbles(L::brev(rows));
   }
-  // 8 planes to bit `pos` of the first two words; they make 8..36 bits
+  // Appends 8 planes at bit `pos` of the first two words; they have 8 to 36 bits.
   static HB_FN void append_planes(hb_u32 q, hb_u32 *w, hb_u32 &pos, hb_u32 &state, const hb_zfp_tables &t) {
     hb_u64 all = w[0];
 #pragma unroll
@@ -138,7 +138,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     }
     if (NW > 1) w[0] = (hb_u32)all, w[1] |= (hb_u32)(all >> 32);
   }
-  // 8 planes from the window high:low, of which the next bit is bit 1
+  // Reads 8 planes from the window high:low, whose next bit is bit 1.
   static HB_FN hb_u32 take_planes(hb_u32 low, hb_u32 high, hb_u32 &pos, hb_u32 &state, bool may_end,
                                   const hb_zfp_tables &t) {
     hb_u32 q = 0;
@@ -152,9 +152,9 @@ template <hb_u32 MB> struct hb_zfp_block {
       high >>= length;
     }
     if (may_end) {
-      // Where the bits end inside a scan libzfp sets the coefficient at which the scan stood; bits past the end are 0
-      // here, so that the scan ran on to the last coefficient, by `over` places too far. That plane is the last with a
-      // bit, its own highest one, and those behind it have 4 bits each.
+      // If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0
+      // here, so the scan continued to the last coefficient, `over` positions too far. That plane is the last one with
+      // a bit, its own highest one, and the following planes have 4 bits each.
       const hb_u32 zeros = (hb_u32)__clz((int)q), over = pos - zeros - MB;
       if ((zeros % 4u == 0u) & (over - 1u < 3u)) {
         const hb_u32 top = 0x80000000u >> zeros;
@@ -167,7 +167,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     return *(const hb_u32 *)((const hb_byte *)t.enc + (planes * 4u + state));
   }
 
-  // After 8 planes some coefficient is still not significant, below 2^-6 of the largest.
+  // After 8 planes a coefficient is still not significant: it is below 2^-6 of the largest.
   static HB_FN void seldom_encode(const hb_u32 *c, hb_u32 *w, hb_u32 &pos, hb_u32 state, const hb_zfp_tables &t) {
 #pragma unroll 1
     for (int word = 1; word < 4 && pos < MB; word++) {
@@ -208,7 +208,7 @@ template <hb_u32 MB> struct hb_zfp_block {
       hb_unplanes(q, word, c);
     }
   }
-  // bit 0 is clear: zeros, or classes of infinities and NaN
+  // Bit 0 is clear: the block has zeros, or classes of infinities and NaN.
   static HB_FN void decode_no_number(const hb_u32 *w, float *f) {
     hb_u32 any = 0;
     for (int k = 0; k < NW; k++) any |= w[k];

@@ -141,6 +141,6 @@ def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> None:
 
 
 def wait_until_over(root: Path) -> Tracked:
-    """Wait until no run of the submission waits or runs, and the job has written its status file."""
+    """Wait until no run of the submission is waiting or running, and the job has written its status file."""
     wait_for(lambda: track(root).over and State.RUNNING not in {s.state for s in track(root).jobs.values()})
     return track(root)

@@ -1,4 +1,4 @@
-"""Times of the calls to the scheduler, their jobs, and the stored answers."""
+"""The times of calls to the scheduler, the jobs that they ask for, and the stored answers."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Scripts of Slurm and LSF sites, run by hand with a fake launcher, and the commands that track them."""
+"""Scripts of Slurm and LSF sites that run by hand with a fake launcher, and the commands that track them."""
 
 import json
 import os
@@ -101,6 +101,12 @@ def test_status_exits_with_1_after_a_failure(
     assert command(monkeypatch, "status") == 1
     out = capsys.readouterr().out
     assert "failed" in out and "exit status 3: boom: the reason" in out and out.count("completed") == 2
+    assert command(monkeypatch, "status", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["root"] == str(root) and document["over"] and document["failed"]
+    states = {run["scheme"]: (run["state"], run["exit"]) for job in document["jobs"] for run in job["runs"]}
+    assert states["naive-zfp8"] == ("failed", 3) and list(states.values()).count(("completed", 0)) == 2
+    assert command(monkeypatch, "status", "--json", "--watch") == 2
     fake.acts({})
     assert command(monkeypatch, "submit", str(fake.study), "--site", str(fake.site)) == 0
     wait_until_over(root.with_name("002"))
@@ -129,6 +135,6 @@ def test_cancel_of_jobs_run_by_hand_names_the_command(
     job = next((root / "jobs").iterdir())
     (job / "status.json").write_text('{"state": "running", "attempt": 1, "id": "4711"}', encoding="utf-8")
     assert command(monkeypatch, "cancel", str(root)) == 2
-    assert "submitted by hand: cancel jobs 4711 by the scheduler" in capsys.readouterr().err
+    assert "submitted by hand: use the scheduler's own command to cancel jobs 4711" in capsys.readouterr().err
     submission = json.loads((root / "submission.json").read_text(encoding="utf-8"))
     assert submission["scheduler"] == "slurm"

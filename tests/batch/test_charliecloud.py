@@ -128,8 +128,8 @@ def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
     done, run = submit(tmp_path, image, "'--unset-env=PMI*'")
     assert done.returncode == 1, done.stdout
     errors = (run / "err.txt").read_text()
-    assert "the launcher started a world of 1 ranks, the run needs 2" in errors
-    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in errors
+    assert "the launcher started a world of 1 ranks, but the run needs 2" in errors
+    assert f"in charliecloud {image} the image's MPI library must use the launcher's interface" in errors
 
 
 def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[str | None], None]) -> None:

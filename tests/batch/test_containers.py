@@ -118,12 +118,12 @@ def test_a_path_below_a_bind_is_not_bound_again() -> None:
 @pytest.mark.parametrize(
     ("fields", "where", "message"),
     [
-        ({"image": "x"}, "srun", "container.kind: is missing"),
+        ({"image": "x"}, "srun", "container.kind: is set neither"),
         ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
-        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: bind needs"),
-        ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA's driver only"),
-        ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
-        ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
+        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: mpi bind needs"),
+        ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "only NVIDIA's driver"),
+        ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "only for NVIDIA"),
+        ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "only for NVIDIA"),
         ({"kind": "charliecloud", "image": "x", "gpu": "nvidia"}, "srun", "ch-fromhost"),
         ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "has no read-only binds: remove :ro"),
     ],

@@ -190,7 +190,7 @@ def test_variables_of_an_outer_job_are_dropped(
 def test_check(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Flux.check(SITE)
     fake.order("fail", program="flux", text="flux: Unable to connect to Flux", status=1, times=1)
-    with pytest.raises(UserError, match="Unable to connect to Flux: is there a Flux instance here"):
+    with pytest.raises(UserError, match="Unable to connect to Flux: check that a Flux instance runs here"):
         Flux.check(SITE)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="flux: not on PATH"):

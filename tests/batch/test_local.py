@@ -166,14 +166,14 @@ def test_cancel_ends_all_processes_and_keeps_completed_runs(fake: Fake) -> None:
     assert others == [State.CANCELLED] * 5
     assert [s.state for s in tracked.jobs.values()] == [State.CANCELLED] * 2
     assert tracked.over
-    assert cancel(root) == "nothing waits or runs any more"
+    assert cancel(root) == "no job is waiting or running"
 
 
 def test_cancel_after_the_end_changes_nothing(fake: Fake) -> None:
     root = start(fake, only="scheme=baseline").root
     wait_until_over(root)
     wait_for(lambda: not alive(queue_of(root)))
-    assert cancel(root) == "nothing waits or runs any more"
+    assert cancel(root) == "no job is waiting or running"
     assert {s.state for s in track(root).runs.values()} == {State.COMPLETED}
 
 

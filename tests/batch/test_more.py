@@ -60,7 +60,7 @@ def test_the_same_command_twice_adds_once_until_the_added_repeats_are_over(fake:
     wait_for(lambda: fake.children)
     second = start(fake, more=1)
     assert second.notes == [
-        "the repeats that were added last are not over (j0002-r2): nothing was added (--again adds further repeats)"
+        "the repeats added last have not ended (j0002-r2): nothing was added (--again adds further repeats)"
     ]
     assert len(Ledger(root).submitted) == len(read_submission(root).jobs) == 2
     start(fake, more=1, again=True)

@@ -46,17 +46,17 @@ def test_ample_space_gives_no_notes(tmp_path: Path, disk: Callable[..., None]) -
 @pytest.mark.parametrize(
     ("planted", "message"),
     [
-        ({"free": 50 << 20}, "50.0 MiB are free, and logs need 138.1 MiB"),
-        ({"files": 10}, "10 more files can be made, and runs need 2000"),
-        ({"refuses": errno.EDQUOT}, "your quota has no space for the logs, 138.1 MiB"),
-        ({"refuses": errno.ENOSPC}, "the file system has no space for the logs"),
+        ({"free": 50 << 20}, "only 50.0 MiB are free, but the logs need 138.1 MiB"),
+        ({"files": 10}, "only 10 more files can be created, but the runs need 2000"),
+        ({"refuses": errno.EDQUOT}, r"your quota leaves no space for the logs \(138.1 MiB\)"),
+        ({"refuses": errno.ENOSPC}, "the file system leaves no space for the logs"),
     ],
 )
 def test_too_little_space_is_one_line_with_the_remedy(
     tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], message: str
 ) -> None:
     disk(**planted)
-    with pytest.raises(UserError, match=rf"{message}.*: free some, or give another --out$"):
+    with pytest.raises(UserError, match=rf"{message}.*: free some space, or give another --out$"):
         room(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -452,7 +452,7 @@ def test_flux_reports_that_it_requeues_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "flux", changes=NEW_CLOCK, requeue=3, **limits)
     bench.act("a", STOPS)
     done = bench.go()
-    assert done.returncode == 75 and "Flux puts no job back" in done.stderr
+    assert done.returncode == 75 and "Flux cannot requeue jobs" in done.stderr
     assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.job_mark["state"] == "ended"
 
 

@@ -132,10 +132,10 @@ def test_only_some_runs(fake: Fake, only: str, runs: list[str]) -> None:
     [
         ("shceme=x", "did you mean 'scheme'?"),
         ("nodes=1", "unknown key"),
-        ("scheme=none-such", "names no run"),
-        ("", "names no run"),
-        ("__import__('os').system('touch pwned')", "names no run"),
-        ("repeat=1; touch pwned", "names no run"),
+        ("scheme=none-such", "matches no run"),
+        ("", "matches no run"),
+        ("__import__('os').system('touch pwned')", "matches no run"),
+        ("repeat=1; touch pwned", "matches no run"),
     ],
 )
 def test_expressions_that_name_nothing_are_refused(fake: Fake, only: str, says: str) -> None:
@@ -311,7 +311,9 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
     fake.acts({"baseline": "wait"})
     fake.write_study(pairing="none")
     root = submit(fake.study, Options(site=str(fake.site))).root
-    with pytest.raises(UserError, match=r"names no run: all parts must hold: write scheme=a\|b for either"):
+    with pytest.raises(
+        UserError, match=r"matches no run: no run can match two conditions on scheme: write scheme=a\|b for either"
+    ):
         cancel(root, "scheme=mzhybrid,scheme=naive-zfp8")
     assert cancel(root, "scheme=mzhybrid|naive-zfp8") == "2 jobs: ended"
     (fake.directory / "go").touch()

@@ -112,7 +112,7 @@ def test_after_any_fault_the_same_command_submits_the_other_jobs_once(tmp_path: 
 
 def test_a_refusal_reports_the_number_of_submitted_jobs_which_start(tmp_path: Path) -> None:
     queue = Queue(["take", "refuse"])
-    with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are submitted; the same command continues\)"):
+    with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are submitted; run the same command to continue\)"):
         hand(tmp_path, queue)
     assert queue.begun == 1
     assert [job.id for job in Ledger(tmp_path).submitted] == ["1000"]

@@ -1,4 +1,4 @@
-"""Runs `hpcbench bench codecs` in this process."""
+"""Function that runs `hpcbench bench codecs` in this process."""
 
 import sys
 
@@ -8,7 +8,7 @@ from hpcbench import cli
 
 
 def bench(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Exit status of the command; small and quick unless the arguments say otherwise."""
+    """Run the command with a small, quick measurement by default; return its exit status."""
     quick = [] if "--mib" in arguments else ["--mib", "0.05"]
     monkeypatch.setattr(sys, "argv", ["hpcbench", "bench", "codecs", *quick, *arguments])
     with pytest.raises(SystemExit) as caught:

@@ -1,4 +1,4 @@
-"""Runs `hpcbench bench network` and `bench collectives` on real ranks of this machine."""
+"""Functions that run `hpcbench bench network` and `bench collectives` on real ranks of this machine."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "PALS_", "JSM_", "MPI_LOCAL", "SL
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Environment of a process that no launcher started."""
+    """Return the environment of a process that no launcher started."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}, **more}
 
 
@@ -22,7 +22,7 @@ def command(*arguments: str | Path) -> list[str]:
 def bench(
     *arguments: str | Path, mpirun: int | None = None, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own; on ranks that a launcher starts where `mpirun` says how many."""
+    """Run the command in a separate process, or on the ranks of a launcher if `mpirun` sets their number."""
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     launcher = [str(mpiexec), "-n", str(mpirun), "-bind-to", "none"] if mpirun else []
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""What `hpcbench bench codecs` prints and writes, and that it agrees with the codecs themselves."""
+"""Output of `hpcbench bench codecs`, which must agree with the codecs themselves."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ HEADINGS = (
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The JSON file of a small run."""
+    """Return the JSON file of a small run."""
     assert bench(monkeypatch, *NAMES, "--repeats", "2", "--output", str(tmp_path / "x.json")) == 0
     document: dict[str, Any] = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
     return document
@@ -128,7 +128,7 @@ def test_a_broken_promise_is_told_and_fails(
 
 
 class Forgetful(Codec):
-    """Sends float32 as they are, but NaN and infinity as zeros, and adds 1 to the first value."""
+    """A codec that sends float32 unchanged, except NaN and infinity as zeros, and adds 1 to the first value."""
 
     name = "forgetful"
     lossless = False

@@ -1,4 +1,4 @@
-"""`hpcbench bench collectives` on real ranks: its figures are those of plans and codecs, and later plans heed them."""
+"""`hpcbench bench collectives` on real ranks: figures agree with plans and codecs, and later plans use them."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ SIZES = [4096, 16384]
 
 
 def links(ranks: int, **rows: Any) -> dict[str, Any]:
-    """A file of a machine on which the library takes no time for an all-reduce, and a day for anything else."""
+    """Return the file of a machine whose library needs no time for an all-reduce, and a day for other operations."""
     others = [operation.value for operation in Operation if operation is not Operation.ALL_REDUCE]
     day = [[operation, size, 86400.0] for operation in others for size in SIZES]
     return {
@@ -50,7 +50,7 @@ def links(ranks: int, **rows: Any) -> dict[str, Any]:
 
 
 class Run:
-    """A run of the command on some ranks, with all its output."""
+    """Run the command on some ranks; return all its output."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
         self.ranks, self.directory = ranks, directory
@@ -253,7 +253,7 @@ def test_what_an_algorithm_cannot_do_is_left_out_and_said(tmp_path: Path) -> Non
     done = bench("collectives", "--op", "all-reduce", "--op", "all-gather", *only)
     assert done.returncode == 0, done.stderr
     assert (
-        "Not measured: homomorphic does not support all-gather over 1 nodes x 2 ranks: it does all-reduce only"
+        "Not measured: homomorphic does not support all-gather over 1 nodes x 2 ranks: it supports all-reduce only"
         in done.stdout
     )
     assert any(re.match(r"\S+\s+int8:256 homomorphic\s+homomorphic\s", line) for line in done.stdout.splitlines())

@@ -41,7 +41,7 @@ def test_real_tensors_keep_their_scale_and_do_not_repeat(name: str) -> None:
 
 
 def safetensors(path: Path, **arrays: np.ndarray) -> None:  # type: ignore[type-arg]
-    """The format as its description has it: length, header, data."""
+    """Write the format by its description: length, header, data."""
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
     header, blob = {"__metadata__": {"by": "a test"}}, b""
     for name, array in arrays.items():
@@ -98,10 +98,14 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "missing with a key": ("x.npz:k", lambda path: None, "x.npz: no such file"),
     "a directory": ("x.npy", lambda path: path.mkdir(), "is a directory"),
     "another kind": ("x.csv", b"1,2\n", "unknown kind of file. Use one of .npy"),
-    "empty npy": ("x.npy", b"", "not an array of NumPy"),
-    "npy of another format": ("x.npy", b"PK\3\4 nothing", "not an array of NumPy"),
-    "cut npy": ("x.npy", lambda path: (np.save(path, X), path.write_bytes(path.read_bytes()[:-9])), "not an array"),
-    "pickle": ("x.npy", lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "not an array"),
+    "empty npy": ("x.npy", b"", "not a NumPy array"),
+    "npy of another format": ("x.npy", b"PK\3\4 nothing", "not a NumPy array"),
+    "cut npy": (
+        "x.npy",
+        lambda path: (np.save(path, X), path.write_bytes(path.read_bytes()[:-9])),
+        "not a NumPy array",
+    ),
+    "pickle": ("x.npy", lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "not a NumPy array"),
     "integers": ("x.npy", lambda path: np.save(path, np.arange(9)), "holds int64, not floating-point"),
     "complex": ("x.npy", lambda path: np.save(path, np.ones(4, complex)), "holds complex128"),
     "no values": ("x.npy", lambda path: np.save(path, X[:0]), "contains no values"),
@@ -109,8 +113,8 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "wrong key": ("x.npz:w", lambda path: np.savez(path, a=X, b=X), "no array 'w': it has a, b"),
     "no key": ("x.npz", lambda path: np.savez(path, a=X, b=X), "contains 2 arrays. Choose one by"),
     "empty npz": ("x.npz", lambda path: np.savez(path), "contains no array"),
-    "npz that is none": ("x.npz:w", b"PK\3\4 nothing", "not an archive of NumPy"),
-    "npz that is an npy": ("x.npz", lambda path: np.save(path.open("wb"), X), "not an archive"),
+    "npz that is none": ("x.npz:w", b"PK\3\4 nothing", "not a NumPy archive"),
+    "npz that is an npy": ("x.npz", lambda path: np.save(path.open("wb"), X), "not a NumPy archive"),
     "odd size": ("x.bin", bytes(4099), "4099 bytes are not a multiple of float32"),
     "empty bin": ("x.bin", b"", "contains no values"),
     "empty safetensors": ("x.safetensors", b"", "the length of its header is wrong"),
@@ -162,7 +166,7 @@ def test_torch_files(tmp_path: Path) -> None:
     assert np.array_equal(load_values(f"{tmp_path}/many.pt:model.w", 300, F32), X.ravel())
     assert np.array_equal(load_values(f"{tmp_path}/many.pt:model.b", 300, BFLOAT16), X.T.ravel().astype(BFLOAT16))
     (tmp_path / "bad.pt").write_bytes(b"nothing")
-    for source, says in (("many.pt", "contains 2 arrays. Choose one"), ("bad.pt", "not a file of tensors")):
+    for source, says in (("many.pt", "contains 2 arrays. Choose one"), ("bad.pt", "not a PyTorch file of tensors")):
         with pytest.raises(UserError, match=says):
             load_values(str(tmp_path / source), 300, F32)
 

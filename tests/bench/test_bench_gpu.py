@@ -1,4 +1,4 @@
-"""The way to a GPU, with arrays that refuse to be used as the host's in place of CuPy's."""
+"""Measurements on a GPU, with arrays in place of CuPy's that cannot be used as host arrays."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ from hpcbench.codecs.types import BFLOAT16
 
 
 class There:
-    """An array in the memory of a device: NumPy cannot see into it."""
+    """An array in device memory, which NumPy cannot access."""
 
     def __init__(self, hidden: Any) -> None:
         self.hidden = hidden
@@ -27,14 +27,14 @@ class There:
 
 
 def seen(array: Any) -> Any:
-    """What kernels see: bfloat16 is shown as two bytes of no kind."""
+    """Return the array interface for kernels: bfloat16 is shown as two raw bytes."""
     phrase = array.words.hidden if hasattr(array, "words") else array.hidden
     assert phrase.dtype != BFLOAT16, "CuPy has no such type"
     return phrase.view(BFLOAT16) if array.__cuda_array_interface__["typestr"] == "<V2" else phrase
 
 
 class OnDevice:
-    """A codec of the CPU that takes arrays of the device alone; lengths are known later."""
+    """A CPU codec that accepts only device arrays and reports lengths with a delay."""
 
     def __init__(self, codec: Any, device: Any) -> None:
         if codec.name == "none":
@@ -54,7 +54,7 @@ class OnDevice:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Others in place of CuPy and of the codecs on a GPU; counts how often was waited for it."""
+    """Replace CuPy and the codecs on a GPU; count the waits for the device."""
     waited = {"times": 0}
 
     def synchronize() -> None:
@@ -100,7 +100,7 @@ def test_what_has_no_kernels_is_left_out_and_named(
 ) -> None:
     assert bench(monkeypatch, "--device", "gpu") == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[-1] == "Not on this device: none" and not any(line.startswith("none ") for line in out)
+    assert out[-1] == "Not available on this device: none" and not any(line.startswith("none ") for line in out)
     assert bench(monkeypatch, "none", "--device", "gpu") == 2
     assert capsys.readouterr().err == "hpcbench: none: has no kernels for a GPU\n"
 

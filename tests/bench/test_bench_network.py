@@ -1,4 +1,4 @@
-"""`hpcbench bench network` on real ranks: what it writes is what plans are chosen by."""
+"""`hpcbench bench network` on real ranks: the planner uses the file that it writes."""
 
 import json
 import time
@@ -25,7 +25,7 @@ SIZES = [1024, 4096, 16384]
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.long), 4])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
-    """Ranks, the file, and what was printed: two ranks as `--ranks` starts them, four by a launcher."""
+    """Return ranks, file and output: two ranks started by `--ranks`, four by a launcher."""
     ranks: int = request.param
     file = tmp_path_factory.mktemp("network") / "links.json"
     options = ("--max-mb", "0.02", "--repeats", "1", "--output", file)
@@ -68,7 +68,7 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
 def test_what_a_codec_computes_is_no_more_than_what_the_clock_of_the_slowest_rank_shows(
     written: tuple[int, Path, str],
 ) -> None:
-    """But for clocks that count in steps, and threads of one process that compute at the same time."""
+    """Exceptions are clocks with coarse steps, and threads of one process that compute at the same time."""
     _, file, _ = written
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     computed, clock = document["codecs_of_a_core"], document["codecs"]
@@ -97,7 +97,7 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
 
 @pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])
 def test_a_machine_with_one_kind_of_link_is_read(missing: str, there: str, tmp_path: Path) -> None:
-    """Each node has one rank, or all ranks are on one node: nothing was measured of the other kind."""
+    """If each node has one rank, or one node has all ranks, the other kind of link is not measured."""
     link = {"latency_s": 1e-5, "bytes_per_s": 1e9}
     file = tmp_path / "links.json"
     file.write_text(json.dumps({"schema": 1, missing: None, there: link, "codecs": {}, "native": [], "measured": []}))

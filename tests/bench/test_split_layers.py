@@ -1,4 +1,4 @@
-"""Layers as `hpcbench bench gemm` times them: whole, and one rank's part of those that tensor parallelism has split."""
+"""Layers that `hpcbench bench gemm` times: whole ones, and the part of one rank under tensor parallelism."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
 
 
 def products(shape: LayerShape) -> int:
-    """Additions and multiplications of products and attention, forward and backward, by PyTorch's own counter."""
+    """Count the additions and multiplications of products and attention in both passes, with PyTorch's counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
     layers = make_stack(shape, "fp32", "cpu")

@@ -1,4 +1,4 @@
-"""Runs a benchmark in its tiny form, as a user starts it."""
+"""Fixtures that run a benchmark in its tiny form, as a user starts it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from stored_results import KEYS, head
 
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., Printed]:
-    """Runs ``benchmarks/SCRIPT --tiny ARGUMENTS``, which must succeed and say first where its figures come from."""
+    """Function that runs ``benchmarks/SCRIPT --tiny ARGUMENTS``, which must succeed and first print its provenance."""
 
     def ran(script: str, *arguments: str) -> Printed:
         done = run(script, *arguments)
@@ -27,9 +27,9 @@ def tiny() -> Callable[..., Printed]:
 
 @pytest.fixture(scope="session")
 def refused() -> Callable[..., str]:
-    """The same where something is missing: the benchmark prints nothing and says so in one line, with status 2.
+    """Function that runs a benchmark without a requirement: it must print one line and end with status 2.
 
-    GPUs of this machine are hidden, so that there is none anywhere.
+    GPUs of this machine are hidden.
     """
 
     def ran(script: str, *arguments: str) -> str:

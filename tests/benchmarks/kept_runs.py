@@ -1,4 +1,4 @@
-"""Directories of runs that kept messages of known content."""
+"""Directories of runs that stored messages of known content."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ def gaussian(shape: tuple[int, int], seed: int) -> Matrix:
 
 
 def low(shape: tuple[int, int], rank: int, seed: int, noise: float = 0.0) -> Matrix:
-    """A matrix of this rank, with some noise."""
+    """Return a matrix of this rank with some noise."""
     left, right = gaussian((shape[0], rank), seed), gaussian((rank, shape[1]), seed + 1)
     result: Matrix = left @ right + noise * gaussian(shape, seed + 2)
     return result
 
 
 def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype: str = "float32") -> SampledMessage:
-    """A message with these matrices, one behind the other, and some values behind them."""
+    """Return a message that contains these matrices one after another, followed by some values."""
     parts, begin = [], 0
     for name, matrix in matrices.items():
         parts.append(MessagePart(name, matrix.shape, begin))
@@ -37,7 +37,7 @@ def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype:
 def write_run(
     root: Path, steps: Mapping[int, Sequence[SampledMessage]], scheme: str = "baseline", batch: int = 64
 ) -> Path:
-    """A run's directory with a rank's messages by step, of 64 tokens a sample."""
+    """Write the directory of a run with the messages of a rank by step, with 64 tokens per sample."""
     directory = root / "runs" / f"r1-{scheme}"
     (directory / message_samples.DIRECTORY).mkdir(parents=True)
     about = {

@@ -1,4 +1,4 @@
-"""Measurements on slow links whose truth is known."""
+"""Planted measurements on slow links."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ BYTES = {"baseline": 0.0, "identity": 4e6, "naive-bf16": 2e6, "naive-int8": 1e6,
 
 
 def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | None = None) -> dict[str, Any]:
-    """One run."""
+    """A planted run."""
     traffic = {"network_bytes": BYTES[scheme], "exposed_s": 0.05, "hidden_s": 0.01}
     return {
         "rate": rate,
@@ -24,7 +24,7 @@ def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | N
 
 
 def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """As it is kept in a file."""
+    """Return the run in the format of the file."""
     return {
         "provenance": {"command": "python x", "revision": "abc of 2026-01-01", "machine": "two cores"},
         "part": "own",
@@ -52,7 +52,7 @@ def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[st
 
 
 def draw(speeds: Mapping[str | None, Mapping[str, float]], *, repeats: int = 8, noise: float = 0.01) -> dict[str, Any]:
-    """Runs whose speeds scatter about the planted ones; all of a repeat share an error of their own."""
+    """Return runs whose speeds scatter around the planted ones; the runs of a repeat share an error."""
     dice = random.Random(1)
     runs = []
     for repeat in range(1, repeats + 1):

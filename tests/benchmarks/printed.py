@@ -12,32 +12,32 @@ from stored_results import ROOT
 
 @dataclass(frozen=True)
 class Printed:
-    """What a benchmark wrote to standard output."""
+    """Standard output of a benchmark."""
 
     lines: list[str]
 
     def rows(self) -> Iterator[list[str]]:
-        """The cells of each line: what stands two blanks or more apart."""
+        """Cells of each line, separated by two or more blanks."""
         for line in self.lines:
             if line.strip():
                 yield re.split(r"  +", line.strip())
 
     def row(self, name: str) -> list[str]:
-        """The cells behind the first one, of the one line that begins so."""
+        """Return the cells after the first one, in the only line that begins with it."""
         result = [cells[1:] for cells in self.rows() if cells[0] == name]
         assert len(result) == 1, f"{len(result)} rows of {name}:\n" + "\n".join(self.lines)
         return result[0]
 
 
 def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """With the lines as wide as in a file, and with variables of the environment."""
+    """Run a script with lines as wide as in a file, and with additional environment variables."""
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--tiny", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | variables
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
 
 
 def numbers(cells: list[str]) -> list[float]:
-    """All of them, without their units; the test fails where one is none."""
+    """Return all numbers without their units; fail if a cell is not a number."""
     return [float(cell.replace(",", "").rstrip("%x")) for cell in cells]
 
 

@@ -29,12 +29,12 @@ def provenance(path: Path) -> dict[str, str]:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a text."""
+    """Split a text into lines."""
     return path.read_text(encoding="utf-8").splitlines()
 
 
 def head(text: list[str]) -> dict[str, str]:
-    """Keys and values of the lines with a hash that a text begins with."""
+    """Return keys and values of the comment lines at the head of a text."""
     result: dict[str, str] = {}
     for line in text:
         if not line.startswith("#"):
@@ -45,14 +45,14 @@ def head(text: list[str]) -> dict[str, str]:
 
 
 def document(path: Path) -> dict[str, str]:
-    """The same of a JSON document."""
+    """Return keys and values of the provenance of a JSON document."""
     read = json.loads(path.read_text(encoding="utf-8"))
     about = read.get("provenance", {}) if isinstance(read, dict) else {}
     return about if all(isinstance(value, str) for value in about.values()) else {}
 
 
 def faults(path: Path, reference: Known) -> Iterator[str]:
-    """The faults of a stored result.
+    """Find the faults of a stored result.
 
     Parameters
     ----------
@@ -75,7 +75,9 @@ def faults(path: Path, reference: Known) -> Iterator[str]:
 
 
 def command_faults(command: str) -> Iterator[str]:
-    """What is wrong with ``python benchmarks/x.py ...``, ``make x`` or ``hpcbench ...``, or several with ``;``."""
+    """Find faults in a command such as ``python benchmarks/x.py ...``, ``make x`` or ``hpcbench ...``, or several with
+    ``;``.
+    """
     for part in command.split(";"):
         phrase = shlex.split(part)
         if phrase[0] == "python" and len(phrase) > 1 and phrase[1].startswith("benchmarks/"):
@@ -89,7 +91,7 @@ def command_faults(command: str) -> Iterator[str]:
 
 
 def git_knows() -> Known:
-    """Ask git; without a history every revision is accepted."""
+    """Return whether git has the revision; without a history every revision is accepted."""
 
     def git(*command: str) -> str | None:
         try:

@@ -1,4 +1,4 @@
-"""benchmarks/engine.py: fair peers are there, ratios are paired, a verdict says no more than its interval."""
+"""benchmarks/engine.py: fair peers exist, ratios are paired, and verdicts follow from intervals."""
 
 import importlib
 import json
@@ -39,7 +39,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.long
 def test_all_contenders_do_the_same_work_in_turns(engine: Any, tiny: Callable[..., Printed], tmp_path: Path) -> None:
-    """The benchmark itself compares their losses, and ends where they differ."""
+    """The benchmark compares the losses itself, and ends if they differ."""
     file = tmp_path / "turns.json"
     printed = tiny("engine.py", "--json", str(file))
     document = json.loads(file.read_text())
@@ -80,7 +80,7 @@ def test_one_turn_decides_nothing(engine: Any) -> None:
 
 
 def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine: Any) -> None:
-    """Not the smallest median: the machine was slow in the second one's turns, and in the first one's of these, too."""
+    """The peer is not the one with the smallest median, because the machine was slow in other turns."""
 
     def row(name: str, *times: float, fair: bool = True) -> dict[str, Any]:
         return {"name": name, "fair": fair, "turns": [[seconds, 0, 0] for seconds in times]}
@@ -91,7 +91,7 @@ def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine:
 
 
 def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is off by more than rounding ends the benchmark; a lossy one may be off by more."""
+    """A loss that differs by more than rounding ends the benchmark; a lossy one may differ by more."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     same_work = importlib.import_module("engine_turns").same_work
     reference = [4.0, 3.9]
@@ -104,7 +104,7 @@ def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Library:
-    """An MPI library whose sums of two ranks end on request."""
+    """A fake MPI library whose sums of two ranks end on request."""
 
     size = 2
 
@@ -126,7 +126,7 @@ class Library:
 
 
 def test_a_bucket_is_given_back_when_its_sum_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before; and the later of two may be the first."""
+    """The future completes only when the sum has ended, in any order of two sums."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     library = Library()
     hook = importlib.import_module("engine_peers").Iallreduce(library, Wait.GIVE_WAY)

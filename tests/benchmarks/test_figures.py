@@ -1,4 +1,4 @@
-"""Figures in the documentation are those of the stored results, and the command that copies them finds its way."""
+"""Figures in the documentation equal the stored results, and the command that copies them works."""
 
 import json
 import re
@@ -28,14 +28,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def name_figure(root: Path, source: str, key: str) -> str:
-    """Return the marker of a figure that has a name now."""
+    """Return the marker of a figure, which is given a name."""
     (root / "docs").mkdir()
     (root / "docs" / "figures.ini").write_text(f"[results/reference/{source}]\nA/figure = {key}\n")
     return "<!-- =A/figure -->"
 
 
 def filled(root: Path, document: str) -> str:
-    """A document when its figures have been copied; a second time changes nothing."""
+    """Return the document with copied figures; a second copy must change nothing."""
     path = root / "README.md"
     path.write_text(document)
     done = figures(root)

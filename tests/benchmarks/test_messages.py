@@ -1,4 +1,4 @@
-"""benchmarks/messages.py on planted samples: errors of codecs, ranks of matrices, and what it refuses."""
+"""benchmarks/messages.py on planted samples: errors of codecs, ranks of matrices, and refusals."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""benchmarks/overlap.py trains on two hosts, with overlap and without, and says what is left to wait for."""
+"""benchmarks/overlap.py trains on two hosts, with and without overlap, and prints the remaining wait."""
 
 import re
 import subprocess

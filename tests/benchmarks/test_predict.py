@@ -10,7 +10,7 @@ Tiny = Callable[..., Printed]
 
 
 def test_published_runs(tiny: Tiny) -> None:
-    """Both halves are named with their errors, and so are the targets; those of the first model are kept."""
+    """Both halves and the targets are printed with their errors; those of the first model stay unchanged."""
     lines = tiny("predict_published.py").lines
     for half in ("chosen on, all", "checked on, all"):
         (line,) = [line for line in lines if line.startswith(half)]
@@ -37,3 +37,11 @@ def test_speed(tiny: Tiny) -> None:
     lines = tiny("predict_speed.py").lines
     assert re.fullmatch(r"10 runs: [\d.]+ s, goal 2 s for 1000: (met|missed)", lines[-2])
     assert re.fullmatch(r"10240 ranks: [\d.]+ s, goal 1 s: (met|missed)", lines[-1])
+
+
+def test_programs(tiny: Tiny) -> None:
+    """The error of each family is printed, and no run that was carried out is called too large."""
+    lines = tiny("predict_programs.py").lines
+    (line,) = [line for line in lines if line.startswith("all: ")]
+    matched = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)
+    assert matched and float(matched[1]) < 20

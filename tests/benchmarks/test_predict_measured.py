@@ -1,4 +1,4 @@
-"""benchmarks/predict_measured.py: what it says of planted cells, and the whole way in its tiny form."""
+"""benchmarks/predict_measured.py: its output for planted cells, and the complete script in its tiny form."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def test_only_pairs_that_repeats_tell_apart_count_for_the_order(predicted: Callable[[str], Any]) -> None:
-    """a is surely faster than b, c lies between them by its noise; the order of a and b is predicted wrongly."""
+    """a is clearly faster than b, and c is within the noise of both. The order of a and b is predicted wrongly."""
     compare = predicted("compare")
     cells = [
         compare.Cell("s", "a", 2.2, (1.0, 1.1, 1.2)),

@@ -1,4 +1,4 @@
-"""Every stored result says which command made it, at which revision, on which machine."""
+"""Every stored result contains the command, the revision and the machine."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def knows(need: Callable[[str | None], None]) -> Known:
 
 
 def stored() -> list[str]:
-    """All files but those that speak for others."""
+    """List all files except those that describe other files."""
     files = (path for path in REFERENCE.rglob("*") if path.is_file() and path.name != BESIDE)
     return sorted(path.relative_to(REFERENCE).as_posix() for path in files)
 

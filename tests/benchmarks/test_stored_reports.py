@@ -1,4 +1,4 @@
-"""Speeds of stored reports are those of their runs' mean step times, and can be computed again from the documents."""
+"""Speeds of stored reports follow from the mean step times, and can be recomputed from the documents."""
 
 import importlib
 import json
@@ -47,7 +47,7 @@ def test_stored_speeds_are_work_over_time(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["experts", "long-context", "pruning"])
 def test_ranks_on_virtual_hosts_of_one_machine_are_marked(name: str) -> None:
-    """Four ranks on two cores."""
+    """A site of four ranks on two cores."""
     for cell in cells(REFERENCE / "studies" / f"{name}.json"):
         assert "shared_cores" in cell["weaknesses"]
 
@@ -80,7 +80,7 @@ def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, monk
         assert new == {scheme: pytest.approx(ratio / 2) for scheme, ratio in old.items()}
 
     def others(report: str) -> list[str]:
-        """The lines of the tables of traffic, rows, memory and predictions."""
+        """Return the lines of the tables of traffic, rows, memory and predictions."""
         blocks = report.split("\n\n")
         return [block for block in blocks if re.match(r"(Traffic|The embedding|Memory|Predicted)", block)]
 

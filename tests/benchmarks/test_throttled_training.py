@@ -1,4 +1,4 @@
-"""benchmarks/throttled_training.py: what its tables say of planted runs, and the whole way in its tiny form."""
+"""benchmarks/throttled_training.py: its tables for planted runs, and the complete script in its tiny form."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def throttled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def row(output: str, scheme: str, after: str) -> str:
-    """The scheme's line in the table that follows some words."""
+    """Return the scheme's line in the table after some text."""
     return next(line for line in output[output.index(after) :].splitlines() if line.split()[:1] == [scheme])
 
 
@@ -198,7 +198,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
         (["nowhere"], "no part 'nowhere': use shared, own, tensor, curve"),
         (["--shares", "100"], "--shares 100: give percents from 1 to 95"),
         (["--show", "/no/such/file"], "/no/such/file: No such file"),
-        (["--rates", "9mbit", "9mbit"], "--rates: 9mbit is here twice"),
+        (["--rates", "9mbit", "9mbit"], "--rates: 9mbit is listed twice"),
         (["own", "--repeats", "0"], "--repeats 0: give 1 or more"),
         (["own", "--rates", "fast"], "link rate 'fast': write it like 50mbit"),
     ],

@@ -1,4 +1,4 @@
-"""Every benchmark runs from its entry to its last line, and what it prints are figures, not blanks."""
+"""Every benchmark runs completely, and prints figures."""
 
 import json
 import re
@@ -30,7 +30,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_every_benchmark_has_a_tiny_form_that_is_tested(script: Path) -> None:
-    """A test file names the script and runs the form, and the script has a provenance."""
+    """Every script is run in its tiny form by a test, and prints its provenance."""
     tests = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert any(f'"{script.name}"' in text and re.search(r"\btiny\(|--tiny", text) for text in tests)
     assert "from provenance import" in script.read_text()
@@ -46,7 +46,7 @@ def test_checksum(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
-    """Blocking and asynchronous arms, each pair with its own reference."""
+    """Blocking and asynchronous methods, each pair with its own reference."""
     file = tmp_path / "rows.json"
     tiny("staleness.py", "--json", str(file))
     rows = {row["way"]: row for row in json.loads(file.read_text())["rows"]}
@@ -78,7 +78,7 @@ def test_half_sums(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
-    """A row for each way and for one process, and the bytes of the closed forms."""
+    """A row for each method and for one process, and the bytes of the closed forms."""
     file = tmp_path / "attention.json"
     printed = tiny("attention.py", "--json", str(file))
     n = 4 * 8 * 32 * 64
@@ -92,18 +92,18 @@ def test_attention(tiny: Tiny, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
-    """What is asked when nothing is traced is next to nothing, whatever the machine."""
+    """Without a trace, the checks take almost no time on any machine."""
     file = tmp_path / "steps.json"
     printed = tiny("trace_cost.py", "--json", str(file))
     result = json.loads(file.read_text())
     assert positive(printed.row("on"), 2) and len(result["on"]) == len(result["off"]) == 2
     assert re.fullmatch(r"on: [+-][\d.]+% of a step \([+-][\d.]+% to [+-][\d.]+%\)", printed.lines[-2])
-    matched = re.fullmatch(r"off: (\d+) questions of \d+ ns: ([\d.]+) millionths of a step", printed.lines[-1])
-    assert matched and int(matched[1]) > 10 and float(matched[2]) < 1000
+    matched = re.fullmatch(r"off: (\d+) questions of \d+ ns: ([\d.]+) % of a step", printed.lines[-1])
+    assert matched and int(matched[1]) > 10 and float(matched[2]) < 0.1
 
 
 def test_codecs(tiny: Tiny) -> None:
-    """The same bytes and errors as zfpy; a row each for peers that are there and peers that are not."""
+    """Bytes and errors equal those of zfpy; installed and missing peers have one row each."""
     printed = tiny("codecs.py")
     parts = "\n".join(printed.lines).split("\n\n")
     cells = {row[0]: row[1:] for row in Printed(parts[0].splitlines()).rows()}
@@ -119,7 +119,7 @@ def test_codecs(tiny: Tiny) -> None:
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:
-    """Without CuPy the line names it; with it, CUDA finds no GPU."""
+    """Without CuPy the message names CuPy; with CuPy, CUDA finds no GPU."""
     assert re.search(r"on a GPU need CuPy|no GPU that CUDA can use here", refused("codecs_gpu.py"))
 
 
@@ -138,7 +138,7 @@ def test_codecs_on_a_gpu(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_training_needs_a_gpu(refused: Callable[..., str]) -> None:
-    assert "PyTorch sees no GPU here" in refused("train_gpu.py")
+    assert "PyTorch detects no GPU here" in refused("train_gpu.py")
 
 
 @pytest.mark.long

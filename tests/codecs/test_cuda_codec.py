@@ -100,7 +100,7 @@ def test_wrong_arrays_are_refused(name: str) -> None:
         "needed": lambda: gpu.encode(x, wire[:-1]),
         "contiguous": lambda: gpu.encode(x[::2], wire),
         "uint8": lambda: gpu.encode(x, wire.view(np.int8)),
-        "as many float32": lambda: gpu.encode(x, wire, residual=x[:-1]),
+        "give a float32 array of the same size": lambda: gpu.encode(x, wire, residual=x[:-1]),
         "read-only": lambda: gpu.decode(wire, locked),
         "arrays of this device": lambda: gpu.encode([1.0], wire),
     }.items():

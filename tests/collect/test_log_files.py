@@ -102,7 +102,7 @@ def test_a_repeated_step() -> None:
     again = LINES[3 + 2].replace("loss 4", "loss 9").encode() + b"\n"
     log = of(WHOLE[:at] + again + WHOLE[at:])
     assert log.steps[3] == TRUTH.steps[3]
-    assert "step 3 stands in line 6 already" in log.notes[0].why
+    assert "step 3 is already in line 6" in log.notes[0].why
 
 
 def test_a_run_that_began_again_counts_from_there() -> None:

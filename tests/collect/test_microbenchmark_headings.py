@@ -240,10 +240,10 @@ def test_a_row_that_was_cut_is_noted() -> None:
     (table,) = read_lines(
         "# OSU MPI Latency Test v9", "# Size   Avg Latency(us)  Min Latency(us)", "1 2.0 1.5", "2 2.5"
     )
-    assert len(table.sizes) == 1 and "line 4 looks like a row that was cut" in table.remarks[0]
+    assert len(table.sizes) == 1 and "line 4 looks like a truncated row" in table.remarks[0]
     (table,) = read([*lines[:12], lines[12][:60]], Path("x"))
     assert len(table.sizes) == 1 and "ends early" in table.remarks[-1]
-    assert table.remarks[0] == "line 13 looks like a row that was cut, and is not read"
+    assert table.remarks[0] == "line 13 looks like a truncated row and is not read"
 
 
 def test_a_failed_check_outside_the_rows() -> None:

@@ -251,7 +251,7 @@ def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
     run = run_of(root, "completed", 0)
     assert run.state == "lost"
-    assert "without an status file of this run after step 4 of 6" in run.verdict.reason
+    assert "without a status file of this run after step 4 of 6" in run.verdict.reason
 
 
 def test_a_missing_directory(root: Path) -> None:
@@ -295,7 +295,7 @@ def stop(root: Path) -> None:
     """Return a run that was stopped after its third step."""
     path = directory(root) / "log.txt"
     lines = path.read_text().splitlines(keepends=True)[:6]
-    end = {"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop, checkpoint at step 3"}
+    end = {"event": "end", "state": "stopped", "steps": 3, "reason": "stopped on request, checkpoint at step 3"}
     path.write_text("".join(lines) + json.dumps(end) + "\n")
     write_marker(directory(root), "j0001-r1", 75)
 
@@ -318,7 +318,7 @@ def test_a_stopped_run_waits_while_its_job_lives(root: Path, job: State, marker:
     assert (state in BAD, state in OPEN) == (state == "stopped", state == "pending")
     if state == "stopped":
         cancelled = "; job j0001-r1 was cancelled" if job == "cancelled" else ""
-        assert verdict.reason == f"told to stop, checkpoint at step 3{cancelled}"
+        assert verdict.reason == f"stopped on request, checkpoint at step 3{cancelled}"
         assert verdict.where == f"{directory(root) / 'log.txt'}:7"
 
 

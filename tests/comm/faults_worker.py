@@ -15,7 +15,7 @@ from plan_cases import contribution
 from ranks import WORLD, Hooked, channel, tell
 
 from hpcbench.comm import frame
-from hpcbench.comm.execute import _Run
+from hpcbench.comm.execute import SliceRun
 from hpcbench.comm.group import Group
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.progress import Progress
@@ -24,7 +24,7 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.traffic import Algorithm
 
-MESSAGE, SUM = _Run._message, _Run._sum
+MESSAGE, SUM = SliceRun._message, SliceRun._sum
 
 
 def one_dropped(self, step, posted):
@@ -113,7 +113,7 @@ def faults() -> None:
     for fault, (method, function) in {"none": ("_sum", None), **FAULTS}.items():
         for name, case in CASES.items():
             slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
-            with planted(_Run, method, function):
+            with planted(SliceRun, method, function):
                 result, _ = perform(group, case, channel(slow, case.algorithm))
             expected = foretold(case, topology)
             assert expected is not None

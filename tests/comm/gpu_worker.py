@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import use_standin
-from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
+from emulated_accelerator import CALLER, Deaf, Impatient, LazyAccelerator, OnDevice, seen
 from mpi4py import MPI
 
 from hpcbench.codecs.convert import build_of, sum_build_of
@@ -21,6 +21,8 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.group import Group
+from hpcbench.comm.native import Library
+from hpcbench.comm.nccl import Communicator
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.relay import Relay
@@ -304,6 +306,100 @@ def halves() -> None:
         compare(side, places, aware, with_feedback, "int8:256", Algorithm.TWO_SHOT, SHORT, BFLOAT16)
 
 
+class LazyNccl(Communicator):
+    """NCCL on the lazy device: its operations run late, in the order of the stream, over MPI.
+
+    Its own collectives are those of the MPI library, so that sums have the bits of the other path.
+    """
+
+    def __init__(self, comm: MPI.Comm, accelerator: LazyAccelerator) -> None:
+        self.rank, self.size = comm.rank, comm.size
+        self._comm, self._accelerator = comm.Dup(), accelerator
+        self._library = Library(self._comm)
+        self._group: list[Callable[[], Any]] | None = None
+        self._stream = 0
+
+    def start(self) -> None:
+        self._group = []
+
+    def end(self) -> None:
+        begun, self._group = self._group or [], None
+
+        def work() -> None:
+            MPI.Request.Waitall([request for begin in begun for request in begin()])
+
+        self._accelerator.streams.put(self._stream, work)
+
+    def send(self, content: Any, peer: int, stream: int) -> None:
+        self._put(stream, lambda: [self._comm.Isend([seen(content), MPI.BYTE], peer)])
+
+    def receive(self, inbox: Any, peer: int, stream: int) -> None:
+        self._put(stream, lambda: [self._comm.Irecv([seen(inbox), MPI.BYTE], peer)])
+
+    def all_reduce(self, buf: Any, op: MPI.Op, stream: int) -> None:
+        self._put(stream, lambda: list(self._library.all_reduce(seen(buf), op, blocking=True)))
+
+    def reduce_scatter(self, src: Any, dst: Any, stream: int) -> None:
+        self._put(stream, lambda: list(self._library.reduce_scatter(seen(src), seen(dst), blocking=True)))
+
+    def all_gather(self, src: Any, dst: Any, stream: int) -> None:
+        self._put(stream, lambda: list(self._library.all_gather(seen(src), seen(dst), blocking=True)))
+
+    def broadcast(self, buf: Any, root: int, stream: int) -> None:
+        self._put(stream, lambda: list(self._library.broadcast(seen(buf), root, blocking=True)))
+
+    def reduce(self, src: Any, dst: Any, root: int, stream: int) -> None:
+        self._put(stream, lambda: list(self._library.reduce(seen(src), seen(dst), root, blocking=True)))
+
+    def _put(self, stream: int, begin: Callable[[], Any]) -> None:
+        alone = self._group is None
+        if alone:
+            self.start()
+        assert self._group is not None
+        self._stream = stream
+        self._group.append(begin)
+        if alone:
+            self.end()
+
+    def free(self) -> None:
+        pass
+
+
+class OverNccl(Emulated):
+    """Values that NCCL carries: nothing waits for them before they are read."""
+
+    def __init__(self, accelerator: LazyAccelerator) -> None:
+        super().__init__(accelerator)
+        self.places = Places(device_of=lambda x: accelerator, nccl=lambda comm: LazyNccl(comm, accelerator))
+
+    def get(self, x: OnDevice) -> np.ndarray:
+        self.accelerator.mark(CALLER).wait()
+        self.places.clock(x).settle()
+        return x.values
+
+
+def shifts(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    """Shift values around the ring. The caller overwrites them as soon as the call returns."""
+    got, works = [side.put(np.zeros(n, "f4")) for _ in range(2)], []
+    for k, x in enumerate(got):
+        sent = side.put(values(n, 2 * group.rank + k))
+        works.append(group.shift(sent, x, by=1 + k, tag=k, channel=ch))
+        if (1 + k) % group.size:
+            side.change(sent)
+    for work in works:
+        work.wait()
+    return got
+
+
+def over_nccl() -> None:
+    """Compare each operation that NCCL carries with NumPy arrays over MPI."""
+    side = OverNccl(LazyAccelerator())
+    for operation, codec, *details in [*cases(), *half_cases()]:
+        if codec in ("mpc", "xpk"):  # their messages vary in size
+            continue
+        compare(side, side.places, True, shifts if operation is exchange else operation, codec, *details)
+
+
 def planted() -> None:
     """Return the faults that must be detected."""
     for kind in (Impatient, Deaf):
@@ -387,7 +483,7 @@ def compile_kernels() -> None:
     """Compile the kernels on one rank, for all ranks."""
     import emulator  # lies next to the emulated device
 
-    if sys.argv[-1] in ("halves", "half_cases"):
+    if sys.argv[-1] in ("halves", "half_cases", "over_nccl"):
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
         builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]
         builds += [build_of(np.dtype(kind), np.dtype("f4")) for kind in ("f4", "f8")]

@@ -131,7 +131,7 @@ def test_nan_and_infinity_on_any_rank_reach_every_rank(mpi_results, ranks):
 def test_impossible_operations_are_refused_or_done_by_another_algorithm(mpi_results):
     for line in mpi_results(2, WORKER, "refusals"):
         half, other, double = line["said"]
-        assert half == "a reduction sums fp32 or fp64, not float16: convert before it"
+        assert half == "a reduction sums fp32 or fp64, not float16: convert the values first"
         assert other == "an encoded all-reduce supports only sums: use an exact channel for other operations"
         assert double.startswith("zfp:8: takes float32, float16 or bfloat16, not float64")
         assert line["instead"] == {"two-shot": 1}

@@ -82,7 +82,7 @@ def test_the_library_that_is_loaded_here_answers():
 def test_site_and_user_have_the_last_word():
     assert gpu_aware(MPI.COMM_SELF, True)
     assert not gpu_aware(MPI.COMM_SELF, False)
-    assert "as the site or the user says" in str(gpu_aware(MPI.COMM_SELF, True))
+    assert "set by the site or the user" in str(gpu_aware(MPI.COMM_SELF, True))
 
 
 def test_the_message_names_the_consequence():

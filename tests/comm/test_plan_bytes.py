@@ -112,14 +112,15 @@ def test_slices_tile_the_vector_and_begin_on_chunks(operation, algorithm):
 @pytest.mark.parametrize("algorithm", [Algorithm.DOUBLING, Algorithm.HOMOMORPHIC], ids=lambda a: a.value)
 @pytest.mark.parametrize("operation", [Operation.REDUCE_SCATTER, Operation.ALL_GATHER], ids=lambda o: o.value)
 def test_algorithms_for_all_reduce_only_are_refused_elsewhere(operation, algorithm):
-    message = f"{algorithm.value} does not support {operation.value} over 1 nodes x 4 ranks: it does all-reduce only"
+    refused = f"{algorithm.value} does not support {operation.value}"
+    message = f"{refused} over 1 nodes x 4 ranks: it supports all-reduce only"
     with pytest.raises(ValueError, match=message):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
 
 
 @pytest.mark.parametrize("operation", ROOTED, ids=lambda o: o.value)
 def test_homomorphic_sums_do_not_broadcast_or_reduce(operation):
-    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it does all-reduce only"
+    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it supports all-reduce only"
     assert all(refusal(operation, algorithm, FLAT[3]) is None for algorithm in (Algorithm.DOUBLING, Algorithm.RING))
 
 

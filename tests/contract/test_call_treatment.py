@@ -1,4 +1,4 @@
-"""Which calls are encoded, before their type and size are looked at."""
+"""Calls that are encoded, before type and size are checked."""
 
 import pytest
 

@@ -15,7 +15,7 @@ DAY = "2026-01-01T"
 
 
 def claim(job: Path, number: int, start: int, end: int | None) -> None:
-    """A claim that is held from one hour to another; None for one that left no word of its end."""
+    """Return a claim that is held between two hours; None as its end if it recorded no end."""
     place = job / "claims"
     place.mkdir(parents=True, exist_ok=True)
     content = {"holder": str(number + 6), "process": "1 2 b h", "name": "n", "start": f"{DAY}{start:02d}:00:00Z"}

@@ -1,4 +1,4 @@
-"""Ranks that share positions: what they cannot share is refused, and schemes that passes would see differently."""
+"""Settings that ranks cannot share positions with, and schemes that differ between passes, are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The events of a log: the bytes of their lines stay what they are, and logs of every version are read."""
+"""Events of a log: their lines keep the same bytes, and logs of every version can be read."""
 
 import json
 from dataclasses import fields, replace

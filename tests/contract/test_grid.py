@@ -1,4 +1,4 @@
-"""Tensor grids: every block of every matrix is multiplied with the right one, and sent where it belongs."""
+"""Tensor grids: every block is multiplied with the correct other block and sent to its owner."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def test_neighbours_along_the_last_axis_are_neighbouring_ranks():
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_what_the_moves_bring_together_is_the_product(grid, word):
-    """With integers and one process for all ranks, so that equality is exact: forward and both gradients."""
+    """Integers in one process represent all ranks, so equality is exact: forward and both gradients."""
     product = grid.products[word]
     size = 2 * max(grid.count(axes) for axes in (*product.x.values(), *product.w.values(), *product.y.values()))
     rng = np.random.default_rng(3)
@@ -73,14 +73,16 @@ def place(grid, cuts, dims, rank, matrix):
 
 
 def repeats(grid: Grid, product: Product, dims: str, over: str) -> int:
-    """How many ranks form the same summand."""
+    """Count the ranks that compute the same summand."""
     used = {axis for dim in (*dims, over) for axis in product.at[dim]}
     return grid.count(grid.others(tuple(used)))
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_every_rank_holds_an_equal_part_of_everything(grid):
-    """No element of activations and weights is held twice, except for 2.5d's weights, which every layer of it holds."""
+    """No element of activations or weights is stored twice, except the weights of 2.5d, which each layer of the grid
+    has.
+    """
     for word, product in grid.products.items():
         matrices = [product.w, product.y] + ([product.x] if word != "vocabulary" else [])
         for cuts in matrices:

@@ -1,4 +1,4 @@
-"""What does not fit a tensor grid is refused in a line that names the field and what would fit."""
+"""Settings that do not fit a tensor grid are refused in a line with the field and a valid value."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""The house: packages import only what stands below them, and no modules import each other in a circle.
+"""Order of packages: a package imports only packages below it, and modules have no import cycles.
 
-The order is that of the way of the data: what a login node does before a run, the run itself, what is done after it.
-The contract lies near the ground, since both sides of a job script import it.
+The order follows the flow of data: login node before a run, the run, and the evaluation afterwards. `contract` is
+near the bottom, because both sides of a job script import it.
 """
 
 import ast
@@ -17,11 +17,11 @@ import pytest
 import hpcbench
 
 GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "plot_style", "plot_labels")
-"""Modules outside of packages, and the version."""
+"""List modules outside of features that import parts of them."""
 HOUSE = (
     *GROUND,
     *("codecs", "contract", "present", "study", "batch", "job", "collect", "comm", "parallel", "predict", "train"),
-    *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "cli", "__main__"),
+    *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "tune", "cli", "__main__"),
 )
 """From the ground up."""
 PARTS = {
@@ -43,7 +43,7 @@ NAME_FEATURES = {
 }
 """The modules that connect features to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic", "pynvml")
-"""What the contract imports in addition to the standard library; pynvml within the function that counts NVLink."""
+"""List imports of the contract that are not allowed."""
 
 Sources = Mapping[str, str]
 """The text of each module, by its full name."""
@@ -64,7 +64,7 @@ def statements(text: str) -> list[ast.Import | ast.ImportFrom]:
 
 
 def imported(text: str, modules: Sources) -> Iterator[str]:
-    """Names of the modules that a text imports anywhere, in a function or for types alone too."""
+    """Return the modules that a source text imports anywhere, also in functions or only for types."""
     for node in statements(text):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -76,7 +76,7 @@ def imported(text: str, modules: Sources) -> Iterator[str]:
 
 
 def graph(modules: Sources) -> dict[str, set[str]]:
-    """What of hpcbench each module imports."""
+    """Return the modules of hpcbench that each module imports."""
     return {
         name: {other for other in imported(text, modules) if other.partition(".")[0] == "hpcbench"} - {name}
         for name, text in modules.items()
@@ -84,7 +84,7 @@ def graph(modules: Sources) -> dict[str, set[str]]:
 
 
 def room(module: str) -> str:
-    """The package of a module. Parts of features belong to the package that `PARTS` gives their names."""
+    """Return the package of a module. Parts of features belong to the package that `PARTS` gives their names."""
     parts = module.split(".")
     if parts[:2] == ["hpcbench", "features"]:
         return next((PARTS[part] for part in parts[2:] if part in PARTS), "contract")
@@ -92,7 +92,7 @@ def room(module: str) -> str:
 
 
 def upward(modules: Sources) -> set[tuple[str, str]]:
-    """Imports of what stands above the importer."""
+    """List imports of packages above the importer."""
     return {
         (name, other)
         for name, others in graph(modules).items()
@@ -102,7 +102,7 @@ def upward(modules: Sources) -> set[tuple[str, str]]:
 
 
 def circles(modules: Sources) -> list[tuple[str, ...]]:
-    """Groups of modules that import each other in a cycle."""
+    """List groups of modules that import each other in a cycle."""
     edges = graph(modules)
     left = set(edges)
     while free := {name for name in left if not edges[name] & left}:
@@ -121,7 +121,7 @@ def circles(modules: Sources) -> list[tuple[str, ...]]:
 
 
 def strange(modules: Sources) -> set[tuple[str, str]]:
-    """What the contract imports and may not."""
+    """List imports of the contract that are not allowed."""
     return {
         (name, other)
         for name, text in modules.items()
@@ -133,7 +133,7 @@ def strange(modules: Sources) -> set[tuple[str, str]]:
 
 
 def naming(modules: Sources) -> set[str]:
-    """Modules outside of features that import parts of them."""
+    """List modules outside of features that import parts of them."""
     return {
         name.removeprefix("hpcbench.")
         for name, others in graph(modules).items()
@@ -163,7 +163,7 @@ def test_features_are_connected_in_few_places() -> None:
 
 
 def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
-    """What counts is the name of a part, which says where it runs."""
+    """The name of a part decides, because it shows where the part runs."""
     names = [name for name in sources() if name.startswith("hpcbench.features.") and {*name.split(".")} & {*LOGIN}]
     assert {"hpcbench.features.prune.traffic", "hpcbench.features.energy.report.table"} < {*names}
     code = (
@@ -196,7 +196,7 @@ def test_a_planted_import_is_seen(name: str, line: str, sees: object) -> None:
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
-    """They are imported by their bare names: of two with one name, only the first would be."""
+    """Helpers are imported by their bare names: of two with the same name, only the first would be found."""
     tests = Path(__file__).parents[1]
     packages = {path.parent for path in tests.rglob("__init__.py")}
     names = Counter(path.name for path in tests.rglob("*.py") if not packages.intersection(path.parents))

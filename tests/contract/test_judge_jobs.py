@@ -1,4 +1,4 @@
-"""What became of a job and of a run: each combination of mark, handing-in and scheduler's word."""
+"""The states of a job and a run for each combination of status file, submission and scheduler's answer."""
 
 import datetime
 from typing import Any

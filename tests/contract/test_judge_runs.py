@@ -1,4 +1,4 @@
-"""What became of a run: `status` and `report` ask one judge, and it says what each combination of facts is."""
+"""The state of a run for each combination of facts; `status` and `report` use the same function."""
 
 import ast
 import itertools
@@ -117,7 +117,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
 
 
 def reasons() -> set[str]:
-    """The fixed words of all reasons that the judge gives, from its source."""
+    """Return the fixed text of all reasons in the source of the rules."""
     tree = ast.parse(Path(contract.run_state.__file__).read_text(encoding="utf-8"))
     documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in documents)
@@ -192,7 +192,7 @@ def ended(status: int | None) -> Mark:
             MIDDLE,
             JobSummary("j", State.FAILED, 1),
             State.LOST,
-            "without an status file of this run after step 4 of 6",
+            "without a status file of this run after step 4 of 6",
         ),
         (RUNS, MIDDLE, JobSummary("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (RUNS, MIDDLE, JobSummary("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),

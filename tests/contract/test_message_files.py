@@ -1,4 +1,4 @@
-"""Files of kept messages: what is written is read back, and what no run writes is refused."""
+"""Files of message samples: written data are read back, and other files are refused."""
 
 import json
 import zipfile

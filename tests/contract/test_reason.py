@@ -1,4 +1,4 @@
-"""Why a run failed: what launchers and interpreters say when they refuse, each as its program prints it."""
+"""Reasons of failed runs, from the original messages of launchers and interpreters."""
 
 import json
 from pathlib import Path
@@ -139,7 +139,7 @@ BLAUNCH = "[mpiexec@n1] HYDU_create_process (lib/utils/launch.c:74): execvp erro
 
 @pytest.mark.parametrize("status", [9, 124, 130, 137, 140, 143])
 def test_a_launcher_that_was_ended_before_its_ranks_began_has_said_why(tmp_path: Path, status: int) -> None:
-    """It waits for ranks that it could not start, until somebody ends it."""
+    """The launcher waits for ranks that it could not start, until it is ended."""
     (tmp_path / "err.txt").write_text(BLAUNCH)
     (tmp_path / "log.txt").write_text("")
     failure = diagnose(status, tmp_path / "err.txt", tmp_path / "log.txt")

@@ -1,4 +1,4 @@
-"""A run is made of the schemas of a study: a new setting is one field, on the login node and on the ranks."""
+"""A run uses the schemas of a study: a new setting is one field on login node and ranks."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ RUN = Run(
 
 
 def paths(content: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every key of nested JSON data, but for those of mappings whose keys are free."""
+    """Return every key of nested JSON data, except those of mappings with free keys."""
     items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, value in items:
         if isinstance(content, dict):

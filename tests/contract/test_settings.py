@@ -1,4 +1,4 @@
-"""The settings of a run as reports read them: those of every version, as the schemas of run.json name them."""
+"""Settings of runs of every version, as reports read them with the schemas of run.json."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ STORED = [
 
 
 def stored(value: Any) -> Iterator[dict[str, Any]]:
-    """The settings of all runs in a stored report."""
+    """Return the settings of all runs in a stored report."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if isinstance(value, dict) and {"model", "train", "layout", "scheme"} <= value.keys():
         yield value
@@ -33,7 +33,7 @@ def stored(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def lost(part: LogObject, place: str = "") -> list[str]:
-    """Values of the JSON object that are not those of the typed fields."""
+    """Return the values in the JSON object that differ from those of the typed fields."""
     paths = []
     for name in (field.name for field in fields(part) if field.name != "raw"):
         raw, value = part.raw.get(name), getattr(part, name)
@@ -59,7 +59,7 @@ def test_some_stored_runs_are_of_an_older_form() -> None:
 
 
 def undeclared(part: type[LogObject], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
-    """Typed fields that none of the schemas has."""
+    """Return typed fields that no schema has."""
     paths = []
     for field in fields(part):
         declared = [schema.model_fields[field.name] for schema in schemas if field.name in schema.model_fields]

@@ -1,4 +1,4 @@
-"""What does not go with gradients by rows is refused by name, or leaves the gradient whole."""
+"""Settings that do not fit gradients by rows are refused by name, or the gradient is sent whole."""
 
 import pytest
 

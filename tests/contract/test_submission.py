@@ -1,4 +1,4 @@
-"""The submission's file: one model, whichever command reads it."""
+"""The file of a submission: all commands read it with one model."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Moments of marks and logs, and the time between two."""
+"""Times in status files and logs, and the duration between two."""
 
 import pytest
 

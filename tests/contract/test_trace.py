@@ -1,4 +1,4 @@
-"""Traces of ranks: what is written is read back, ranks come on one clock, and what a viewer would draw wrong is not."""
+"""Traces of ranks: written data are read back, clocks are aligned, and invalid traces are refused."""
 
 import json
 from collections import defaultdict
@@ -54,7 +54,7 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     st.sampled_from(["DP BACKWARD GRAD", "PP FORWARD ACT"]),
 )
 def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track: str) -> None:
-    """A viewer takes one that begins within another for a part of it."""
+    """A viewer displays a span that begins within another one as a part of it."""
     rank_trace = trace(0, *(span(begin, begin + length, track) for begin, length in bounds))
     lanes = defaultdict(list)
     for event in merge_traces([rank_trace])["traceEvents"]:
@@ -68,7 +68,7 @@ def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track
 
 @pytest.mark.parametrize("drift", [0.0, 1e-4])
 def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
-    """The second clock is 1000 s ahead at first, and then runs too fast."""
+    """The second clock is 1000 s ahead at first, and runs too fast."""
 
     def theirs(at: float) -> float:
         return at + 1000 + drift * (at - 10)

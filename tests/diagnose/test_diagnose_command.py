@@ -89,7 +89,7 @@ WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "no rank": (lambda at: [write(at / f"{k}.json", two_steps(), None) for k in range(2)], "does not contain its rank"),
     "other steps": (
         lambda at: [write(at / f"{k}.json", [*steps(0, 9, first=9 * k), kernel(0, 9)], k) for k in range(2)],
-        "no step in common (0.json: steps 0 to 0; 1.json: steps 9 to 9)",
+        "no common step (0.json: steps 0 to 0; 1.json: steps 9 to 9)",
     ),
 }
 
@@ -120,9 +120,9 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"patterns": ["mine"]}, "--group mine: give REGEX=DIMENSION"),
         ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
         ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
-        ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
-        ({"link_gbit": 0.0}, "--link 0: give Gbit/s"),
-        ({"link_gbit": float("nan")}, "--link nan: give Gbit/s"),
+        ({"codec_speed": 0.0}, "--codec-speed 0: must be a speed in GB/s"),
+        ({"link_gbit": 0.0}, "--link 0: must be the bandwidth of a rank's link in Gbit/s"),
+        ({"link_gbit": float("nan")}, "--link nan: must be the bandwidth of a rank's link in Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
     ],
 )

@@ -24,7 +24,7 @@ def recorded(name: str) -> dict[str, str]:
 
 
 class Machine:
-    """A directory of programs, the only one on PATH."""
+    """The only directory on PATH."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         self.directory = directory

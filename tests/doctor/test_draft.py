@@ -170,7 +170,7 @@ def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: P
     site = site_of(text, tmp_path)
     assert (site.node.cores, site.node.gpus, site.queues["debug"].max_nodes) == (128, 4, 5)
     assert site.node.memory_gb == 498, "the smallest memory of nodes that differ only in memory"
-    assert "debug: other nodes are in it, too: 100 nodes, 64 cores" in " ".join(text.split())
+    assert "debug: it also contains other nodes: 100 nodes, 64 cores" in " ".join(text.split())
 
 
 def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:

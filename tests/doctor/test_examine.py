@@ -296,7 +296,7 @@ def test_codecs_give_the_committed_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert len(set(committed.values())) == len(selftest.CODECS), "no two codecs write the same"
     (tmp_path / "digests.json").write_text(json.dumps({**committed, "zfp:8": "0" * 16}))
     monkeypatch.setattr(selftest, "_FILE", tmp_path / "digests.json")
-    assert selftest.faults()[0] == ["zfp:8: other bytes than those committed"]
+    assert selftest.faults()[0] == ["zfp:8: its bytes differ from the committed ones"]
 
 
 def test_an_error_above_its_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_the_command_prints_one_line_per_check_and_writes_json(
     findings = json.loads((tmp_path / "found.json").read_text())
     assert (code, findings["failed"]) == (0, [])
     lines = out.splitlines()
-    assert len(lines) == len(findings["checks"]) + 1 and lines[-1] == "everything that is needed works"
+    assert len(lines) == len(findings["checks"]) + 1 and lines[-1] == "all required checks passed"
     assert {line.split()[0] for line in lines[:-1]} <= {"ok", "missing", "unknown"}
 
 

@@ -65,7 +65,7 @@ def test_a_job_near_its_limit_stops_and_retry_continues_it(place: Make, capsys: 
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.STOPPED]
     assert "hpcbench retry" in tracked.jobs["j0001-r1"].reason
-    assert "Flux puts no job back" in (root / "jobs" / "j0001-r1" / "out.log").read_text(encoding="utf-8")
+    assert "Flux cannot requeue jobs" in (root / "jobs" / "j0001-r1" / "out.log").read_text(encoding="utf-8")
     assert "stopped" in read_report(capsys, root)[1]
     assert retry(root).runs == ["r1-baseline"]
     tracked = wait_until_over(here, root)

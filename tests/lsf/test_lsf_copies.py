@@ -57,7 +57,7 @@ def test_if_lsf_does_not_answer_the_message_mentions_that_the_job_may_exist(
     again = here.submit()
     assert len(here.fake.jobs) == 1
     assert again.notes[-1] == (
-        "already submitted and over; 1 whose answer had been lost were found: nothing was submitted "
+        "already submitted and over; 1 whose answer had been lost were found in the queue: nothing was submitted "
         "(--again submits it again)"
     )
 

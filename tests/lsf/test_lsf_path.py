@@ -112,7 +112,7 @@ def test_cancel_ends_only_our_jobs_and_uses_force_if_needed(place: Make, monkeyp
     assert [call.argv for call in here.fake.calls if call.program == "bkill"] == [["1"], ["-r", "1"]]
     assert [job.state for job in here.fake.jobs] == [EXITED, RUNNING]
     assert states(track(root)) == [State.CANCELLED]
-    assert cancel(root) == "nothing waits or runs any more"
+    assert cancel(root) == "no job is waiting or running"
 
 
 @pytest.mark.parametrize(("any_end", "end"), [(False, "go"), (False, "cancel"), (True, "cancel")])

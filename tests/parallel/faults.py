@@ -423,6 +423,7 @@ ELSEWHERE = {
     "parallel/grid_faults.py": "parallel/test_grids.py",
     "parallel/context_faults.py": "parallel/test_contexts.py",
     "parallel/expert_faults.py": "parallel/test_experts.py",
+    "parallel/shape_faults.py": "parallel/test_model_shapes.py",
     "parallel/row_faults.py": "parallel/test_gradients_by_rows.py",
     "features/prune/prune_faults.py": "features/prune/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",

@@ -133,7 +133,7 @@ def sent(side: Side) -> Counter[str]:
 
 def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int]]:
     """Return the expected bytes of each layer, forward and backward, in fp64."""
-    qkv, out, up, down = predicted.list_block_products(rows, model.hidden)
+    qkv, out, up, down = predicted.list_block_products(rows, model)
     used = {
         "embedding": [predicted.make_lookup(rows, model)],
         "attention": [qkv, out],
@@ -202,7 +202,7 @@ def memory(layout: Layout) -> dict[str, Any]:
     x = part(side, random("x", samples, POSITIONS, model.hidden), layout.grid.stream).clone().requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         side.module.blocks["0"].mlp.up(x)
-    up = predicted.list_block_products(samples * POSITIONS, model.hidden)[2]
+    up = predicted.list_block_products(samples * POSITIONS, model)[2]
     weights = predicted.count_weights(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
     return {
         "held": [held, weights],

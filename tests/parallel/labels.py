@@ -50,7 +50,7 @@ def completed(labels: Labels) -> Labels:
 
 
 def is_near(axis: str, label: str) -> bool:
-    """Return whether a run with the value is only near one process."""
+    """Return whether a run with the value only approximates one process."""
     return label in AXES[axis].rounding
 
 

@@ -1,4 +1,4 @@
-"""Pipelines and recomputations that are compared with the same run without them."""
+"""Pipelines and recomputation, compared with the same run without them."""
 
 from dataclasses import dataclass
 

@@ -5,6 +5,7 @@ from runs import MODELS, TRAIN
 
 from hpcbench.contract.grid import make_grid
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model
 from hpcbench.predict import grid as grids
 from hpcbench.predict import volume
 from hpcbench.predict.buckets import list_buckets
@@ -17,7 +18,7 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
     """Return the elements that a rank sends, and so receives, for the products of a block, forward and backward."""
     grid = make_grid(mode, ranks, depth)
     total = 0
-    for layer in grids.list_block_products(rows, hidden):
+    for layer in grids.list_block_products(rows, Model(layers=1, hidden=hidden, heads=1)):
         total += sum(grids.count_forward_elements(grid, layer).values())
         total += sum(grids.count_backward_elements(grid, layer).values())
         total += 2 * (depth - 1) * grids.count_held(grid, grid.products[layer.word].w, layer) // depth

@@ -91,7 +91,9 @@ def test_the_phases_add_up_to_the_step(report, case):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_messages_of_any_size_arrive(mpi_results, schedule):
-    """Each part doubles. The loss of micro-batch i is 3 (i + 1) + 10 times that, and a weight's gradient half of it."""
+    """Each part doubles its input. The loss of micro-batch i is 3 (i + 1) + 10 times that, and a weight's gradient half
+    of it.
+    """
     results = [result for result in mpi_results(RANKS, WORKER) if result.get("schedule") == schedule]
     assert len(results) == 3 * RANKS
     gain = 2 ** (8 if schedule == "interleaved" else 4)

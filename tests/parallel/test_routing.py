@@ -130,7 +130,7 @@ def test_a_penalty_has_the_gradient_of_a_summand():
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)
-    layer = ExpertMLP(8, model.experts, lambda: MLP(model)).double()
+    layer = ExpertMLP(8, model.experts, lambda: MLP(model, model.middle), None).double()
     x = torch.randn(2, 6, 8, dtype=torch.float64)
     seen = []
     layer.watch = lambda routing, loss_terms: seen.append(loss_terms)
@@ -154,7 +154,7 @@ def test_a_penalty_has_the_gradient_of_a_summand():
 def test_a_dropped_token_adds_nothing_and_its_gate_gets_no_gradient():
     settings = NARROW.changed(balance=0.0, z_loss=0.0)
     model = Model(layers=1, hidden=2, heads=1, experts=settings)
-    layer = ExpertMLP(2, settings, lambda: MLP(model)).double()
+    layer = ExpertMLP(2, settings, lambda: MLP(model, model.middle), None).double()
     with torch.no_grad():
         layer.router.weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
     x = torch.tensor([[[1.0, 0.3], [0.5, 0.2], [2.0, 0.1], [0.7, 0.4]]], dtype=torch.float64)  # all prefer expert 0

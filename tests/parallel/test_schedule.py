@@ -119,9 +119,9 @@ def test_evaluation_goes_forward_only_with_any_number_of_micro_batches(stages, m
     ("name", "microbatches", "chunks", "says"),
     [
         ("interleaved", 6, 2, "multiple of 4 micro-batches"),
-        ("interleaved", 8, 1, "two chunks a stage"),
-        ("1f1b", 8, 2, "one chunk a stage, not 2: use interleaved"),
-        ("gpipe", 8, 2, "one chunk a stage, not 2: use interleaved"),
+        ("interleaved", 8, 1, "at least two chunks per stage"),
+        ("1f1b", 8, 2, "one chunk per stage, not 2: use interleaved"),
+        ("gpipe", 8, 2, "one chunk per stage, not 2: use interleaved"),
     ],
 )
 def test_impossible_schedules_are_refused(name, microbatches, chunks, says):
@@ -141,7 +141,7 @@ def test_parts_of_the_model():
     assert Layout(pp=4).layers_of(10) == [range(3), range(3, 6), range(6, 8), range(8, 10)]
     assert Layout(pp=2, chunks=2, stages=[1, 3, 3, 1]).layers_of(8) == [range(1), range(1, 4), range(4, 7), range(7, 8)]
     for stages in ([4, 4], [1, 3, 3, 2]):
-        with pytest.raises(ValueError, match=r"layout\.stages: .* the layers of 4 parts, 8 in all"):
+        with pytest.raises(ValueError, match=r"layout\.stages: .* must list 4 parts with 8 layers in all"):
             Layout(pp=2, chunks=2, stages=stages).layers_of(8)
     for stages in ([0, 3, 3, 2], [3, 3, 3, -1]):
         with pytest.raises(ValueError, match=r"stages\.\d\s+Input should be greater than or equal to 1"):

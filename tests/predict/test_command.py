@@ -1,4 +1,4 @@
-"""`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
+"""The commands `hpcbench predict` and `hpcbench bench gemm`."""
 
 import csv
 import itertools
@@ -24,6 +24,7 @@ from hpcbench.predict.memory_check import check_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.plots import draw_figures
 from hpcbench.predict.prediction_file import NAME, read_predictions
+from hpcbench.predict.program import list_programs, load_program
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
@@ -49,13 +50,13 @@ def study(directory: Path, site: str = "perlmutter", model: str = "gpt2-small", 
 
 
 def expanded(path: Path, name: str = "perlmutter") -> tuple[list[ExpandedRun], Site, Path]:
-    """The runs of a study file, its site, and the directory that its paths start from."""
+    """Return the runs of a study file, its site, and the directory of its relative paths."""
     site, _ = load_site(name)
     return expand(load_study(path), site.capacity, offer(site)), site, path.parent
 
 
 def predicted(path: Path, **options: object) -> dict[str, object]:
-    """The document that the command writes."""
+    """Return the document that the command writes."""
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
     output = path.with_suffix(".json")
     assert predict_and_show(path, format="json", output=output, **settings) == 0  # type: ignore[arg-type]
@@ -117,7 +118,7 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
-    """A few bytes in a table of gigabytes are not 0.00."""
+    """A table of gigabytes does not show a few bytes as 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
     memory, traffic = text.partition("**Memory")[2].split("**Bytes that a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
@@ -198,17 +199,17 @@ def printed(path: Path, format: str = "md", **options: object) -> str:
 
 
 def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
-    """The same study has one as soon as the bandwidth is stated or measured."""
+    """The study has a break-even as soon as the bandwidth is stated or measured."""
     path = cluster(tmp_path)
     text = printed(path)
-    assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s a node between nodes is assumed)." in text
+    assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s per node between nodes is assumed)." in text
     assert re.search(r"\| naive-int8 .*\| unknown \| unknown \|", text)
     assert not re.search(r"loses|wins|pays", text)
     assert printed(path, "html").count("<svg") == 2, "curves of the gain would rest on nothing"
     (document,) = [run["against_baseline"] for run in predicted(path)["predictions"] if run["against_baseline"]]  # type: ignore[attr-defined]
     assert document["gain"] is None and document["bytes_per_s"] is None
     stated = cluster(tmp_path, "network: {description: slow, bandwidth_gbit: 0.1}\n")
-    assert "naive-int8: wins by" in printed(stated) and "0.1 Gbit/s a node between nodes (data sheet)" in printed(
+    assert "naive-int8: wins by" in printed(stated) and "0.1 Gbit/s per node between nodes (data sheet)" in printed(
         stated
     )
     tables = tmp_path / "measured"
@@ -221,12 +222,12 @@ def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
 def test_links_within_a_node_that_nobody_measured_have_no_winner(tmp_path: Path) -> None:
     path = cluster(tmp_path)
     path.write_text(path.read_text().replace("nodes: 2\nranks_per_node: 1", "ranks_per_node: 2"))
-    assert re.search(r"naive-int8: unknown: run .* \([0-9.]+ GB/s a rank within nodes is assumed\)\.", printed(path))
+    assert re.search(r"naive-int8: unknown: run .* \([0-9.]+ GB/s per rank within nodes is assumed\)\.", printed(path))
 
 
 @pytest.mark.parametrize(("more", "least"), [("", 0.0), ("oversubscribe: true\n", 0.3)])
 def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: str, least: float) -> None:
-    """With everything measured, only a site that shares cores has an error beyond that of the tables."""
+    """If all inputs are measured, only a site with shared cores has an additional error."""
     runs, _, machine = predict_study(cluster(tmp_path, more), site=None, measured=None, ranks=(), sets=())
     here = InputBasis.HERE
     fabric = replace(machine.fabric, between_basis=here, within_basis=here)
@@ -237,7 +238,7 @@ def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: s
 
 
 def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:
-    """A machine whose products run at 1 GFLOP/s, all of them."""
+    """Tables of a machine whose products all run at 1 GFLOP/s."""
     tables = tmp_path / "measured"
     tables.mkdir()
     row = {"precision": "fp32", "m": 512, "n": 768, "k": 768, "seconds": 2 * 512 * 768 * 768 / 1e9}
@@ -318,3 +319,20 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     assert about["products"]["basis"] == "measured here" and result[0].time.seconds.value > 0
     with pytest.raises(UserError, match="--precision int3: is unknown"):
         bench_gemm(hidden=[16], tokens=[32], **{**options, "precision": "int3"})  # type: ignore[arg-type]
+
+
+def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> None:
+    """The engine is the default. Megatron-Core adds gradients in fp32 and sends them so."""
+    path = study(tmp_path)
+    documents = [predicted(path), predicted(path, program="megatron-core")]
+    engine, core = (each["predictions"][0]["channels"]["DP BACKWARD GRAD"] for each in documents)  # type: ignore[index]
+    assert core["message_bytes"] == pytest.approx(2 * engine["message_bytes"], rel=0.01)
+    assert [each["program"]["name"] for each in documents] == ["hpcbench", "megatron-core"]  # type: ignore[index]
+    assert "Program: megatron-core, Megatron-Core." in printed(path, program="megatron-core")
+
+
+def test_every_program_has_sources_and_a_wrong_name_lists_all(tmp_path: Path) -> None:
+    for name in list_programs():
+        assert load_program(name).sources and load_program(name).title
+    with pytest.raises(UserError, match=r"--program nemos: did you mean nemo\? use one of hpcbench, "):
+        predicted(study(tmp_path), program="nemos")

@@ -1,4 +1,4 @@
-"""What earlier runs teach: planted runs of a machine that computes at another speed than its tables say."""
+"""Calibration by earlier runs: planted runs of a machine whose speed differs from its tables."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def study(directory: Path, seq_len: int = 512) -> Path:
 
 
 def plant(root: Path, path: Path, factor: float) -> Path:
-    """Runs of the study that computed `factor` times as long as predicted, and waited for a fifth of each step."""
+    """Return runs that computed `factor` times as long as predicted, and waited for a fifth of each step."""
     result, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
     parts = result[0].time.parts
     compute = factor * sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))
@@ -68,8 +68,8 @@ def test_a_slower_machine_is_predicted_slower_in_other_runs_too(tmp_path: Path) 
         assert after[scheme] == pytest.approx(3 * seconds, rel=1e-6)
     learned = about["learned"]
     assert isinstance(learned, list)
-    assert learned[0].startswith("2 earlier runs: computing took 3.00 times what the tables say")
-    assert "by what the other runs taught: mean error" in learned[2]
+    assert learned[0].startswith("2 earlier runs: computation took 3.00 times the time from the tables")
+    assert "by the calibration by the other runs: mean error" in learned[2]
 
 
 def test_codecs_tell_their_speed_themselves(tmp_path: Path) -> None:

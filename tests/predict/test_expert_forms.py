@@ -1,4 +1,4 @@
-"""What layers with experts hold, send and compute, against numbers that were worked out by hand."""
+"""Memory, traffic and operations of layers with experts, compared with numbers computed by hand."""
 
 import pytest
 
@@ -41,7 +41,7 @@ SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
 
 
 def beyond_dense(shape, recompute="none"):
-    """Needed and executed operations of a sample's forward pass, beyond those of a dense model."""
+    """Return the needed and executed operations of a sample's forward pass, beyond those of a dense model."""
     executed = {**SIZES, "recompute": recompute}
     return (
         (flops.count_model_flops(**SIZES, experts=shape) - flops.count_model_flops(**SIZES)) / 3,
@@ -71,7 +71,7 @@ def beyond_dense(shape, recompute="none"):
     ],
 )
 def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed, executed, routers):
-    """The experts' MLPs take the place of the dense one, which 64 tokens go through."""
+    """The experts' MLPs replace the dense one, which processes 64 tokens."""
     shape = describe_experts(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
     router = 2 * 64 * 8 * H
     assert beyond_dense(shape) == pytest.approx(
@@ -80,7 +80,7 @@ def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed
 
 
 def test_tokens_that_were_dropped_are_not_needed():
-    """100 of 128 rows were kept; the places are computed all the same where rows travel in them."""
+    """100 of 128 rows were kept; ranks that exchange rows compute all places anyway."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
         shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept_rows=100.0)
@@ -122,7 +122,7 @@ def test_bytes_without_drops_are_those_of_the_counts():
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """If all ranks share out experts, each expert has one holder; with half of the ranks it has two."""
+    """If all ranks divide the experts, each expert has one holder; with half of the ranks it has two."""
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]

@@ -1,4 +1,4 @@
-"""The model of a run: what it is made of, its limits, and what it refuses."""
+"""The model of a run: its parts, limits and refusals."""
 
 import math
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_a_faster_network_never_slows_a_step() -> None:
 
 
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
-    """The closed form's bandwidth lies between, and the words say which side the machine is on."""
+    """The bandwidth of the closed form lies between the two, and the text names the side of the machine."""
     layout = Layout(dp=16)
     pair = [
         ("baseline", workload(layout, overlap=False)),
@@ -126,7 +126,7 @@ def test_break_even_is_where_both_lines_cross() -> None:
 
 
 def test_memory_of_gpt_3_is_as_published() -> None:
-    """16 bytes a parameter: 2.8 TB, and each of 1,024 GPUs its part with ZeRO-3."""
+    """With 16 bytes per parameter: 2.8 TB, divided over 1,024 GPUs by ZeRO-3."""
     assert float(zero.count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
     model = Model(
         name="gpt-3",
@@ -157,7 +157,7 @@ def test_activations_are_as_published() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
-    """A long sample over four ranks: a fourth of what is kept and computed, and messages that a slow network shows."""
+    """Each of four ranks stores and computes a fourth of a long sample, and a slow network makes messages visible."""
     long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
     alone, shared = workload(Layout(), **long), workload(Layout(cp=4, context=way), **long)
     stored = [predict_memory(item, None).peaks["before backward"]["activations"] for item in (alone, shared)]
@@ -171,7 +171,7 @@ def test_ranks_that_share_positions_share_activations_and_attention(way: Literal
 
 
 def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
-    """Ring self-attention keeps them, ring attention and Ulysses do not."""
+    """Ring self-attention stores the scores; ring attention and Ulysses do not."""
     stored: dict[str, list[float]] = {}
     for way in WAYS:
         for length in (4096, 8192):
@@ -210,7 +210,7 @@ def test_more_ranks_are_more_replicas() -> None:
 
 @pytest.mark.parametrize(("section", "fields"), [(Model, 10), (Train, 40), (Layout, 10)])
 def test_what_the_model_lacks_is_refused_by_name(section: type[Section], fields: int) -> None:
-    """All settings but sparse gradients and weights are predicted today."""
+    """All settings except sparse gradients and weights are supported."""
     assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients", "prune"}
     assert len(section.model_fields) == fields, "a new setting: model it, or add it to UNPREDICTED"
 

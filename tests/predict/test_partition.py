@@ -1,4 +1,4 @@
-"""The partitioner compared with all possible cuts, its profile, and the planner of two buffers."""
+"""The partitioner compared with all possible divisions, its profile, and the planner for two buffers."""
 
 import math
 from dataclasses import replace
@@ -23,14 +23,14 @@ def compositions(total, most):
 
 
 def runs(i, j):
-    """All ways to cut layers i to j - 1 into runs."""
+    """List all ways to divide layers i to j - 1 into runs."""
     for lengths in compositions(j - i, j - i):
         ends = [i + sum(lengths[: k + 1]) for k in range(len(lengths))]
         yield list(zip([i, *ends], ends, strict=False))
 
 
 def every_cut(chain, setting):
-    """The least time over all cuts: for each level every way to cut layers and units, by the formulas alone."""
+    """Return the shortest time over all divisions of layers and units at each level, by the formulas alone."""
     layers = chain.layers
 
     def message(j, link):
@@ -74,7 +74,7 @@ def every_cut(chain, setting):
 
 
 def drawn(number):
-    """A random chain of up to 8 layers, and levels of up to 6 ranks together."""
+    """Draw a random chain of up to 8 layers, and levels of up to 6 ranks in all."""
     random = Random(number)
     few = random.randint(1, 3)
     kinds = [ChainLayer(*(random.uniform(0.5, 5.0) for _ in range(6))) for _ in range(few)]
@@ -106,7 +106,7 @@ def test_no_cut_is_better_than_the_one_found(block):
 
 
 def test_a_cut_fits_the_memory_just_where_the_reach_says():
-    """With little memory, where about half of the chains have no cut; those that have are cut as well as can be."""
+    """About half of the chains have no division that fits; the others are divided optimally."""
     impossible = 0
     for number in range(300, 360):
         chain, setting = drawn(number)
@@ -132,7 +132,7 @@ def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
 
 
 def test_a_wrong_bound_would_be_seen(monkeypatch):
-    """Splits are given up by a bound; one that is too tight loses the best of some chains."""
+    """A bound excludes splits; a bound that is too tight misses the best division of some chains."""
     from hpcbench.predict.partition import solve
 
     monkeypatch.setattr(solve, "_SLACK", 0.6)
@@ -164,7 +164,7 @@ def test_even_cuts_equal_every_cut_of_that_kind():
 
 
 def test_a_codec_moves_the_cut_where_the_link_is_slow():
-    """Two layers that exchange much lie together, unless a codec makes the message small."""
+    """Two layers that exchange much stay together, unless a codec makes the message small."""
     chain = LayerChain([ChainLayer(1.0, out_bytes=4.0), ChainLayer(1.0, out_bytes=1.0), ChainLayer(1.0)])
     plain = find_best_cut(chain, Setting([LinkLevel(2, 4.0)]))
     coded = find_best_cut(chain, Setting([LinkLevel(2, 0.5)], Coding(0.25)))

@@ -28,7 +28,7 @@ def machine():
 
 
 def by_clocks(turns, bound, steps):
-    """Simulate the seconds of updates: a worker begins a turn if the slowest is at most `bound` turns behind."""
+    """Simulate the seconds of updates: a worker begins a turn if the slowest one is at most `bound` turns behind."""
     ends = [[0.0] for _ in turns]
     for clock in range(steps):
         needed = clock - bound

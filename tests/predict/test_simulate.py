@@ -1,4 +1,4 @@
-"""The discrete simulation against closed forms and against the timing of schedules without a network."""
+"""The discrete simulation, compared with closed forms and with the times of schedules without a network."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_schedule_takes_as_long_as_its_dependences_say(
 
 
 def test_two_flows_share_a_network_and_one_has_it_alone() -> None:
-    """4 s and 2 s of work: half the speed for 4 s, in which the shorter ends, then 2 s alone."""
+    """Work of 4 s and 2 s runs at half the speed for 4 s, when the shorter one ends; the rest takes 2 s."""
     programs = [[BlockingTransfer(0.0, 4.0, "a")], [BlockingTransfer(0.0, 2.0, "b")]]
     shared, apart = Simulation(programs, [0, 0]), Simulation(programs, [0, 1])
     assert shared.run() == pytest.approx(6.0)
@@ -76,7 +76,7 @@ def test_who_waits_for_nothing_is_told() -> None:
 
 
 def test_more_stages_than_cores_share_them() -> None:
-    """Three stages on two cores: two thirds of the speed each until one is done, then full speed."""
+    """Three stages on two cores run at two thirds of the speed until one ends, then at full speed."""
     simulation = Simulation([[Compute(2.0)], [Compute(2.0)], [Compute(3.0)]], [0, 1, 2], cores=2)
     assert simulation.run() == pytest.approx(4.0)
     assert [stage.time for stage in simulation.stages] == pytest.approx([3.0, 3.0, 4.0])

@@ -1,4 +1,4 @@
-"""Predictions of pipelines without a flush: no bubble, stashes by the formula, the traffic of headers."""
+"""Predictions of pipelines without a flush: no bubble, stashed weights by the formula, traffic of headers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A model of NCCL on the model of streams: a collective runs when all ranks have reached it, on a stream of its own."""
+"""A model of NCCL on the model of streams: a collective runs on its own stream when all ranks have reached it."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -114,7 +114,7 @@ def two_threads(rank: int) -> None:
 
 
 def many_rounds(rank: int) -> None:
-    """Let each rank begin the calls of a round in its own order, before and after their ways are decided."""
+    """Let each rank begin the calls of a round in its own order, before and after their treatment is decided."""
     groups = make_groups()
     orders = Random(rank)
     for _ in range(12):

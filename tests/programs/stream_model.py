@@ -9,10 +9,11 @@ places, if
 - the host reads values that it has not waited for;
 - the collectives of two ranks differ in their order or their sizes, or one rank lacks a collective.
 
-These checks need no luck: they compare vector clocks when the operation is called, whatever order it then runs in. The
-values are computed as well, in adversarial order, and memory is poison before it is written and after it is freed.
+The checks are deterministic: they compare vector clocks when the operation is called, whatever order it then runs
+in. The values are computed as well, in adversarial order, and memory is poison before it is written and after it is
+freed.
 
-The model shows nothing of the GPU itself, of PyTorch's own futures on a GPU, or of time.
+The model does not cover the GPU itself, PyTorch's futures on a GPU, or time.
 """
 
 import sys
@@ -32,13 +33,14 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 POISON = 0x5A
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
-_SKIPPED = ("stream_model.py", "nccl_model.py", "stream_order.py", "contextlib.py")
+_MODELS = ("stream_model.py", "nccl_model.py", "strict_nccl.py")
+_SKIPPED = (*_MODELS, "accelerator.py", "nccl.py", "stream_order.py", "contextlib.py")
 Clock = dict[str, int]
 """The number of operations of each stream that come before something."""
 
 
 class StreamError(AssertionError):
-    """Two uses that nothing orders, with the places of both."""
+    """Two unordered uses of memory, with the places of both."""
 
 
 def find_place(what: str) -> str:
@@ -70,7 +72,7 @@ class Use:
 
 @dataclass(eq=False)
 class Block:
-    """Memory of one rank."""
+    """An allocation on one rank."""
 
     rank: int
     stream: str
@@ -84,7 +86,7 @@ class Block:
 
 
 class Stream:
-    """A queue of work, and the clock of what is ordered before its next work."""
+    """A queue of work, and the vector clock of all work before it."""
 
     def __init__(self, model: "Model", name: str) -> None:
         self._model, self.name = model, name
@@ -95,7 +97,7 @@ class Stream:
         model.streams[name] = self
 
     def put(self, place: str, run: Callable[[], bool]) -> int:
-        """Add work, which returns whether it could run; return its number."""
+        """Add work, whose function returns whether it could run; return its number."""
         self.clock[self.name] += 1
         merge(self.clock, self._model.host)
         self.todo.append((place, run))
@@ -274,7 +276,7 @@ class Model(TorchDispatchMode):
                 self.use(tensor, self.current, count, write, place)
 
     def use(self, tensor: torch.Tensor, stream: Stream, count: int, writes: bool, place: str) -> None:
-        """Note a use of memory. Raise an error if nothing orders it behind an earlier one."""
+        """Record a use of memory."""
         if not tensor.numel():
             return
         block = self._block(tensor)

@@ -151,7 +151,7 @@ def test_the_first_rank_warns_that_the_way_is_experimental(
     with caplog.at_level(logging.WARNING):
         name, rank, *_ = backends.make_streamed_group(group(Backend("nccl")), Account(), GPU)  # type: ignore[misc]
     assert (name, rank) == ("group mesh_dp", 0)
-    assert "travel over NCCL. This is experimental: no GPU has run it yet" in caplog.text
+    assert "are sent over NCCL. This is experimental: no GPU has run it yet" in caplog.text
 
 
 @pytest.mark.parametrize(

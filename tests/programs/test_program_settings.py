@@ -110,7 +110,7 @@ def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -
 
 
 def test_a_program_is_not_predicted(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="hpcbench has no model of it"):
+    with pytest.raises(UserError, match="hpcbench cannot model this program"):
         run_file(runs(tmp_path)[0], site="here", threads=1, oversubscribe=False, device="cpu", base=tmp_path)
 
 

@@ -273,7 +273,7 @@ def timed() -> list[float]:
             handle.wait(timedelta(seconds=0.2 if not late else 60))
         except RuntimeError as error:
             handle.wait()
-            return float("not over after 0.2 s" in str(error))
+            return float("did not finish within 0.2 s" in str(error))
         return float(late)
 
     error, _ = interposed(settings("int8:256", groups=ASKED), work)

@@ -1,4 +1,4 @@
-"""Exported files read back by tools that are not ours: the csv, json and sqlite3 modules, and pyarrow."""
+"""Exported files, read with other tools: the csv, json and sqlite3 modules, and pyarrow."""
 
 import csv
 import json
@@ -70,5 +70,5 @@ READ: dict[str, Callable[[Path, str], Rows]] = {
 
 
 def exact(rows: Rows) -> list[list[tuple[str, str]]]:
-    """Rows that can be compared: NaN equals NaN, and 1 is not 1.0."""
+    """Return rows that can be compared: NaN equals NaN, and 1 differs from 1.0."""
     return [sorted((name, json.dumps(value, sort_keys=True)) for name, value in row.items()) for row in rows]

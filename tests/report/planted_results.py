@@ -1,4 +1,4 @@
-"""Results on disk in the form of a submission, written with chosen numbers that a report must read back."""
+"""Submissions on disk with planted numbers, which a report must read back."""
 
 import json
 import random
@@ -27,7 +27,7 @@ RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
 
 @dataclass
 class Planted:
-    """One run with the numbers that its log will give."""
+    """A run with the planted numbers of its log."""
 
     scheme: str
     repeat: int
@@ -100,7 +100,7 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
 
 
 def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> list[str]:
-    """The lines of a run that completed."""
+    """Return the log lines of a completed run."""
     asked = settings(run, steps=steps, warmup=warmup, device=device)
     identity = {key: asked[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
     hosts = [host for host in run.hosts for _ in range(8 // len(run.hosts))] or ["n1"] * 8
@@ -158,7 +158,7 @@ def _codec(asked: dict[str, Any]) -> str:
 
 
 def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
-    """All traffic of the run in one channel."""
+    """Return all traffic of the run in one channel."""
     codec = _codec(asked)
     exposed = run.exposed * run.seconds * steps * 8
     coding = 0.0 if codec == "none" else 0.1 * exposed

@@ -1,4 +1,4 @@
-"""Traces of ranks with chosen times, written where a run's lie."""
+"""Traces of ranks with planted times, in the directory of a run."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MS = 1e-3
 
 
 def plant(run: Path, ranks: int = 4, *, ahead: float = 50.0, steps: tuple[int, ...] = (4, 5, 6)) -> None:
-    """Steps of 100 ms; the clock of each rank is ahead of that of the rank before it."""
+    """Write steps of 100 ms. The clock of each rank is ahead of that of the previous rank."""
     directory = run / DIRECTORY
     directory.mkdir()
     for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""Submissions whose runs keep in step in different ways, with chosen numbers, kept in memory."""
+"""Submissions in memory whose runs synchronize in different ways, with planted numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from hpcbench.report.measures import measure
 
 @dataclass
 class Run:
-    """One run, and what its log says."""
+    """A run, and the numbers in its log."""
 
     cell: dict[str, Any]
     """Such as ``{"train.schedule": "pipedream", "layout.pp": 4}``."""
@@ -81,7 +81,7 @@ def _result(run: Run) -> RunResult:
 
 
 def planted(runs: Sequence[Run], *, margin: float = 0.0) -> tuple[Submission, list[Cell]]:
-    """A submission with these runs, compared."""
+    """Return the comparison of a submission with these runs."""
     plan = RunPlan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
     plan = plan.model_copy(update={"criteria": plan.criteria.model_copy(update={"loss_margin": margin})})
     results = list(map(_result, runs))

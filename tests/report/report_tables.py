@@ -4,7 +4,9 @@ from hpcbench.present.document import Document, Entry, Table
 
 
 def entries(document: Document, name: str) -> dict[str, dict[str, Entry]]:
-    """Entries of the tables of that name, by the row's first value and the column; empty where there is none."""
+    """Return the entries of the tables of that name, by the first value of the row and the column; empty if there are
+    none.
+    """
     blocks = [block for chapter in document.chapters for block in chapter.blocks]
     values_by_name = {}
     for table in (block for block in blocks if isinstance(block, Table) and block.name == name):

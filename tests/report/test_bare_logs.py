@@ -1,4 +1,4 @@
-"""Logs that lie alone, of ours and of other frameworks: what they say, and nothing compared."""
+"""Single logs of hpcbench and of other frameworks: their content is shown, and nothing is compared."""
 
 from pathlib import Path
 

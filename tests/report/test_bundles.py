@@ -1,4 +1,4 @@
-"""Bundles: somebody else's report says the same, names go where asked, and strangers' archives do no harm."""
+"""Bundles: the report stays the same, names are replaced on request, and hostile archives do no harm."""
 
 import io
 import json
@@ -22,7 +22,7 @@ USER, LOGIN = "alice", "login7.cluster.example.org"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A submission with its usual files, and with files that a bundle leaves out."""
+    """Write a submission with its usual files, and with files that a bundle leaves out."""
     runs = [Planted(name, r, s, loss=2.0, hosts={"nid01": 1.0, "nid02": 1.1}) for name, s in SECONDS for r in (1, 2, 3)]
     submission_root = write(tmp_path / f"home/{USER}" / "results" / "001", runs)
     plant_trace(submission_root / "runs" / "r1-baseline", ranks=2)
@@ -47,7 +47,7 @@ def hpcbench(*message: object) -> Any:
 
 
 def packed(path: Path) -> dict[str, bytes]:
-    """Name and content of each file."""
+    """Return name and content of each file."""
     with tarfile.open(path) as tar:
         owners = {(member.uid, member.gid, member.uname, member.gname) for member in tar.getmembers()}
         assert owners == {(0, 0, "", "")}, "nobody's"
@@ -55,7 +55,7 @@ def packed(path: Path) -> dict[str, bytes]:
 
 
 def figures(source: Path) -> Any:
-    """What the report of a submission or a bundle says, without places and names."""
+    """Return the report of a submission or a bundle, without paths and names."""
     output = json.loads(hpcbench("report", source, "--format", "json").stdout)
     for submission in output["submissions"]:
         del submission["root"]
@@ -119,7 +119,10 @@ def test_a_user_named_like_a_key_of_the_files_does_not_break_them(root: Path, tm
     about = {"user": "scheme", "command": ["/home/scheme/bin/hpcbench"]}
     (root / "provenance" / "submit.json").write_text(json.dumps(about))
     done = hpcbench("report", root, "--bundle", tmp_path / "paper.tar.gz", "--anonymous")
-    assert "scheme: also words of the files: replaced in paths below /home and addresses only" in done.output
+    assert (
+        "scheme: also occur as ordinary words, so they are replaced only in paths below /home and in addresses"
+        in done.output
+    )
     assert figures(tmp_path / "paper.tar.gz") == figures(root)
     assert b"/home/user-1/bin" in packed(tmp_path / "paper.tar.gz")["demo-001/provenance/submit.json"]
 
@@ -133,7 +136,7 @@ def test_names_that_are_words_of_the_files_stay_where_they_are_words() -> None:
 
 
 def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its jobs' ids are another machine's."""
+    """The ids of its jobs belong to another machine."""
     plan = json.loads((root / "submission.json").read_text())
     (root / "submission.json").write_text(json.dumps({**plan, "scheduler": "slurm"}))
     (root / "runs" / "r1-baseline" / "status.json").unlink()
@@ -213,7 +216,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: end it with .tar.gz"),
+        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: it must end with .tar.gz"),
         (["--anonymous"], "--anonymous: needs --bundle FILE: add it"),
         (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
     ],

@@ -1,4 +1,4 @@
-"""Logs that disagree with themselves: each planted fault is named with its line and both figures, nothing else is."""
+"""Inconsistent logs: each planted fault is reported with its line and both figures, and nothing else is."""
 
 # ruff: noqa: E501
 
@@ -24,7 +24,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Notes on the log with one change in one of its lines."""
+    """Return the notes on the log after one change in one of its lines."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"
@@ -42,8 +42,8 @@ FAULTS: list[tuple[int, str, str, str]] = [
     (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, and 1 by line "),
     (STEP, "loss 4.337500", "loss nan", "the loss of step 5 is nan"),
     (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, and 6.4e+08 by the formula"),
-    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 say 10000000"),
-    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 say 2800000"),
+    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 report 10000000"),
+    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 report 2800000"),
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
     (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
     (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s per step for messages, but a step took 0.25 s"),
@@ -63,12 +63,12 @@ def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: 
 def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
     (note,) = notes(tmp_path, STEP, "message 1000000 B", "message 1000001 B")
     assert note.endswith(
-        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 say 10000001"
+        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 report 10000001"
     )
 
 
 def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
-    """0.05 samples/s may be 0.0549: what was printed with few digits is compared up to them."""
+    """0.05 samples/s may be 0.0549, so numbers with few digits are compared up to these digits."""
     lines = log_lines(Planted("baseline", 1, 145.9, 2.7))
     assert "samples/s 0.05 " in lines[-6]
     path = tmp_path / "log.txt"
@@ -96,7 +96,7 @@ def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
 
 
 def shaped(formula: float, column: str) -> RunResult:
-    """A run of the planted shape that prints what a formula gives, under a name."""
+    """Return a run of the planted shape that prints the result of a formula under a name."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
     run.settings = LoggedSettings.read(settings(RUN))
@@ -123,7 +123,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
-    """Notes on a log whose run recomputes one thing, and whose FLOPs are those of another."""
+    """Return the notes on a log with the recomputation of one setting and the FLOPs of another."""
     hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,
@@ -249,7 +249,7 @@ def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:
 
 def test_samples_consumed_are_batches() -> None:
     (note,) = measure(foreign(samples=[64] * 3, consumed_samples=[64, 128, 200])).notes
-    assert note == "x: train.log:12: 200 consumed samples, and 192 by 3 steps of 64"
+    assert note == "x: train.log:12: 200 consumed samples, but 3 steps of 64 are 192"
 
 
 def test_tokens_a_second_of_all_and_of_one() -> None:

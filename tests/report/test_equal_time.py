@@ -1,4 +1,4 @@
-"""Losses at equal wall time, by hand."""
+"""Losses at equal wall-clock time, computed by hand."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Experts in reports: balance, drops, and the time of all-to-all, from what a run's log says."""
+"""Experts in reports: balance, drops, and the time of the all-to-all, from the log of a run."""
 
 import json
 import re
@@ -25,7 +25,7 @@ LAYERS: list[dict[str, Any]] = [
 
 
 def lines(run: Planted, layers: Any) -> str:
-    """The log of a run, all of whose traffic is between experts, with what they got."""
+    """Return the log of a run whose traffic is only between experts, with their counts."""
     collected = []
     for line in log_lines(run):
         if '"traffic"' in line:
@@ -104,7 +104,10 @@ def beyond_dense(rows: float, routers: int = 1) -> float:
 
 
 def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: Any) -> Measures:
-    """A run whose steps kept different numbers of tokens, with places for 320 rows. Tokens choose 256 of them."""
+    """Return a run whose steps kept different numbers of tokens, with places for 320 rows.
+
+    Tokens choose 256 of them.
+    """
     model = {"count": 4, "top": 2, "every": 2, "capacity": 1.25, **changes}
     places = 320 if ep > 1 or tp > 1 else 256
     lines_of_run = []
@@ -126,7 +129,7 @@ def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: An
 
 @pytest.mark.parametrize(("ep", "tp", "executed"), [(1, 1, 0.95 * 256), (4, 1, 320), (1, 2, 320), (2, 2, 320)])
 def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, ep: int, tp: int, executed: float):
-    """A twentieth of the choices was dropped, and the lines of the steps differ without a note."""
+    """A twentieth of the choices was dropped, and differing step lines cause no note."""
     run = with_experts(tmp_path / "log.txt", LAYERS, ep=ep, tp=tp)
     assert run.notes == ()
     rate = run.samples_per_s / 8

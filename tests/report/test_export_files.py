@@ -1,4 +1,4 @@
-"""`report --export FILE`: which file holds what, and what becomes of it when something goes wrong."""
+"""`report --export FILE`: the content of each file, and the behavior if something fails."""
 
 import tracemalloc
 from collections.abc import Iterator

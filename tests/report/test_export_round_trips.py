@@ -1,4 +1,4 @@
-"""What is exported is what the logs hold, to the last bit, in every kind of file."""
+"""Exported values equal those of the logs to the last bit, in every kind of file."""
 
 import json
 import math

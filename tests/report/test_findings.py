@@ -1,4 +1,4 @@
-"""What is shown of two schemes by a share of the level, and error rates of all schemes of a simulated study."""
+"""Findings about two schemes at a share of the level, and error rates over all schemes of simulated studies."""
 
 import math
 import random
@@ -79,7 +79,7 @@ def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None)
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
-    """By the 95 % interval whether it differs, and by the 90 % interval whether it lies within a margin."""
+    """The 95 % interval decides whether it differs, and the 90 % interval whether it is within a margin."""
     rng = random.Random(5)
     seen = set()
     for _ in range(300):
@@ -111,14 +111,14 @@ def test_the_same_pairs_show_less_with_a_smaller_share() -> None:
 
 
 def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
-    """Else a report that is read again after more repeats has another chance of a false finding."""
+    """Otherwise a report that is read again after more repeats has another chance of a false finding."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
     assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, the finding follows from the interval; together with inconclusive comparisons less is significant."""
+    """Alone, the finding follows from the interval; together with inconclusive comparisons fewer are significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
@@ -135,7 +135,7 @@ def test_one_pair_has_no_test() -> None:
 
 
 def test_the_question_says_which_share_decides() -> None:
-    """Just above the smallest share the finding is made, just below it is not."""
+    """The finding is made just above the smallest share, and not just below it."""
     rng = random.Random(8)
     for _ in range(25):
         values = [(math.exp(rng.gauss(0.05, 0.02)), 1.0) for _ in range(rng.randint(2, 9))]
@@ -167,7 +167,7 @@ def test_the_worst_pair_is_held_against_the_margin() -> None:
 
 @dataclass
 class Rates:
-    """Parts of the simulated studies, and of their schemes."""
+    """Return fractions of the simulated studies, and of their schemes."""
 
     false_any: float
     false_speed: float
@@ -177,7 +177,7 @@ class Rates:
 
 
 def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200, *, matched: bool = True) -> Rates:
-    """Studies with a shared baseline; `matched`: whether values of a pair are of one machine and seed."""
+    """Simulate studies with a shared baseline; `matched`: whether values of a pair share machine and seed."""
     rng = random.Random(6)
     false_any = false_speed = false_loss = right_speed = right_loss = 0
     margins = math.log1p(MARGIN), MARGIN * 2.5
@@ -232,7 +232,7 @@ BOUND = 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
 )
 @pytest.mark.parametrize("pairs", [3, 8])
 def test_at_most_one_study_in_twenty_has_a_false_finding(effects: list[tuple[float, float]], pairs: int) -> None:
-    """In speed or loss of any scheme: there is one level for both."""
+    """The level covers speed and loss of all schemes together."""
     assert simulate(effects, pairs).false_any <= BOUND
 
 
@@ -243,13 +243,13 @@ def test_true_effects_are_found() -> None:
 
 
 def undivided(cells: list[Chains]) -> list[Allotment]:
-    """Each question as if it were alone, and this the only look."""
+    """Test each question as if it were the only one, and this the only look."""
     alone = Shares(LEVEL / compute_level_part(3), LEVEL / compute_level_part(3))
     return [Allotment(dict.fromkeys(cell.answers, alone), {}, {}, {}) for cell in cells]
 
 
 def no_difference_found(mean: Mean, margin: float) -> float:
-    """A small p-value where no difference is significant: absence of evidence taken for evidence of absence."""
+    """Take a large p-value for evidence of equality."""
     return 0.0 if mean.p_two_sided() > 0.05 else 1.0
 
 
@@ -265,7 +265,7 @@ def test_faults_make_false_findings(
     fault: Callable[..., object],
     effect: tuple[float, float],
 ) -> None:
-    """The bounds above are not met by whatever one does."""
+    """Other procedures exceed the bounds above."""
     monkeypatch.setattr(where, name, fault)
     assert simulate([effect] * 6, 3).false_any > 1.5 * BOUND
 

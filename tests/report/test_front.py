@@ -1,4 +1,4 @@
-"""Schemes against each other: who beats whom, the front, and the sentences that follow."""
+"""Schemes compared with each other: which scheme beats which, the Pareto front, and the resulting sentences."""
 
 import random
 from dataclasses import replace
@@ -32,7 +32,7 @@ def nothing() -> Measures:
 def planted(
     schemes: dict[str, tuple[float, float]], pairs: int = PAIRS, scatter: float = 0.004, of_loss: float = 0.3
 ) -> Cell:
-    """A cell of schemes with a speed relative to the baseline's and a loss; each run has a little of its own."""
+    """Return a cell of schemes with given relative speeds and losses, and small noise per run."""
     rng = random.Random(7)
     runs = []
     for pair in range(1, pairs + 1):
@@ -75,7 +75,7 @@ def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse
 
 
 def test_whether_a_codec_pays_is_asked_before_schemes_are_compared_with_each_other() -> None:
-    """With few repeats the pairs of all schemes get too little of the level to show a gain that the answer shows."""
+    """With few repeats, the comparisons of all pairs of schemes get too little of the level to show a gain."""
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
     cell = planted(rows, pairs=3, scatter=0.06, of_loss=0.02)
     pareto = compute_front(cell)
@@ -179,7 +179,7 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
 
 
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
-    """A codec has to be shown to beat them. The sentence before lists them as unbeaten, too."""
+    """A codec must be significantly better. The previous sentence also lists the controls as unbeaten."""
     schemes = {"baseline": (1.0, 2.5), "identity": (1.2, 2.5), "naive-bf16": (1.2, 2.5), "mzhybrid": (1.2, 2.5)}
     last = "Simplest of the schemes that no other one significantly beats: {}"
     answer_lines = answer(planted(schemes), "local")
@@ -196,7 +196,9 @@ def test_controls_that_nothing_beats_are_the_simplest() -> None:
 
 
 def test_a_worse_loss_is_never_the_simplest_good_scheme() -> None:
-    """Nothing is shown to beat what is fastest at a worse loss; it is on the front, but not what the answer names."""
+    """No scheme significantly beats the fastest one, although its loss is worse. It is on the front, but not in the
+    answer.
+    """
     answer_lines = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
     assert answer_lines[-1] and any("mzhybrid (codecs by traffic" in sentence for sentence in answer_lines)
     assert not any("beat: naive-zfp8 (one codec" in sentence for sentence in answer_lines)

@@ -1,4 +1,4 @@
-"""One level for all questions of a report: shares, their order, and false findings of whole simulated reports."""
+"""One level for all questions of a report: shares, their order, and false findings of simulated reports."""
 
 import random
 import sys
@@ -43,7 +43,7 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 
 
 def held(chain: Chain, shares: Shares) -> float:
-    """The share that the undecided questions of a chain use at once: what none of them passes on."""
+    """Return the share that the undecided questions of a chain use at once, which none of them passes on."""
     amount = 0.0
     loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:
@@ -55,7 +55,7 @@ def held(chain: Chain, shares: Shares) -> float:
 
 
 def test_no_more_than_the_level_is_in_use() -> None:
-    """At any data: what the undecided questions use together is at most the level."""
+    """For any data, the undecided questions together use at most the level."""
     rng = random.Random(1)
     for _ in range(300):
         cells = drawn_cells(rng)
@@ -69,7 +69,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
 
 
 def test_nothing_is_lost_when_more_is_decided() -> None:
-    """What makes the procedure valid: shares of undecided questions grow with the set of decided ones."""
+    """The procedure is valid because shares of undecided questions grow with the set of decided ones."""
     rng = random.Random(2)
     undecided = 0
     for _ in range(300):
@@ -101,7 +101,7 @@ def decide_some(rng: random.Random, chain: Chain) -> Chain:
 
 
 def asked(chain: Chain, shares: Shares) -> list[tuple[Question, float]]:
-    """The questions of a chain, each with its share."""
+    """Return the questions of a chain, each with its share."""
     all_of_them = [(chain.speed, shares.speed), (chain.loss, shares.loss), *zip(chain.gains, shares.gains, strict=True)]
     return [(question, share) for question, share in all_of_them if question is not None]
 
@@ -135,7 +135,7 @@ def test_the_order_within_a_chain(speed: Question | None, loss: Question | None,
 
 
 def test_the_answers_of_all_cells_come_first() -> None:
-    """Details get nothing before an answer of their cell is decided, and all of it when every answer is."""
+    """Details get no share before an answer of their cell is decided, and all of it when every answer is."""
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
@@ -151,7 +151,7 @@ def test_the_answers_of_all_cells_come_first() -> None:
 
 
 def most(reports: int) -> float:
-    """Five in a hundred reports, and what chance adds to it in one of 200 tries."""
+    """Allow five in a hundred reports, plus the chance in one of 200 tries."""
     return 0.05 * reports + 2.6 * (0.05 * 0.95 * reports) ** 0.5
 
 
@@ -175,7 +175,7 @@ def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, report
 
 
 def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
-    """Followed look by look, a report that tests each time at the whole level is wrong in a quarter of the studies."""
+    """A report that tests at the whole level at each look is wrong in a quarter of the studies."""
     rng, false, reports = random.Random(11), 0, 40
     for _ in range(reports):
         runs = draw_runs(rng, 12)
@@ -185,7 +185,7 @@ def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
 
 
 def test_what_pays_is_found_with_three_pairs() -> None:
-    """One level for all keeps the power for the answer: gains of 1.3 and more, at a scatter of 1 % from run to run."""
+    """One level for all questions keeps the power: gains of 1.3 and more, at a scatter of 1 % between runs."""
     rng, truth = random.Random(12), TRUTHS["gains of 1.3 to 1.6"]
     rows = [
         row

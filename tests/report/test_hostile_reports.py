@@ -1,4 +1,4 @@
-"""Whatever names and words files hold, each format shows them as text and keeps its own structure."""
+"""Hostile names and texts: each format shows them as text and keeps its structure."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ EVIL = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Each hostile name is a study's, a site's, a scheme's, a cell's and a model's in turn, and why a run failed."""
+    """Each hostile name is used for study, site, scheme, cell, model, and the reason of a failure."""
     runs = [Planted("baseline", repeat, 0.2, 2.7) for repeat in range(1, len(EVIL) + 1)]
     write(tmp_path / "001", runs)
     plan = json.loads((tmp_path / "001/submission.json").read_text())
@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def write_report(root: Path, format: str) -> str:
-    """The report, of a plan that `hpcbench submit` would not have written, with names that only a lone log may give."""
+    """Build the report of a plan that `hpcbench submit` would refuse, with names that only a single log may have."""
     loaded = submission.load(root, {})
     for run, evil in zip(loaded.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")
@@ -144,7 +144,7 @@ def test_json_of_what_a_log_nests_deep(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
 def test_a_document_of_nothing_else(evil: str) -> None:
-    """Writers trust no builder either: titles, heads and notes are escaped like entries."""
+    """Writers escape titles, heads and notes like entries."""
     table = Table("t", evil, (Column("a", evil, text=True), Column("b", evil)), ((Entry(evil), Entry(evil)),), (evil,))
     document = Document(evil, (Chapter(evil, evil, (table, Sentences((evil,), "bad"))),))
     for text in (rich_text.write(document), markdown.write(document), latex.write(document)):

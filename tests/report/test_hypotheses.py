@@ -1,4 +1,4 @@
-"""p-values, corrections and sample sizes against SciPy 1.17.1, statsmodels 0.15.0 and definitions."""
+"""p-values, corrections and sample sizes, compared with SciPy 1.17.1, statsmodels 0.15.0 and definitions."""
 
 import itertools
 import math
@@ -83,7 +83,7 @@ def test_welch_agrees_with_a_published_example() -> None:
 
 
 def test_welchs_freedom_does_not_depend_on_the_unit() -> None:
-    """Squares of tiny variances are 0, and would be divided by."""
+    """Squares of tiny variances are 0, which would be a divisor."""
     first, second = [1.0, 2.0, 4.0], [1.0, 1.5, 7.0, 3.0]
     tiny = welch([1e-85 * x for x in first], [1e-85 * x for x in second])
     assert tiny.freedom == pytest.approx(welch(first, second).freedom, rel=1e-9)
@@ -101,7 +101,9 @@ def test_holm_by_hand() -> None:
 
 
 def closed(p: list[list[float]]) -> list[list[float]]:
-    """Adjusted p-values by their definition: the largest of the Bonferroni tests of all that may be true together."""
+    """Compute adjusted p-values by definition: the largest of the Bonferroni tests of all hypotheses that may be true
+    together.
+    """
     names = [(i, j) for i, group in enumerate(p) for j in range(len(group))]
     selected = [[0.0] * len(group) for group in p]
     for choice in itertools.product(*([None, *range(len(group))] for group in p)):
@@ -115,7 +117,7 @@ def closed(p: list[list[float]]) -> list[list[float]]:
 
 
 def test_holm_is_never_bolder_than_closed_testing() -> None:
-    """And it is the same where groups have one hypothesis (Marcus, Peritz and Gabriel, Biometrika 63, 1976)."""
+    """The result is the same if groups have one hypothesis (Marcus, Peritz and Gabriel, Biometrika 63, 1976)."""
     rng = random.Random(3)
     for _ in range(200):
         p = [[rng.random() ** 3 for _ in range(rng.randint(1, 2))] for _ in range(rng.randint(1, 4))]

@@ -1,4 +1,4 @@
-"""Schemes that are one experiment: found from their rules and their runs' traffic, and said in the report."""
+"""Identical schemes: found from their rules and the traffic of their runs, and named in the report."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 
 def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
-    """A study whose runs have gradients of data parallelism alone, under these schemes."""
+    """Return a study whose runs have only gradients of data parallelism, under these schemes."""
     write(root, [Planted(name, k, 0.2 + k / 100, 2.7) for k in (1, 2) for name in schemes], steps=20)
     plain = {"algorithm": "encoded", "default": "none", "rules": [], "environment": {}, "optimizer": None}
     for run in root.glob("runs/*"):

@@ -1,4 +1,4 @@
-"""Intervals against arithmetic by hand."""
+"""Intervals compared with calculations by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""JUnit's XML: each state of a run as the result that a server shows, thresholds among them."""
+"""JUnit XML: the result of each state of a run, and of thresholds."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def submission(tmp_path: Path, thresholds: list[dict[str, Any]], runs: list[Plan
 
 
 def cases(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, ElementTree.Element | None]]:
-    """Exit status, and of each run the element that says it did not pass."""
+    """Return the exit status, and the element of each run that did not pass."""
     status = report([root], "junit")
     suite = ElementTree.fromstring(capsys.readouterr().out).find("testsuite")
     assert suite is not None

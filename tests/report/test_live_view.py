@@ -1,4 +1,4 @@
-"""The live view, with time and scheduler in the test's hand."""
+"""The live view, with a controlled clock and scheduler."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -21,7 +21,7 @@ SCHEMES = ("baseline", "mzhybrid")
 
 
 class Stage:
-    """A submission whose runs grow line by line, on a clock of its own."""
+    """A submission whose logs grow line by line, with its own clock."""
 
     def __init__(self, root: Path) -> None:
         self.root = write(root, [Planted(scheme, 1, 0.25, 2.7) for scheme in SCHEMES])
@@ -284,7 +284,7 @@ def test_nothing_to_follow(tmp_path: Path) -> None:
 
 
 def test_lines_say_when_nothing_starts(stage: Stage) -> None:
-    """Behind another submission a user must not stare at an empty screen."""
+    """A user whose jobs wait for another submission must not see an empty screen."""
     stage.script = [lambda: None] * 6 + [lambda: stage.start("baseline")]
     stage.script += [lambda: stage.end("baseline"), lambda: stage.end_job(1)]
     _, out = stage.follow()
@@ -309,7 +309,7 @@ def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stale", [State.RUNNING, State.PENDING, State.UNKNOWN])
 def test_an_end_is_not_left_for_an_older_answer(stage: Stage, stale: State) -> None:
-    """A run was cancelled with its job; then the scheduler says once more that the job runs."""
+    """A run was cancelled with its job; then the scheduler reports once more that the job runs."""
 
     def cancelled() -> None:
         stage.end("baseline", 143)

@@ -1,4 +1,4 @@
-"""A login node has neither torch nor MPI."""
+"""Modules for login nodes import neither torch nor MPI."""
 
 import subprocess
 import sys

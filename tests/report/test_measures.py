@@ -1,4 +1,4 @@
-"""The numbers of one run, against arithmetic by hand: rates, use of the chip, where the time goes."""
+"""The measures of one run, compared with calculations by hand: rates, use of the chip, parts of the step."""
 
 import json
 import re
@@ -22,7 +22,7 @@ GPU = "NVIDIA A100-SXM4-40GB"
 
 
 def foreign(**columns: list[float]) -> RunResult:
-    """A run with the log of another framework, with these columns."""
+    """Return a run with the log of another framework, with these columns."""
     log = RunLog(Path("train.log"), dialect="other")
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}
@@ -31,7 +31,7 @@ def foreign(**columns: list[float]) -> RunResult:
 
 
 def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None, **settings: Any) -> RunResult:
-    """The same run, as if its ranks had computed on these GPUs."""
+    """Return the same run with these GPUs as its devices."""
     assert run.log is not None
     world: list[dict[str, Any]] = [{"rank": k, "device": f"cuda:0 {name}"} for k, name in enumerate(names)]
     for rank, uuid in zip(world, uuids or [], strict=False):
@@ -51,7 +51,7 @@ def planted(tmp_path: Path, run: Planted) -> Measures:
 
 
 def test_mfu_by_hand() -> None:
-    """62.4 TFLOP/s on a chip of 312 is a fifth of it; 78 executed are a quarter."""
+    """62.4 TFLOP/s on a chip with 312 are a fifth; 78 executed ones are a quarter."""
     run = foreign(seconds=[0.5] * 4, model_flops_per_rank=[62.4e12] * 4, hardware_flops_per_rank=[78e12] * 4)
     measures = measure(on_gpus(run, [GPU, GPU], train={"precision": "bf16"}))
     assert (measures.chip, measures.peak) == (GPU, 312e12)
@@ -110,7 +110,7 @@ def test_a_cpu_has_no_peak(tmp_path: Path) -> None:
     ],
 )
 def test_peaks_are_what_their_units_do_a_clock(name: str, units: int, per_clock: int, ghz: float) -> None:
-    """Half precision: units x operations a clock x clock, from the makers' descriptions of the architectures."""
+    """Peak in half precision: units x operations per clock x clock, from the manufacturers' descriptions."""
     chip = chips.find_chip(name)
     assert chip is not None and chip.source
     assert chip.peak("fp16") == pytest.approx(units * per_clock * ghz * 1e9, rel=5e-3)

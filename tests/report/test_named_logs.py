@@ -17,7 +17,7 @@ STEPS = 20
 
 
 def megatron(path: Path, milliseconds: float, loss: float, *, batch: int = 64, evaluated: bool = True) -> Path:
-    """A finished log of Megatron-LM whose step times are all the same."""
+    """Return a finished log of Megatron-LM with constant step times."""
     lines = [
         f" [2026-08-20 08:00:{k:02}] iteration {k:8}/{STEPS:8} | consumed samples: {batch * k:12} |"
         f" elapsed time per iteration (ms): {milliseconds:.1f} | learning rate: 3.000000E-05 |"

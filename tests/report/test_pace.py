@@ -1,4 +1,4 @@
-"""Speed is work over time: in logs of every kind, with steps that stall, and by one rule for the first step."""
+"""Speed is work divided by time: in all kinds of logs, with steps that stall, and with the rule for the first step."""
 
 import csv
 import io
@@ -47,7 +47,7 @@ def stall(log: Path, factor: float = 8.0) -> None:
 
 
 def stalled(root: Path) -> Path:
-    """A submission whose codec takes 0.45 times the baseline's time in most steps, and 3.6 times in the others."""
+    """Return a submission whose codec takes 0.45 times the baseline's time in most steps, else 3.6 times."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 100), 2.7)
         for k in range(1, 6)
@@ -65,7 +65,9 @@ def cell(root: Path) -> Cell:
 
 
 def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **columns: Any) -> Measures:
-    """A run with the log of another framework, with these columns after a step that took a hundred times as long."""
+    """Return a run with the log of another framework, with these columns after a step that took a hundred times as
+    long.
+    """
     log = RunLog(Path("train.log"), dialect="other")
     warm = {"seconds": 100.0, "samples": 16}
     log.steps.add(Step(1, line=1, **{name: warm.get(name, 0.01) for name in columns}))
@@ -110,11 +112,11 @@ def test_the_report_shows_median_and_p95_and_warns_once(tmp_path: Path, capsys: 
     assert mean / middle == pytest.approx(3.8, rel=0.1) and late / middle == pytest.approx(8, rel=0.01)
     assert list_notes(cell(root).runs) == [
         "mean and median step time differ by more than 5 % in 5 of 10 runs, most in r1-naive-int8 (mean 3.8 times the"
-        " median): some steps stall, or steps take one of two times; speeds rest on the mean"
+        " median): some steps stall, or there are two typical step times; speeds use the mean"
     ]
     report([root], "json")
     runs = json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["runs"]
-    assert all(run["step_seconds_median"] <= run["step_seconds_p95"] for run in runs)
+    assert all(run["step_seconds_median"] <= run["step_seconds_p95"] <= run["step_seconds_p99"] for run in runs)
     report([root], "csv")
     _, written = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert [float(written[f"step_seconds{end}"]) for end in ("", "_median", "_p95")] == [
@@ -148,7 +150,7 @@ def test_printed_flops_and_utilization_are_work_over_time(column: str) -> None:
 
 
 def test_steps_of_unequal_work_count_by_their_time() -> None:
-    """Twice the samples in twice the time is the same rate; a plain harmonic mean would count both steps equally."""
+    """Twice the samples in twice the time have the same rate; a harmonic mean would weight both steps equally."""
     run = foreign(4, seconds=[1.0, 3.0, 1.0, 3.0], samples_per_s=[10.0, 20.0, 10.0, 20.0])
     assert run.samples_per_s == pytest.approx((10 + 60) / 4)
 
@@ -159,6 +161,7 @@ def test_a_known_batch_is_divided_by_the_mean_time(settings: dict[str, Any]) -> 
     assert run.samples_per_s == pytest.approx(16 / MEAN)
     assert (run.step_seconds, run.step_seconds_median) == (pytest.approx(MEAN), 1.0)
     assert run.step_seconds_p95 == pytest.approx(quantiles(STALLS, n=20, method="inclusive")[-1])
+    assert run.step_seconds_p99 == pytest.approx(quantiles(STALLS, n=100, method="inclusive")[-1])
 
 
 @pytest.mark.parametrize("columns", ["seconds", "tokens_per_s_per_rank", "both"])
@@ -229,7 +232,7 @@ FORMS = {
 
 
 def written(path: Path, dialect: str) -> Measures:
-    """A log of one framework, of the same run as in all others."""
+    """Return the log of one framework, with the same run for all frameworks."""
     first, form = FORMS[dialect]
     lines = [
         form.format(
@@ -283,7 +286,7 @@ def test_a_stated_warm_up_is_taken_as_it_is() -> None:
 
 
 def test_a_running_mean_is_not_averaged_again(tmp_path: Path) -> None:
-    """DeepSpeed before 2023 prints its mean since the second step: the last one is that of all."""
+    """DeepSpeed before 2023 prints its mean since the second step, so the last value is the mean of all."""
     path, lines = tmp_path / "train.log", []
     for k in range(1, 11):
         mean = 32 / fmean(STALLS[: 2 * k])

@@ -1,4 +1,4 @@
-"""Phases of a step, host links and lasting memory in reports, against simulated pipelines and planted faults."""
+"""Phases of a step, host links and persistent memory in reports, compared with simulations and planted faults."""
 
 import json
 from collections.abc import Iterator
@@ -32,8 +32,9 @@ REDUCTION, OPTIMIZER, OTHER = 0.03, 0.02, 0.005
 def stages(
     name: str, p: int, m: int, v: int, *, forward: float = 0.004, backward: float = 0.011
 ) -> list[dict[str, Any]]:
-    """What the engine would measure of a schedule whose messages take no time: a stage that is done waits for the
-    others in the reduction."""
+    """Return the measurements of a schedule whose messages take no time. A stage that has finished waits for the others
+    in the reduction.
+    """
     parts = p * v
     line = simulated.simulate(
         SCHEDULES[name], microbatches=m, forward_s=[forward] * parts, backward_s=[backward] * parts, stages=p
@@ -55,7 +56,7 @@ def stages(
 
 
 def change(log: Path, event: str, data: dict[str, Any]) -> None:
-    """Add to an event, or put it before the end of the log."""
+    """Extend an event, or insert it before the end of the log."""
     lines = log.read_text().splitlines()
     place = next((i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{event}"')), None)
     if place is None:
@@ -66,7 +67,7 @@ def change(log: Path, event: str, data: dict[str, Any]) -> None:
 
 
 def set_up(root: Path, **settings: Any) -> None:
-    """Settings of all runs, as their logs repeat them."""
+    """Settings of all runs, as in their logs."""
     for log in root.glob("runs/*/log.txt"):
         lines = log.read_text().splitlines()
         asked = json.loads(next(line for line in lines if '"configuration"' in line[:30]))["run"]
@@ -119,7 +120,10 @@ def test_a_slow_stage_is_idle_time_that_no_schedule_has(tmp_path: Path) -> None:
 
 
 def three_runs(root: Path) -> Path:
-    """A submission with two schemes on two stages and traffic on two dimensions. The third repeat is an outlier."""
+    """Return a submission with two schemes on two stages and traffic on two dimensions.
+
+    The third repeat is an outlier.
+    """
     runs = [Planted(scheme, repeat, 0.4, 2.7) for repeat in (1, 2, 3) for scheme in ("baseline", "zhybrid-16-8")]
     write(root, runs)
     set_up(root, train={"micro_batch": 1})

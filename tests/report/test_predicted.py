@@ -13,7 +13,7 @@ from hpcbench.report.sections import read
 
 
 def plant(root: Path, scale: float = 1.0, basis: str = "data sheet", **predicted: float) -> Path:
-    """Two schemes with two repeats each, and what was predicted of them."""
+    """Return two schemes with two repeats each, and their predictions."""
     runs = [
         Planted(scheme, repeat, scale * seconds, 2.7, cell={"nodes": 2})
         for repeat in (1, 2)

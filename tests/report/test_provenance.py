@@ -1,4 +1,4 @@
-"""Where results come from, gathered for a report; and what runs that are compared differ in."""
+"""Provenance of results in a report, and differences between compared runs."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ SURROUNDINGS = {
 
 
 def planted(tmp_path: Path, *surroundings: dict[str, Any]) -> Submission:
-    """A submission with a run for each environment."""
+    """Write a submission with a run for each environment."""
     schemes = ["baseline", "mzhybrid", "naive-zfp8"]
     root = write(tmp_path / "001", [Planted(schemes[i], 1, 0.2, 2.7) for i in range(len(surroundings))])
     for scheme, row in zip(schemes, surroundings, strict=False):

@@ -1,4 +1,4 @@
-"""Published figures: the files, and the measurements that are compared with them."""
+"""Published figures: the files, and their comparison with measurements."""
 
 from dataclasses import replace
 from pathlib import Path

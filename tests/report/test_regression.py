@@ -1,4 +1,4 @@
-"""One submission against an earlier one: the reported changes, and those that end with status 1."""
+"""A submission compared with an earlier one: the reported changes, and those that cause status 1."""
 
 import json
 import math
@@ -22,7 +22,7 @@ SCATTER = (1.0, 1.002, 0.999, 1.001)
 
 
 def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list[Planted]:
-    """Four repeats whose speeds scatter by a tenth of a per cent, and whose losses depend on the seed."""
+    """Write four repeats whose speeds scatter by 0.1 %, and whose losses depend on the seed."""
     return [
         Planted(scheme, k + 1, seconds * SCATTER[(k + i) % 4] * (1 + shift), loss + 0.05 * k + 1e-4 * ((k + i) % 3))
         for k in range(4)
@@ -67,7 +67,7 @@ def test_faster_and_better_are_good(tmp_path: Path) -> None:
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
-    """Between seeds the losses lie 0.05 apart: only the pairs can show that nothing changed."""
+    """Losses differ by 0.05 between seeds, so only the pairs can show that nothing changed."""
     changes_by_scheme = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
     change = changes_by_scheme["mzhybrid"]
     assert change.loss_paired and change.loss_word == "same"
@@ -109,7 +109,7 @@ def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path) -> None:
-    """One repeat shows nothing, and so cannot be a false alarm."""
+    """A single repeat is never significant, so it cannot cause a false alarm."""
     shared = {"baseline": SCHEMES["baseline"]}
     lone = [Planted(f"scheme{k}", 1, 0.5, 2.7) for k in range(20)]
     few = [run for run in planted(shared, shift=0.0125) if run.repeat <= 2]
@@ -120,7 +120,7 @@ def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path)
 
 
 def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
-    """Their squares are beyond any number."""
+    """The squares of the values overflow."""
     absurd = [replace(run, loss=1e200 * run.repeat) for run in planted(SCHEMES)]
     assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"not shown"}
 
@@ -136,7 +136,7 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
 
 
 def in_environment(root: Path, **environment: object) -> Path:
-    """Set the environment that the logs of a submission have."""
+    """Set the environment in the logs of a submission."""
     for path in root.glob("runs/*/log.txt"):
         lines = path.read_text().splitlines(keepends=True)
         lines[1] = json.dumps({"event": "environment", **environment}) + "\n"
@@ -181,13 +181,18 @@ def test_software_and_machine_that_changed_are_named(tmp_path: Path, capsys: pyt
     report([new], "md", against=old)
     text = capsys.readouterr().out
     assert all(f"Software or machine changed: {change}." in text for change in expected)
+    assert "may be the cause" not in text, "nothing got slower or faster"
+    slower = {scheme: (seconds * 1.5, loss) for scheme, (seconds, loss) in SCHEMES.items()}
+    report([in_environment(write(tmp_path / "slow", planted(slower)), **now)], "table", against=old)
+    verdict = " ".join(capsys.readouterr().out.split())
+    assert f"may be the cause: {'; '.join(expected[:4])} and 3 more." in verdict
     same = in_environment(write(tmp_path / "same", planted(SCHEMES)), **then)
     report([same], "md", against=old)
     assert "changed:" not in capsys.readouterr().out
 
 
 def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
-    """Four hundred pairs of submissions in which nothing changed: some scheme is called worse in at most 8 %."""
+    """In 400 pairs of submissions without changes, a scheme is called worse in at most 8 %."""
     generator = random.Random(7)
     base = cells(write(tmp_path / "one", planted(SCHEMES)))
 

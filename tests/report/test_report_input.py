@@ -1,4 +1,4 @@
-"""What `report` may be given: results, logs, and things that are neither."""
+"""Input of `report`: results, logs, and other files."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_a_single_log_is_shown_without_comparison(tmp_path: Path, capsys: pytest
 
 def test_logs_with_a_baseline_among_them_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write(tmp_path / "001", PAIR)
-    assert report(sorted(root.glob("runs/*/log.txt"))) == 0
+    assert report(sorted(root.glob("runs/*/log.txt")), tables="method") == 0
     out = capsys.readouterr().out
     assert "vs baseline" in out and "(number of pairs: 2)" in out
 

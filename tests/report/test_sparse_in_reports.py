@@ -1,4 +1,4 @@
-"""Gradients by rows in reports, from what a run's log says."""
+"""Gradients by rows in reports, from the log of a run."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ SAID: dict[str, Any] = {
 
 
 def lines(run: Planted, row_counts: dict[str, Any]) -> str:
-    """The log of a run with the event."""
+    """Return the log of a run with the event."""
     collected = []
     for line in log_lines(run):
         collected.append(line)

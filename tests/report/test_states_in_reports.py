@@ -1,4 +1,4 @@
-"""Each state of a run stands in the report with its reason, and none but completion looks like success."""
+"""Each state of a run is in the report with its reason, and only completed runs look like success."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from hpcbench.report.measures import measure
 
 @dataclass
 class Fate:
-    """What was done to a run that had completed."""
+    """A change of a completed run."""
 
     state: State
     reason: str
@@ -37,7 +37,7 @@ class Fate:
 
 
 def end(state: str, reason: str) -> str:
-    """The last line of a run that says itself how it ended."""
+    """Return the last line of a run that reports its own end."""
     return json.dumps({"event": "end", "state": state, "reason": reason}) + "\n"
 
 
@@ -69,7 +69,7 @@ FATES = {
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
-    """A run a fate, each in a job of its own."""
+    """Write a run for each change, each in its own job."""
     tmp_path = tmp_path_factory.mktemp("states")
     runs = [Planted(name, number, 0.25, 2.7) for number, name in enumerate(FATES, 1)]
     root, jobs = write(tmp_path / "001", runs, steps=6), {}
@@ -94,7 +94,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
 
 def rows(document: Document) -> dict[str, dict[str, Entry]]:
-    """The table of runs: by name of the fate and of the column."""
+    """Return the table of runs, by name of the change and column."""
     return {run.split("-", 1)[1]: row for run, row in entries(document, "runs").items()}
 
 

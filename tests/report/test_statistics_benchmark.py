@@ -1,4 +1,4 @@
-"""The benchmark of the statistics in its tiny form, through the same entry and the same printing."""
+"""The benchmark of the statistics in its tiny form, with the same entry point and output."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""A study with several cells: the overview comes first, and what the cells share is said once."""
+"""A study with several cells: the overview comes first, and common properties are stated once."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,21 +9,22 @@ from report_tables import entries
 
 from hpcbench.present import rich_text
 from hpcbench.present.document import Document, Sentences
-from hpcbench.report.build import build
+from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.sections import read
+from hpcbench.report.tables import METHOD
 
 KEY = "train.global_batch"
 
 
 def sweep(root: Path, sizes: tuple[int, ...] = (8, 16, 32)) -> Document:
-    """Cells in which the scheme is 2, 4 and 8 times as fast as the baseline."""
+    """Return cells in which the scheme is 2, 4 and 8 times as fast as the baseline."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7, cell={KEY: size})
         for number, size in enumerate(sizes, 1)
         for k in (1, 2, 3)
         for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("naive-zfp8", 0.4 / 2**number)))
     ]
-    return build(read([write(root, runs)]).sections)
+    return build(read([write(root, runs)]).sections, (*DEFAULT, METHOD))
 
 
 def test_the_overview_has_gain_interval_and_verdict_of_each_cell_and_comes_first(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_letters_mean_the_same_in_all_cells(tmp_path: Path) -> None:
         for k in range(1, pairs + 1)
         for scheme, seconds in (("baseline", 0.4), ("naive-zfp8", 0.2))
     ]
-    document = build(read([write(tmp_path, runs)]).sections)
+    document = build(read([write(tmp_path, runs)]).sections, (*DEFAULT, METHOD))
     explained = {
         line[1]: line for block in document.chapters[0].blocks if isinstance(block, Sentences) for line in block.lines
     }

@@ -1,4 +1,4 @@
-"""Ways to keep in step in reports: time to a loss, waiting and staleness, against numbers worked out by hand."""
+"""Synchronization methods in reports: time to a loss, waiting and staleness, compared with numbers computed by hand."""
 
 import json
 import math

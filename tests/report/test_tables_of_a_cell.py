@@ -1,4 +1,4 @@
-"""The tables of one cell against what was planted: speed, traffic, loss, memory."""
+"""The tables of one cell, compared with planted values: speed, traffic, loss, memory."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def plant(root: Path, *, repeats: int = 2) -> Path:
 
 
 def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The event of a run, with seconds a step and rank in place of sums."""
+    """Return the event of a run, with seconds per step and rank in place of sums."""
     collected = []
     for channel in channels:
         seconds = {key: value * SHARES for key, value in channel.items() if key.endswith("_s")}
@@ -50,7 +50,7 @@ def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
-    """Put another event of that name into a log, in place of the one that is there or before its end."""
+    """Replace the event of that name in a log, or insert it before the end."""
     head = f'{{"event": "{event}"'
     lines = [line for line in log.read_text().splitlines(keepends=True) if not line.startswith(head)]
     new = [json.dumps({"event": event, **data}) + "\n"] if data is not None else []
@@ -58,7 +58,7 @@ def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
 
 
 def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
-    """The entries of a table by scheme and column."""
+    """Return the entries of a table by scheme and column."""
     return entries(build(read([root]).sections, [name]), name)
 
 
@@ -192,7 +192,7 @@ def test_loss_at_equal_steps_and_at_equal_time(tmp_path: Path) -> None:
 
 
 def test_losses_beyond_all_measure_are_not_known(tmp_path: Path) -> None:
-    """Their sum is infinite: it is unknown, and not a traceback."""
+    """The sum is infinite, so it is unknown and does not raise an error."""
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*-mzhybrid/log.txt"):
         log.write_text(re.sub(r"\| loss \S+ ", "| loss 1e308 ", log.read_text()))

@@ -39,7 +39,7 @@ def plant(root: Path) -> Path:
 
 
 def on_grid(line: str, mode: str, seconds: float) -> str:
-    """Its traffic divided among two axes, a third over i; and the phases of the step."""
+    """Divide its traffic over two axes, a third over i; and add the phases of the step."""
     if '"traffic"' not in line or mode == "1d":
         return line
     event = json.loads(line)

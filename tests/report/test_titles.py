@@ -1,4 +1,4 @@
-"""What stands above a table."""
+"""Titles above a table."""
 
 from pathlib import Path
 

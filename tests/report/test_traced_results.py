@@ -1,4 +1,4 @@
-"""From a figure of a report back to the line it was read from, and to all that it was measured with."""
+"""From a figure of a report back to its line in the log, and to the provenance of the measurement."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ repeats: 1
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Path:
-    """A submission that really ran, of a study that lies in a git checkout with a change."""
+    """Run a submission of a study in a git checkout with a change."""
     need(explain_missing("git"))
     folder = tmp_path_factory.mktemp("traced")
     study = folder / "study.yaml"
@@ -48,7 +48,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | Non
 
 
 def figures(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The only run of the report as JSON."""
+    """Return the only run of the report as JSON."""
     report([root], "json")
     [submission] = json.loads(capsys.readouterr().out)["submissions"]
     [cell] = submission["cells"]
@@ -58,7 +58,7 @@ def figures(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def source(root: Path, **wanted: Any) -> str:
-    """The line that a row of the export names."""
+    """Return the line that a row of the export names."""
     path = root.parent / "records.jsonl"
     report([root], "csv", root.parent / "report.csv", exports=[path])
     rows = [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""``hpcbench report --trace``: the ranks of a run in one file, and one step of each scheme as a picture."""
+"""``hpcbench report --trace``: the ranks of a run in one file, and a figure of one step per scheme."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ from hpcbench.report.sections import read
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two schemes. One of them was traced."""
+    """Write a submission of two schemes, one of them traced."""
     runs = [Planted("baseline", 1, 0.1, loss=2.0), Planted("naive-zfp8", 1, 0.08, loss=2.0)]
     written = write(tmp_path_factory.mktemp("traced") / "001", runs)
     plant(written / "runs" / "r1-naive-zfp8", ranks=10)
@@ -95,7 +95,7 @@ def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
 
 
 def test_a_step_of_hundreds_of_pieces_has_few_columns_and_kinds(tmp_path: Path) -> None:
-    """Micro-batches and waiting in turn, and a phase and a codec that are too short to be seen."""
+    """Return spans of micro-batches and waits in turn, and a phase and a codec too short to be visible."""
     schemes = ["baseline", "identity", "naive-bf16", "naive-int8", "naive-zfp8"]
     written = write(tmp_path / "001", [Planted(scheme, 1, 0.1, loss=2.0) for scheme in schemes])
     for scheme in schemes:

@@ -1,4 +1,4 @@
-"""Verdicts: each branch, on intervals and on whole submissions with planted truths."""
+"""Verdicts: each branch, for intervals and for whole submissions with planted truths."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ JITTER = (0.0, 0.002, -0.002, 0.001)
 def planted(
     schemes: dict[str, tuple[float, float]], repeats: int = 3, cell: dict[str, int] | None = None
 ) -> list[Planted]:
-    """Runs whose time and loss are those of the scheme (seconds, loss), and a little of their own."""
+    """Return runs with the time and loss of the scheme (seconds, loss), and small noise."""
     return [
         Planted(
             scheme, k + 1, seconds * NOISE[k] * (1 + JITTER[(k + i) % 4]), loss + JITTER[(k + i) % 4], 0.5, cell or {}
@@ -171,7 +171,7 @@ def test_cells_are_not_mixed(tmp_path: Path) -> None:
 
 
 def fail(root: Path, run: str, status: int, keep: int = 9) -> None:
-    """Make a run end in its middle."""
+    """Cut a run in its middle."""
     path = root / "runs" / run / "log.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:keep]))
     write_marker(path.parent, f"j{int(run[1]):04}-r{run[1]}", status)
@@ -286,7 +286,9 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
         " the baseline's, rare failures not excluded, but not significantly faster than identity, which has no codec.",
     ]
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
-    assert answer(cell(both), "local")[:2] == [
+    first, recommendation, second = answer(cell(both), "local")[:3]
+    assert recommendation.startswith("With naive-mpc, 1000 steps take ")
+    assert [first, second] == [
         f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
         " loss no worse than the baseline's, rare failures not excluded.",
         "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"
@@ -459,7 +461,7 @@ def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
 
 
 def test_step_times_have_two_intervals(tmp_path: Path) -> None:
-    """One over the runs of a scheme, one within a run."""
+    """One interval is over the runs of a scheme, the other within a run."""
     root = write(tmp_path, planted({"baseline": (0.2, 2.7)}), steps=42)
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
@@ -493,7 +495,10 @@ def test_slow_nodes_and_odd_allocations_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("others", [0, 5])
 @pytest.mark.parametrize("repeats", [3, 5])
 def test_a_speed_of_about_one_is_not_called_too_few_repeats(tmp_path: Path, repeats: int, others: int) -> None:
-    """1.00 (0.98 to 1.02) is as fast within 3 %; next to others that stay open it is inconclusive, not unknown."""
+    """1.00 (0.98 to 1.02) is as fast within 3 %.
+
+    Together with undecided comparisons it is inconclusive, not unknown.
+    """
     ratios = {3: (0.992, 1.0, 1.008), 5: (0.984, 0.992, 1.0, 1.008, 1.016)}[repeats]
     names = ["mzhybrid", *(f"other{k}" for k in range(others))]
     runs = [Planted("baseline", k + 1, 0.2, 2.7) for k in range(repeats)]

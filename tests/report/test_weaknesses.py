@@ -1,4 +1,4 @@
-"""What weakens a verdict, each thing by itself; and speeds over the steps that both runs of a pair counted."""
+"""Weaknesses of a verdict, one at a time; and speeds over the common steps of a pair."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def cell(root: Path) -> Cell:
 
 
 def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:
-    """A study that nothing weakens: loss falls at first only, each rank has a core of its own."""
+    """Return a study without weaknesses: the loss falls only at first, and each rank has its own core."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + 0.0001 * i * (k % 2))
         for k in range(1, pairs + 1)
@@ -69,7 +69,7 @@ def run_at_once(root: Path) -> None:
 
 
 def names(root: Path) -> list[str]:
-    """Weaknesses of the scheme, apart from the one that all studies of a few pairs have."""
+    """Return the weaknesses of the scheme, except the one that all studies with few pairs have."""
     weak = find_weaknesses(cell(root)).names("mzhybrid")
     assert "rare_failures" in weak
     return [name for name in weak if name != "rare_failures"]
@@ -189,7 +189,7 @@ def test_jobs_on_other_nodes_or_after_each_other_disturb_nothing(tmp_path: Path)
 
 
 def test_cores_that_may_be_shared_and_are_not(tmp_path: Path) -> None:
-    """The site allows it, and the ranks say that each had its own."""
+    """The site allows shared cores, but the ranks report their own cores."""
     root = strong(tmp_path)
     assert '"oversubscribe": true' in (root / "runs/r1-mzhybrid/log.txt").read_text()
     assert names(root) == []
@@ -199,7 +199,7 @@ def test_cores_that_may_be_shared_and_are_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("oversubscribe", ["true", "false"])
 def test_virtual_hosts_of_one_machine_share_its_cores(tmp_path: Path, oversubscribe: str) -> None:
-    """Four hosts with two ranks each, whose cores bear the same numbers: of one machine they are eight ranks on two."""
+    """Four hosts have two ranks each, with equal core numbers: on one machine eight ranks share two cores."""
     root = strong(tmp_path)
     change(root, '"oversubscribe": true', f'"oversubscribe": {oversubscribe}')
     for log in root.glob("runs/*/log.txt"):
@@ -232,7 +232,7 @@ def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: P
     root = strong(tmp_path)
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
     learn_nothing(root)
-    assert answer(cell(root), "local")[0].endswith(", at a loss that says nothing, see below.")
+    assert answer(cell(root), "local")[0].endswith(", whose loss shows nothing (see below).")
 
 
 def slow_after(log: Path, last: int) -> None:
@@ -249,7 +249,7 @@ def longer_warm_up(log: Path) -> None:
 
 
 def cut(log: Path) -> None:
-    """The last lines are lost, but for the last step's."""
+    """The last lines are lost, except that of the last step."""
     log.write_text(re.sub(r"(?m)^step 5[0-9]/.*\n", "", log.read_text()))
 
 

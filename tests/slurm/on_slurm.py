@@ -88,7 +88,7 @@ def wait_state(root: Path, *states: State, number: int = 0) -> Status:
 
 
 def wait_over(root: Path, seconds: float = PATIENCE) -> Tracked:
-    """Wait until no run of the submission waits or runs."""
+    """Wait until no run of the submission is waiting or running."""
     wait_for(lambda: track(root).over, seconds)
     return track(root)
 

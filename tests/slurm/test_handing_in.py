@@ -65,7 +65,7 @@ def test_cancel_ends_what_runs_and_what_waits_and_nothing_else(place: OnSlurm, c
     assert {status.state for status in (*tracked.jobs.values(), *tracked.runs.values())} == {State.CANCELLED}
     assert [cluster.job(job)["JobState"] for job in (runs, waits)] == ["RUNNING", "PENDING"]
     assert {run["state"] for run in report(root).values()} == {"cancelled"}
-    assert "nothing waits or runs any more" in hpcbench("cancel", root, cwd=root).stdout
+    assert "no job is waiting or running" in hpcbench("cancel", root, cwd=root).stdout
     cluster.run(["scancel", runs, waits], check=True)
 
 

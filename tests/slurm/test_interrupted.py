@@ -143,7 +143,7 @@ def test_without_a_controller_no_job_is_shown_as_lost_or_completed(place: OnSlur
     shown = hpcbench("status", root, cwd=root)
     assert shown.returncode == 1
     for last in ("running", "pending"):
-        message = f"Slurm cannot be asked at the moment; last seen {last}"
+        message = f"Slurm cannot be queried at the moment; last seen {last}"
         assert unfold(shown.stdout).count(message) == 2, shown.stdout  # once for the job, once for its run
     assert {run["state"] for run in report(root).values()} == {"unknown"}
     (place.directory / "go").touch()

@@ -40,5 +40,9 @@ def test_a_job_that_slurm_would_refuse_leaves_no_files(place: OnSlurm, cluster: 
 def test_an_unknown_account_is_refused_with_a_list_of_the_users_accounts(place: OnSlurm) -> None:
     place.write_study(study="charged", matrix={"scheme": ["baseline"]}, repeats=1, account="unknown")
     for options in ({}, {"dry_run": True, "check": True}):
-        with pytest.raises(UserError, match=r"account unknown: is not one of yours .*: yours are root: set account"):
+        with pytest.raises(
+            UserError,
+            match=r"account unknown: is not among your accounts .* lists "
+            r"root\): set account",
+        ):
             place.submit(**options)

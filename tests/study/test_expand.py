@@ -165,6 +165,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "schedule": "1f1b",
         "recompute": "none",
         "sequence_parallel": False,
+        "transport": "mpi",
         "offload": False,
         "node_copy": False,
         "optimizer": "adamw",
@@ -308,8 +309,8 @@ def test_sizes_that_do_not_fit_are_refused(
         ),
         ({"scheme": ["baseline"], "zip": [{}]}, "no key in it"),
         ({"scheme": ["baseline"], "zip": {"nodes": []}}, "no value"),
-        ({"scheme": ["baseline"], "zip": {"scheme": ["baseline"]}}, "varies twice"),
-        ({"scheme": ["baseline"], "zip": {"nodes": [1, 1]}}, "the same row twice"),
+        ({"scheme": ["baseline"], "zip": {"scheme": ["baseline"]}}, "is listed twice"),
+        ({"scheme": ["baseline"], "zip": {"nodes": [1, 1]}}, "a row is repeated"),
         (
             {"scheme": ["baseline"], "train.steps": list(range(20, 120)), "train.seed": list(range(2000))},
             "200000 cells",

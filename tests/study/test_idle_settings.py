@@ -56,18 +56,27 @@ TRAINS, PREDICTED = "trains", "predicted"
 """Where a change is visible: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
 
 CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "model.kv_heads": ({}, 1, TRAINS),
+    "model.mlp_width": ({}, 24, TRAINS),
+    "model.activation": ({}, "swiglu", TRAINS),
+    "model.norm": ({}, "rmsnorm", TRAINS),
+    "model.bias": ({"train.lr": 0.5}, False, TRAINS),
     "model.vocab": ({}, 300, TRAINS),
     "model.positions": ({}, "learned", TRAINS),
     "model.rotary_fraction": ({}, 0.5, TRAINS),
+    "model.rotary_base": ({}, 100.0, TRAINS),
     "model.parallel_residual": ({}, False, TRAINS),
     "model.tied": ({}, True, TRAINS),
     "model.experts": ({}, {"count": 4}, TRAINS),
     "model.experts.every": (FULL, 2, TRAINS),
+    "model.experts.first": (FULL, 1, TRAINS),
+    "model.experts.width": (FULL, 24, TRAINS),
     "model.experts.top": (FULL, 1, TRAINS),
     "model.experts.drop": (FULL, "probability", TRAINS),
     "model.experts.capacity": (FULL, 1.0, TRAINS),
     "model.experts.min_capacity": (FULL, 6, TRAINS),
     "model.experts.shared": (FULL, True, TRAINS),
+    "model.experts.shared_width": ({"model.experts": {"count": 4, "shared": True}}, 24, TRAINS),
     "model.experts.balance": (FULL, 1.0, TRAINS),
     "model.experts.z_loss": (FULL, 1.0, TRAINS),
     "data.valid_fraction": ({}, 0.3, TRAINS),
@@ -129,6 +138,7 @@ ELSEWHERE = {
     "data.tokenizer": "train/test_data.py",
     "data.dtype": "train/test_data.py",
     "train.sparse_gradients": "parallel/row_cases.py",
+    "train.transport": "comm/test_nccl_transport.py",
     "train.overlap": "parallel/cases.py",
     "train.checkpoint_every": "train/test_stop_and_resume.py",
     "train.vertical_sync": "parallel/stream_cases.py",
@@ -149,6 +159,8 @@ LABELS = {"model.name"}
 
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
+    ("model.rotary_base", {"model.positions": "learned", "model.rotary_base": 100.0}, "set positions to rotary"),
+    ("model.experts", {"model.experts": {"count": 4, "shared_width": 8}}, "set shared to true, or leave it out"),
     (
         "model.experts.capacity",
         {"model.experts": {"count": 4, "drop": "none", "capacity": 3.0}},
@@ -157,7 +169,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "model.experts.min_capacity",
         {"model.experts": {"count": 4, "drop": "none", "min_capacity": 8}},
-        "experts with drop none take every token",
+        "experts with drop none have no capacity",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
     ("data", {"data.path": "x.txt"}, "leave it out for `source: stdlib`"),
@@ -188,9 +200,13 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("train.sequence_parallel", {"train.sequence_parallel": True}, "set layout.tp to 2 or more"),
     ("train", {"train.node_copy": True}, "node_copy is a second copy of the pieces of ZeRO stage 3"),
     ("train.node_copy", {"train.node_copy": True, "train.zero": 3}, "no other replica to gather weights from"),
-    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam, in train or in a scheme"),
+    ("train.freeze_step", {"train.freeze_step": 2}, "set optimizer to onebit-adam here or in a scheme"),
     *(
-        (f"train.{name}", {f"train.{name}": 8, "train.precision": precision}, f"precision {precision} scales no loss")
+        (
+            f"train.{name}",
+            {f"train.{name}": 8, "train.precision": precision},
+            f"precision {precision} needs no loss scale",
+        )
         for name in ("loss_scale_window", "loss_scale_hysteresis")
         for precision in ("fp64", "fp32", "bf16")
     ),
@@ -212,7 +228,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every needs a sparsity that grows"),
     ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
-    ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 splits no layer"),
+    ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 does not split layers"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
@@ -290,7 +306,11 @@ def log_of(run: contract.Run) -> list[Any]:
     torch.set_num_threads(1)  # more threads would only wait for each other
     stream = io.StringIO()
     loaded = corpus() if run.data == contract.Data() else text.load(run.data, run.train.seq_len)
-    ending = train(trainer_of(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), loaded), LogWriter(stream))
+    comm = MPI.COMM_SELF.Dup()
+    trainer = trainer_of(run, comm, Progress(Wait.SPIN), loaded)
+    ending = train(trainer, LogWriter(stream))
+    trainer.mesh.free()  # a process can have about 2000 communicators
+    comm.Free()
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     lines = [
         (line.loss, line.lr, str(line.gradient_norm), line.loss_scale, line.skipped)  # the text of two NaNs is equal
@@ -346,7 +366,7 @@ def test_a_matrix_may_make_a_setting_idle_in_some_cells(
 
 def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"layout\.context: changes nothing in any run: layout\.cp 1 shares no positions"
+        UserError, match=r"layout\.context: changes nothing in any run: layout\.cp 1 does not split positions"
     ):
         runs_of(tmp_path, {"matrix": {"layout.context": ["ring", "rsa"]}})
     with pytest.raises(UserError, match=r"^--set train\.slow_rank=1: train\.slow_rank: changes nothing in any run"):

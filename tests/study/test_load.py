@@ -113,7 +113,7 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
         ("dp: 2,", "cp: 2, context: wheel,", "FILE:6: layout.context:", "must be 'ring', 'rsa' or 'ulysses'"),
         ("mzhybrid]", "mzhybird]", "FILE:8:", "did you mean 'mzhybrid'?"),
         ("mzhybrid]", "naive-zfp99]", "FILE:8: scheme 'naive-zfp99':", "from 4 to 32"),
-        ("mzhybrid]", "mzhybrid, mzhybrid]", "FILE:8: matrix.scheme:", "is here twice"),
+        ("mzhybrid]", "mzhybrid, mzhybrid]", "FILE:8: matrix.scheme:", "is listed twice"),
         ("[baseline, mzhybrid]", "[mzhybrid]", "FILE:8: scheme:", "no run of the baseline 'baseline'"),
         ("[baseline, mzhybrid]", "[]", "FILE:8: matrix.scheme:", "no value"),
         ("[baseline, mzhybrid]", "baseline", "FILE:8: matrix.scheme:", "must be a list"),

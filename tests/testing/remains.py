@@ -1,4 +1,4 @@
-"""Processes that are left of namespaces after the end of the process that made them."""
+"""Processes that remain from namespaces after the process that made them has ended."""
 
 from pathlib import Path
 

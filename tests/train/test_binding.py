@@ -43,25 +43,25 @@ def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
 
 def test_unbound_ranks_are_reported(mpi_run):
     (warning,) = on_ranks(mpi_run, "none", CPU)["outcome"]
-    assert warning.startswith(f"{socket.gethostname()}: ranks are not bound to cores of their own")
+    assert warning.startswith(f"{socket.gethostname()}: ranks are not bound to separate cores")
 
 
 def test_ranks_that_share_one_core_have_too_few(mpi_run):
     core = min(os.sched_getaffinity(0))
     outcome = on_ranks(mpi_run, "none", CPU, cores=[[core], [core]])["outcome"]
-    assert f"2 ranks x 1 cores were asked for, and they are bound to 1 core in all ({core} ...)" in outcome
+    assert f"2 ranks x 1 cores were requested, but they are bound to 1 core in all ({core} ...)" in outcome
 
 
 def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
     outcome = on_ranks(mpi_run, "core:1", {**CPU, "cores_per_rank": 2})["outcome"]
-    assert "rank 0 is bound to 1 core (" in outcome and "2 were asked for" in outcome
+    assert "rank 0 is bound to 1 core (" in outcome and "2 were requested" in outcome
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes": 2}, r"the ranks run on 1 node \(.*\), 2 were asked for"),
-        ({"ranks_per_node": 4}, "runs 2 ranks, 4 a node were asked for"),
+        ({"nodes": 2}, r"the ranks run on 1 node \(.*\), but 2 were requested"),
+        ({"ranks_per_node": 4}, "runs 2 ranks, but 4 per node were requested"),
     ],
 )
 def test_another_world_than_requested_is_refused(mpi_run, change, message):
@@ -107,7 +107,7 @@ def test_ranks_that_may_use_the_whole_allocation_are_unbound():
     """If a scheduler gives a job 8 of 64 cores, each rank sees those 8."""
     given = list(range(8, 16))
     assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
-    with pytest.raises(UserError, match=r"2 ranks x 5 cores were asked for, and they are bound to 8 cores in all"):
+    with pytest.raises(UserError, match=r"2 ranks x 5 cores were requested, but they are bound to 8 cores in all"):
         check([rank(0, given), rank(1, given)], cores_per_rank=5)
 
 
@@ -193,5 +193,5 @@ def test_a_gpu_is_recorded_with_pytorchs_answers(monkeypatch):
     properties = SimpleNamespace(name="old")
     assert binding._gpu(0, 0)["gpu"]["uuid"] is binding._gpu(0, 0)["gpu"]["pci"] is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match=r"rank 5 on .* the run asks for a GPU and PyTorch sees none"):
+    with pytest.raises(UserError, match=r"rank 5 on .* the run needs a GPU, but PyTorch detects none"):
         binding._gpu(5, 1)

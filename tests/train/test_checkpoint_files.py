@@ -47,17 +47,17 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, m
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("cut", "rank-00001.pt has 1000 bytes, [0-9]+ were written"),
-        ("flipped", "rank-00001.pt has other bytes than were written"),
+        ("cut", "rank-00001.pt has 1000 bytes, but [0-9]+ were written"),
+        ("flipped", "rank-00001.pt does not contain the bytes that were written"),
         ("gone", "rank-00000.pt: No such file or directory"),
-        ("empty", "rank-00000.pt has 0 bytes, [0-9]+ were written"),
+        ("empty", "rank-00000.pt has 0 bytes, but [0-9]+ were written"),
         ("no_complete", "complete.json: No such file or directory"),
         ("complete_cut", "complete.json is damaged"),
         ("complete_other_step", "complete.json is damaged"),
         ("complete_no_digest", "complete.json is damaged"),
         ("complete_few_ranks", "complete.json is damaged"),
         ("complete_other_place", "complete.json is damaged"),
-        ("complete_stale", "rank-00000.pt has other bytes than were written"),
+        ("complete_stale", "rank-00000.pt does not contain the bytes that were written"),
         ("complete_is_a_list", "complete.json is damaged"),
     ],
 )
@@ -110,5 +110,5 @@ def test_a_full_disk_of_one_rank_is_reported_by_all(mpi_results, place):
     assert len(results) == 2
     for result in results:
         assert "checkpoint of step 4 cannot be written: rank 1 on" in result["error"]
-        assert "No space left on device: make room" in result["error"]
+        assert "No space left on device: free disk space" in result["error"]
         assert result["step"] == 2 and result["sound"]

@@ -313,14 +313,14 @@ def test_any_wrong_array_is_an_error_of_one_line(tmp_path_factory, data):
     ("write", "message"),
     [
         (lambda path: None, "No such file"),
-        (lambda path: path.write_bytes(b""), "not an array of NumPy"),
+        (lambda path: path.write_bytes(b""), "not a NumPy array"),
         (
             lambda path: np.save(path, np.zeros((3, 4), int)),
             r"holds int64 of shape \(3, 4\): .* flat array of integers",
         ),
         (lambda path: np.save(path, np.zeros(9)), "holds float64 of shape"),
-        (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "not an array of NumPy"),
-        (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not an array of NumPy"),
+        (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "not a NumPy array"),
+        (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not a NumPy array"),
     ],
 )
 def test_an_array_without_tokens_is_an_error_of_one_line(tmp_path, write, message):

@@ -158,7 +158,7 @@ def test_a_stopped_run_leaves_a_checkpoint_and_status_75(runs, directory):
         path.stat().st_size for path in (directory / "other" / "checkpoint" / "step-000001").glob("*.pt")
     )
     assert (events["end"]["state"], events["end"]["steps"]) == ("stopped", 1)
-    assert events["end"]["reason"] == "told to stop, checkpoint at step 1"
+    assert events["end"]["reason"] == "stopped on request, checkpoint at step 1"
     assert len(records) == len([record for record in records if record is not None])
 
 
@@ -213,7 +213,7 @@ def test_a_changed_text_is_refused(mpi_run, runs, directory):
     done = mpi_run(2, WORKER, str(directory / "other" / "run.json"))
     (directory / "text").write_bytes(content)
     assert done.returncode == 2
-    assert "the run has read another text than" in done.stderr
+    assert "the run was trained on a different text than" in done.stderr
 
 
 @pytest.mark.parametrize("attempt", ["", "0", "two", "-1"])
@@ -242,4 +242,4 @@ def test_a_stopped_run_is_neither_a_success_nor_a_failure(runs, tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(runs["stopped"].stdout)
     verdict = resolve_log_state(run_log.read(path).ending)
-    assert (verdict.state, verdict.reason) == ("stopped", "told to stop, checkpoint at step 1")
+    assert (verdict.state, verdict.reason) == ("stopped", "stopped on request, checkpoint at step 1")

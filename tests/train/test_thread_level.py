@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 WORKER = Path(__file__).with_name("run_worker.py")
 WORDS = (
     "train.overlap: messages that move during the computation need MPI_THREAD_SERIALIZED, and this MPI library grants "
-    "MPI_THREAD_{}: set train.overlap to false, or use one that is built for threads"
+    "MPI_THREAD_{}: set train.overlap to false, or use an MPI library with thread support"
 )
 
 

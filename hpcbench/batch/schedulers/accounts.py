@@ -46,7 +46,7 @@ def slurm_remedy() -> str:
     if problem:
         return _REMEDY
     if not rows:
-        return f"{_REMEDY}; sacctmgr show assoc lists none of yours: ask the site for one"
+        return f"{_REMEDY}; sacctmgr show assoc lists none for you: ask the site for one"
     named = [f"{row.account} (in partition {row.partition} only)" if row.partition else row.account for row in rows]
     return f"{_REMEDY}; yours are {_listed(named)} (sacctmgr show assoc)"
 

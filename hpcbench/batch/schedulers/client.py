@@ -107,7 +107,7 @@ def ask(
             start_new_session=True,
         )
     except OSError as error:
-        raise UserError(f"{argv[0]}: cannot be run: {error.strerror}: be on the machine's login node") from None
+        raise UserError(f"{argv[0]}: cannot be run: {error.strerror}: run this on the machine's login node") from None
     output, errors = bytearray(), bytearray()
     try:
         _listen(process, (output, errors), time.monotonic() + patience, hangs)

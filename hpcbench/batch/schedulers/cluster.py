@@ -38,7 +38,7 @@ def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: s
     printed = " ".join(attempt.out.split())[:120]
     fact = attempt.problem or f"{otherwise}{f': {printed}' if printed else ''}"
     if not attempt.present and path:
-        fact += f"; {path} is, but may be a wrapper"
+        fact += f"; {path} exists, but it may be a wrapper"
     return Sighting(kind, None if attempt.hung else False, fact, path)
 
 

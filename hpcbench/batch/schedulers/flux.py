@@ -31,7 +31,9 @@ class Flux(JobScheduler):
         super().check(site)
         done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
         if done.status:
-            raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
+            raise UserError(
+                f"flux jobs: {done.first_line}: check that a Flux instance runs here and that FLUX_URI is right"
+            )
 
     def submit(self, job: BatchJob) -> Receipt:
         """Submit a script with `flux batch`."""

@@ -141,7 +141,7 @@ def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | No
         lives = alive(read_json(directory / "process.json"))
         return JobStatus(State.RUNNING) if lives else JobStatus(State.LOST, "no local queue was started for it")
     if not here(queue["process"]):
-        return JobStatus(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
+        return JobStatus(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: run the command there")
     process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
     over = process is not None and process.pop("over", None)
     if alive(process):

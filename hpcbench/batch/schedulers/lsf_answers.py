@@ -81,7 +81,10 @@ class LsfTimeReader:
     now: datetime.datetime
 
     def read(self, cell: str) -> str | None:
-        """Return the last time of form ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``. A letter after it is its kind."""
+        """Return the last time of form ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
+
+        A letter after it names its kind.
+        """
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
         )

@@ -104,7 +104,9 @@ def list_hosts() -> tuple[list[Nodes], list[str], str]:
             gpu=" and ".join(dict.fromkeys(models)) or None,
             socket_gpus=places if len(places) > 1 else None,
             sockets=len(places) if len(places) > 1 else None,
-            doubt=f"{len(set(models))} models in a host: write the number of one" if len(set(models)) > 1 else "",
+            doubt=f"{len(set(models))} GPU models on a host: write the number of one model"
+            if len(set(models)) > 1
+            else "",
         )
         for (cores, memory, models, places), count in counts.items()
     ]
@@ -164,7 +166,7 @@ def _queue(block: str, hosts: Sequence[Nodes], default: str | None, *, slots: bo
     most = _most_slots(block, notes) if slots else None
     max_nodes = max(1, most // cores) if most and cores else None
     if most and cores:
-        notes.append(f"at most {most} slots a job, {cores} cores a host")
+        notes.append(f"at most {most} slots per job, {cores} cores per host")
     if needs:
         notes.append(f"RES_REQ {needs[1][:80]}")
     if needs and re.search(r"span\[\s*hosts\s*=\s*1\s*\]", needs[1]):

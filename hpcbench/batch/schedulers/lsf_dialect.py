@@ -34,7 +34,7 @@ DIALECT = SubmitDialect(
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
         (re.compile("permission denied"), "the user may not submit here: ask the site"),
-        (re.compile("[Dd]ependency"), "the scheduler has forgotten the job to wait for: submit without `after`"),
+        (re.compile("[Dd]ependency"), "the scheduler no longer lists the job to wait for: submit without `after`"),
     ),
     refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
     hangs=HANGS,

@@ -45,7 +45,7 @@ def _of_queue(queue: str) -> Iterator[str]:
     try:
         answer = ask(["bqueues", "-w", queue], plain_environment(), patience=PATIENCE, hangs=HANGS)
     except UserError as error:
-        yield f"not asked beforehand whether queue {queue} takes jobs: {error}"
+        yield f"could not check whether queue {queue} accepts jobs: {error}"
         return
     if re.search(rf"^{re.escape(queue)}: No such queue", answer.output, re.MULTILINE):
         raise UserError(
@@ -53,9 +53,9 @@ def _of_queue(queue: str) -> Iterator[str]:
         )
     status = _status(answer.out, queue)
     if status.startswith("Closed"):
-        raise UserError(f"bqueues: queue {queue} takes no jobs ({status}): set queue: in the study, or wait")
+        raise UserError(f"bqueues: queue {queue} accepts no jobs ({status}): set queue: in the study, or wait")
     if status.startswith("Open:Inact"):
-        yield f"queue {queue} takes jobs, and starts none at the moment ({status})"
+        yield f"queue {queue} accepts jobs but starts none at the moment ({status})"
 
 
 def _status(table: str, queue: str) -> str:

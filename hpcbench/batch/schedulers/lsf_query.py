@@ -104,7 +104,7 @@ class LsfQuery:
             elif len(self._forms) > 1 and _reached(answer):
                 self._forms = self._forms[1:]
             else:
-                raise UserError(f"bjobs: {answer.first_line}: LSF cannot be asked at the moment")
+                raise UserError(f"bjobs: {answer.first_line}: LSF cannot be queried at the moment")
 
     def _with_reasons(self, statuses: dict[str, JobStatus]) -> dict[str, JobStatus]:
         """Add the reasons of waiting jobs, by another call if no field contains them."""

@@ -49,7 +49,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.job_name):
-            raise ValueError(f"job name {self.job_name!r}: letters, digits and . _ - only, at most 64")
+            raise ValueError(f"job name {self.job_name!r}: use only letters, digits and . _ -, at most 64")
         if self.hand_in not in ("stdin", "file"):
             raise ValueError(f"hand_in {self.hand_in!r}: stdin or file")
         for option in self.refuses:
@@ -61,10 +61,12 @@ class Parameters:
         for name in ("queue", "project", "group"):
             value = getattr(self, name)
             if value is not None and not re.fullmatch(r"[\w.:@/+-]+", value):
-                raise ValueError(f"{name}: {value!r}: a name without blanks and quotes")
+                raise ValueError(f"{name}: {value!r}: must be a name without blanks and quotes")
         for option, value in self.additional_parameters.items():
             if not re.fullmatch(r"--?[A-Za-z][\w-]*", option) or not str(value).isprintable():
-                raise ValueError(f"additional_parameters: {option!r}: {value!r}: an option, and one line")
+                raise ValueError(
+                    f"additional_parameters: {option!r}: {value!r}: must be an option with a value of one line"
+                )
 
     @property
     def tasks(self) -> int:

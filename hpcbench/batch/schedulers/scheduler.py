@@ -74,7 +74,8 @@ class JobScheduler(ABC):
         missing = [program for program in cls.programs if shutil.which(program) is None]
         if missing:
             raise UserError(
-                f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
+                f"{site.site}: {', '.join(missing)}: not on PATH: run this on the machine's login "
+                "node, or use --dry-run"
             )
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
@@ -150,7 +151,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UserError
-            The scheduler cannot be asked.
+            The scheduler cannot be queried.
         """
 
     def copies(self, names: Sequence[str]) -> list[str]:
@@ -162,7 +163,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UserError
-            The scheduler cannot be asked.
+            The scheduler cannot be queried.
         """
         return []
 
@@ -189,7 +190,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UserError
-            The scheduler cannot be asked: its programs are missing or fail.
+            The scheduler cannot be queried: its programs are missing or fail.
         """
 
     @abstractmethod

@@ -53,13 +53,16 @@ _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     ),
     (
         re.compile("launch failed requeued held"),
-        "its node could not start it: `scontrol release` lets it run again, `hpcbench cancel` ends it",
+        "its node could not start it: run `scontrol release` to retry it, or `hpcbench cancel` to end it",
     ),
     (
         re.compile("Partition(Node|Time)Limit"),
         "its queue never takes it: `hpcbench cancel` ends it; set nodes:, walltime: or queue: in the study",
     ),
-    (re.compile("JobHeldUser|JobHeldAdmin"), "it is held: `scontrol release` lets it run, `hpcbench cancel` ends it"),
+    (
+        re.compile("JobHeldUser|JobHeldAdmin"),
+        "it is held: run `scontrol release` to start it, or `hpcbench cancel` to end it",
+    ),
 )
 """Remedies for jobs that would wait forever, by Slurm's reason."""
 

@@ -54,6 +54,6 @@ DIALECT = SubmitDialect(
             "check node: and scheduler: of the site file",
         ),
         (re.compile("Unable to contact"), "Slurm's controller does not answer: try again later"),
-        (re.compile("[Dd]ependency"), "the scheduler has forgotten the job to wait for: submit without `after`"),
+        (re.compile("[Dd]ependency"), "the scheduler no longer lists the job to wait for: submit without `after`"),
     ),
 )

@@ -59,12 +59,12 @@ def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[s
     try:
         answer = ask(argv, clean_environment(), patience=PATIENCE, cwd=root)
     except UserError as error:
-        yield f"not asked beforehand whether Slurm takes the jobs: {error}"
+        yield f"could not check whether Slurm accepts the jobs: {error}"
         return
     match = _START.search(answer.output)
     if answer.status == 0 and match:
         where = f" in {match[3]}" if match[3] else ""
-        yield f"Slurm would start {job.name} at {match[1]} on {match[2]}{where}, as things stand"
+        yield f"Slurm would start {job.name} at {match[1]} on {match[2]}{where} at present"
     elif answer.status and not _unsure(answer, dialect):
         raise UserError(
             f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}{dialect.remedy(answer)}"
@@ -86,8 +86,8 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
-            f"account {account}: is not one of yours on this machine (sacctmgr show assoc): yours are "
-            f"{', '.join(accounts)}: set account: in the study"
+            f"account {account}: is not among your accounts on this machine (sacctmgr show assoc lists "
+            f"{', '.join(accounts)}): set account: in the study"
         )
     charged = [row for row in rows if account is None or row.account == account]
     bounds = [int(row.max_submit) for row in charged if row.max_submit.isdecimal()]
@@ -99,10 +99,11 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     most = max(bounds)
     if waiting + number > most:
         raise UserError(
-            f"{number} jobs: Slurm takes {most} of you at a time (sacctmgr show assoc: MaxSubmit), and {waiting} are "
+            f"{number} jobs: Slurm accepts at most {most} of your jobs at a time (sacctmgr show "
+            f"assoc: MaxSubmit), and {waiting} are "
             "in the queue: submit them in parts with --only, or wait"
         )
-    yield f"{waiting} of your jobs are in the queue, which takes {most} of you"
+    yield f"{waiting} of your jobs are in the queue; Slurm accepts at most {most}"
 
 
 def _waiting() -> int | None:

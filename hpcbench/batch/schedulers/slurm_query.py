@@ -136,7 +136,7 @@ def _checked(answer: ProgramResult) -> ProgramResult | None:
         return answer
     if _UNKNOWN_ID.search(answer.output):
         return None
-    raise UserError(f"squeue: {answer.first_line}: Slurm cannot be asked at the moment")
+    raise UserError(f"squeue: {answer.first_line}: Slurm cannot be queried at the moment")
 
 
 def _environment() -> dict[str, str]:

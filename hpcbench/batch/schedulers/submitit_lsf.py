@@ -95,7 +95,7 @@ class LSFExecutor(core.PicklingExecutor):
         super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
         self.python = shlex.quote(sys.executable) if python is None else python
         if self.affinity() <= 0:
-            raise RuntimeError("bsub is not on PATH: is this a login node of an LSF cluster?")
+            raise RuntimeError("bsub is not on PATH: run this on a login node of an LSF cluster")
 
     @classmethod
     def name(cls) -> str:
@@ -126,7 +126,9 @@ class LSFExecutor(core.PicklingExecutor):
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         unknown = sorted(set(kwargs) - self._valid_parameters())
         if unknown:
-            raise ValueError(f"LSF has no parameter {', '.join(unknown)}: known are {sorted(self._valid_parameters())}")
+            raise ValueError(
+                f"LSF has no parameter {', '.join(unknown)}: use one of {sorted(self._valid_parameters())}"
+            )
         Parameters(**{**self.parameters, **kwargs})
         super()._internal_update_parameters(**kwargs)
 

@@ -94,14 +94,16 @@ def check(container: Container, site: Site) -> None:
         A field is missing, or fields contradict each other: one line with the remedy.
     """
     if container.kind is None:
-        raise ValueError(f"container.kind: is missing, in the study and in site {site.site}: set apptainer, pyxis ...")
+        raise ValueError(
+            f"container.kind: is set neither in the study nor in site {site.site}: set apptainer, pyxis ..."
+        )
     if container.kind == "pyxis" and site.launcher.kind != "srun":
         raise ValueError(
             f"container.kind: pyxis is part of srun, and the launcher of {site.site} is {site.launcher.kind}: use "
             "another kind, such as apptainer"
         )
     if container.mpi == "bind" and not container.mpi_paths and container.kind not in _BRINGS_MPI:
-        raise ValueError("container.mpi_paths: bind needs the directories of the host's MPI library: name them")
+        raise ValueError("container.mpi_paths: mpi bind needs the directories of the host's MPI library: list them")
     contained(container, site, ranks_per_node=1, root="/submission", reads=(), names=())
 
 
@@ -166,7 +168,9 @@ def _apptainer(request: ContainerRequest) -> Contained:
 def _pyxis(request: ContainerRequest) -> Contained:
     """Build the options of Slurm's plugin. A hook of enroot adds the GPU driver that the image's variables name."""
     if request.gpu == "rocm":
-        raise ValueError("container.gpu: enroot's hook adds NVIDIA's driver only: leave it out, and bind ROCm")
+        raise ValueError(
+            "container.gpu: enroot's hook supports only NVIDIA's driver: leave it out, and add ROCm to container.binds"
+        )
     mounts = ",".join(request.format_binds())
     image, workdir = f"--container-image={request.image}", f"--container-workdir={request.root}"
     return Contained([image, f"--container-mounts={mounts}", workdir, *request.container.args], [])
@@ -176,7 +180,9 @@ def _pyxis(request: ContainerRequest) -> Contained:
 def _podman_hpc(request: ContainerRequest) -> Contained:
     """Build the arguments of NERSC's podman. It passes on only named variables; a name may end with ``*``."""
     if request.gpu == "rocm":
-        raise ValueError("container.gpu: podman-hpc has a flag for NVIDIA only: set none, and give devices as args")
+        raise ValueError(
+            "container.gpu: podman-hpc has a flag only for NVIDIA: set none, and add the devices to container.args"
+        )
     gpu = ["--gpu"] if request.gpu == "nvidia" else []
     mpi = [] if not request.binds_mpi else ["--cuda-mpi"] if gpu and request.site.gpu_aware_mpi else ["--mpi"]
     launchers = ("SLURM_*", "PMI_*", "PMIX_*", "PALS_*", "OMPI_*", "FLUX_*", "HPCBENCH_*")
@@ -190,7 +196,9 @@ def _podman_hpc(request: ContainerRequest) -> Contained:
 def _shifter(request: ContainerRequest) -> Contained:
     """Build the arguments of NERSC's shifter. Modules of the site add the driver and the MPI library."""
     if request.gpu == "rocm":
-        raise ValueError("container.gpu: shifter has a module for NVIDIA only: set none, and give a module as args")
+        raise ValueError(
+            "container.gpu: shifter has a module only for NVIDIA: set none, and add a module to container.args"
+        )
     modules = ["gpu"] if request.gpu == "nvidia" else []
     if request.binds_mpi:
         modules.append("cuda-mpich" if modules and request.site.gpu_aware_mpi else "mpich")

@@ -73,8 +73,8 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
                     line += part.data[: part.data.index(text)].count("\n")
                 if text:
                     raise UserError(
-                        f"{shown_path(path)}:{line}: {show(text.splitlines()[0])} is outside of all blocks, where "
-                        "Jinja drops it: put it into a block of the extended template"
+                        f"{shown_path(path)}:{line}: {show(text.splitlines()[0])} is outside of all blocks, so Jinja "
+                        "drops it: put it into a block of the extended template"
                     )
 
 

@@ -12,12 +12,12 @@ def quote(value: object) -> str:
     Raises
     ------
     ValueError
-        It has a line break or a NUL, which cannot be quoted, or half a character, which no file can contain.
+        It has a line break or a NUL, which cannot be quoted, or an unpaired surrogate, which no file can contain.
     """
     text = str(value)
     if _BREAKS.search(text):
         raise ValueError(
-            f"{text!r} contains a line break, NUL or half a character: it cannot be written into a job script"
+            f"{text!r} contains a line break, a NUL or an unpaired surrogate: it cannot be written into a job script"
         )
     return shlex.quote(text)
 

@@ -81,7 +81,7 @@ def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> No
         if most is not None and number > most:
             shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`"
             raise UserError(
-                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} takes {most} per user{_cite(source)}: "
+                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} accepts {most} per user{_cite(source)}: "
                 f"submit them in parts with --only, lower repeats{shared}"
             )
 
@@ -103,7 +103,7 @@ def _queue(run: ExpandedRun, site: Site) -> str | None:
     queue = run.study.queue or (names[0] if names else None)
     if queue is not None and names and queue not in names:
         near = suggest(queue, names)
-        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: known are {', '.join(names)}")
+        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: use one of {', '.join(names)}")
     return queue
 
 

@@ -55,7 +55,7 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     else:
         near = suggest(name, site_names())
         raise UserError(
-            f"{where}: unknown site {show(name)}{near}: known are {', '.join(site_names())}, or give a site file"
+            f"{where}: unknown site {show(name)}{near}: use one of {', '.join(site_names())}, or give a site file"
         )
     document = read(path)
     try:

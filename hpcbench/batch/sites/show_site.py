@@ -88,6 +88,8 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     sees = f"; a rank sees {_SEES[site.visibility]}" if site.device == "cuda" else ""
     yield "launcher", f"{site.launcher.kind}{sees}"
     yield "GPU-aware MPI", _AWARE[site.gpu_aware_mpi]
+    if site.device == "cuda":
+        yield "transport", {"mpi": "MPI", "nccl": "NCCL"}[site.transport]
     yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():

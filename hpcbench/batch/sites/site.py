@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.contract.section import OPTION, Count, Label, Line, Name, PathLine, Precision, Section, Variable
+from hpcbench.contract.training import Transport
 from hpcbench.study.container import Container
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Capacity
@@ -167,6 +168,9 @@ class Site(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device on which ranks compute.")
     gpu_aware_mpi: bool | None = Field(
         None, description="Whether the MPI library accepts device pointers; by default unknown, which counts as no."
+    )
+    transport: Transport = Field(
+        "mpi", description="Library that carries the messages of GPUs if a study sets no train.transport."
     )
     modules: list[Line] = Field(default_factory=list, description="Modules to load.")
     environment: dict[Variable, Line] = Field(

@@ -132,6 +132,12 @@ def _device_is_there(site: Site) -> Iterator[Fault]:
         yield Fault(("device",), "cuda needs node.gpus, the GPUs of a node: add them, or write cpu")
 
 
+@rule("device", "transport")
+def _nccl_has_gpus(site: Site) -> Iterator[Fault]:
+    if site.transport == "nccl" and site.device != "cuda":
+        yield Fault(("transport",), "nccl carries arrays of GPUs, but device is not cuda: write mpi, or change device")
+
+
 @rule("scheduler.kind", "python", "node.cores", "launcher.kind")
 def _auto_means_here(site: Site) -> Iterator[Fault]:
     if site.scheduler.kind == "local":

@@ -41,7 +41,7 @@ class Tracked:
 
     @property
     def over(self) -> bool:
-        """Whether nothing waits or runs any more; False if the scheduler did not answer."""
+        """Whether no job is waiting or running; False if the scheduler did not answer."""
         return self.silent is None and not any(
             status.state.alive for status in (*self.jobs.values(), *self.runs.values())
         )

@@ -98,7 +98,7 @@ class Merge:
                 DamagedLine(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first")
             )
         if self._again:
-            notes.append(DamagedLine(1, f"lines left out because their steps stand above:  {self._again}"))
+            notes.append(DamagedLine(1, f"lines left out because their steps were read before: {self._again}"))
         return notes
 
 

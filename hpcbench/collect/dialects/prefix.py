@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def split(text: str) -> tuple[int | None, str]:
-    """Split a line into the rank that a prefix names (None if none does) and the text behind the prefixes."""
+    """Split a line into the rank that a prefix names (None if none does) and the text after the prefixes."""
     rank: int | None = None
     at = 0
     for _ in range(_MOST):

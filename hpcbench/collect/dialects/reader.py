@@ -43,7 +43,7 @@ class DialectReader:
         """Take the next line of the file."""
         self.log.lines = text.number
         if text.text is None:
-            self.log.note(DamagedLine(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
+            self.log.note(DamagedLine(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was skipped"))
             return
         for record in self._assembler.feed(text):
             self._take(record)

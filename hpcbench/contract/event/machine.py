@@ -103,6 +103,8 @@ class Environment(Event):
     half_sums: dict[str, Any] | None = None
     """Implementation that sums 16-bit values, for each number format."""
     gpu_aware_mpi: str | None = None
+    transport: str | None = None
+    """Library that carries messages, with the version of NCCL."""
     container: str | None = None
     """Container program and image of the ranks."""
     packages: dict[str, Any] | None

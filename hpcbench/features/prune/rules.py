@@ -37,13 +37,25 @@ def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfi
         return Misfit(("train", "node_copy"), f"{why}a second copy within nodes: set it to false{without}")
     if train.sparse_gradients != "never":
         return Misfit(("train", "sparse_gradients"), f"{why}gradients sent as rows: set it to never{without}")
+    if prune.pattern in ("rows", "heads") and (model.gated or model.groups < model.heads or not model.bias):
+        return Misfit(
+            ("train", "prune"),
+            f"pattern {prune.pattern} does not support gated MLPs, grouped heads and layers without biases: use "
+            f"unstructured or 2:4{without}",
+        )
+    if prune.pattern == "2:4" and model.middle % (4 * tp):
+        return Misfit(
+            ("train", "prune"),
+            f"2:4 needs groups of four on one rank, but the MLP's width {model.middle} is not a multiple of 4 x "
+            f"layout.tp = {4 * tp}: use another pattern, or a width of {-(-model.middle // (4 * tp)) * 4 * tp}",
+        )
     if prune.pattern == "2:4" and model.hidden % (4 * tp):
         return Misfit(
             ("train", "prune"),
             f"2:4 needs groups of four on one rank, but model.hidden {model.hidden} is not a multiple of 4 x "
             f"layout.tp = {4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
         )
-    units = {"heads": model.heads, "rows": 4 * model.hidden, "2:4": 4}.get(prune.pattern, model.hidden**2)
+    units = {"heads": model.heads, "rows": model.middle, "2:4": 4}.get(prune.pattern, model.hidden**2)
     wanted = math.floor(units * Fraction(str(prune.sparsity)) + Fraction(1, 2))
     if not 0 < wanted < units:
         return Misfit(

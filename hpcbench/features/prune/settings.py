@@ -24,8 +24,8 @@ class Prune(Feature):
     )
     end: Count | None = Field(
         None,
-        description="Number of updates after which the full sparsity is reached; from begin on it grows along a cubic "
-        "curve. By default begin: all at once.",
+        description="Number of updates after which the full sparsity is reached. Between begin and end, sparsity grows "
+        "along a cubic curve. By default the same as begin, so that it is reached at once.",
     )
     every: Count = Field(1, description="Number of updates between two selections of weights, from begin to end.")
 

@@ -4,7 +4,8 @@ The result of a softmax over some of the keys, and the logarithm of its denomina
 (online softmax). The backward pass recomputes a block's probabilities from the denominator of the whole row, so no
 scores are kept. PyTorch's fused kernels compute both; formats without a kernel use plain products.
 
-Shapes: b samples, a heads, n queries, m keys, d features of a head.
+Shapes: b samples, a heads, g heads of keys and values, n queries, m keys, d features of a head. Each of the g heads is
+for a/g neighboring heads of queries.
 """
 
 import math
@@ -30,7 +31,7 @@ class Attended(NamedTuple):
 
 
 class AttentionGradients(NamedTuple):
-    """Gradients of queries [b, a, n, d], keys and values [b, a, m, d]."""
+    """Gradients of queries [b, a, n, d], keys and values [b, g, m, d]."""
 
     queries: Tensor
     keys: Tensor
@@ -38,10 +39,11 @@ class AttentionGradients(NamedTuple):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
-    """Compute the attention of queries [b, a, n, d] to keys and values [b, a, m, d].
+    """Compute the attention of queries [b, a, n, d] to keys and values [b, g, m, d].
 
     A causal query sees the keys up to its own number.
     """
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
     if q.device.type == "cpu":
         return Attended(*_ops()._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal))
     if q.dtype is torch.float64:
@@ -64,6 +66,26 @@ def attend_backward(
     attended
         The result of these queries for all keys.
     """
+    groups = k.shape[1]
+    by_head = _attend_backward_by_head(gradient, q, repeat_heads(k, q), repeat_heads(v, q), attended, causal=causal)
+    return AttentionGradients(by_head.queries, sum_heads(by_head.keys, groups), sum_heads(by_head.values, groups))
+
+
+def repeat_heads(x: Tensor, q: Tensor) -> Tensor:
+    """Repeat each head of keys or values for its queries: [b, g, m, d] -> [b, a, m, d]."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
+
+
+def sum_heads(x: Tensor, groups: int) -> Tensor:
+    """Sum the gradients of the heads that were repeated: [b, a, m, d] -> [b, g, m, d]."""
+    b, a, m, d = x.shape
+    return x if a == groups else x.view(b, groups, a // groups, m, d).sum(dim=2)
+
+
+def _attend_backward_by_head(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
+) -> AttentionGradients:
+    """Compute `attend_backward` with a head of keys and values for each head of queries."""
     values, weight = attended
     if q.device.type == "cpu":
         backward = _ops()._scaled_dot_product_flash_attention_for_cpu_backward
@@ -87,6 +109,7 @@ def _ops() -> Any:
 
 def scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
     """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better; masked scores are minus infinity."""
+    k = repeat_heads(k, q)
     wide = torch.promote_types(q.dtype, torch.float32)
     computed = (q @ k.transpose(-1, -2)).to(wide) / math.sqrt(q.shape[-1])
     if causal:

@@ -1,4 +1,4 @@
-"""Keys and values that travel around a ring of ranks, and their gradients. Messages move while a block is computed."""
+"""Keys and values that move around a ring of ranks, and their gradients. Messages move while a block is computed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Ring attention: blocks of keys and values travel around the ring, and each rank joins its attention to each block.
+"""Ring attention: blocks of keys and values move around the ring, and each rank joins its attention to each block.
 
 A rank never holds more than two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the
-backward pass keys and values travel around the ring again, together with their gradients. Shapes: b samples, a heads, m
-positions of a rank, d features of a head.
+backward pass keys and values move around the ring again, together with their gradients. Shapes: b samples, a heads, g
+heads of keys and values, m positions of a rank, d features of a head.
 """
 
 from typing import Any
@@ -17,7 +17,10 @@ from hpcbench.parallel.context.places import pair
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
+    """Compute attention of this rank's queries to the keys of all ranks, in zig-zag order.
+
+    The queries are [b, a, m, d], keys and values [b, g, m, d].
+    """
     values: Tensor = _Ring.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
@@ -25,7 +28,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: b
 class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, causal: bool) -> Tensor:
-        block_here, rank = torch.stack((k, v)), ranks.group.rank  # [2, b, a, m, d]
+        block_here, rank = torch.stack((k, v)), ranks.group.rank  # [2, b, g, m, d]
         online: Online | None = None
         for source, block in go_round(block_here, ranks):
             queries, keys, masked = pair(q.shape[2], rank, source, causal=causal)

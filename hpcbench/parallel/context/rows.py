@@ -1,8 +1,8 @@
-"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys travel, then values.
+"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys are sent, then values.
 
 A rank holds the scores of its queries with all keys, so the softmax is the usual one. It keeps the scores for the
-backward pass: memory grows as s^2 / p. Shapes: p ranks, b samples, a heads, m positions of a rank, s of all, d features
-of a head.
+backward pass: memory grows as s^2 / p. Shapes: p ranks, b samples, a heads, g heads of keys and values, m positions of
+a rank, s of all, d features of a head.
 """
 
 import math
@@ -12,13 +12,16 @@ import torch
 from torch import Tensor
 
 from hpcbench.parallel.buffers import wire_dtype
-from hpcbench.parallel.context.blocks import scores
+from hpcbench.parallel.context.blocks import repeat_heads, scores, sum_heads
 from hpcbench.parallel.context.passing import Homeward, Sharers, go_round
 from hpcbench.parallel.context.places import pair
 
 
 def row_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
+    """Compute attention of this rank's queries to the keys of all ranks, in zig-zag order.
+
+    The queries are [b, a, m, d], keys and values [b, g, m, d].
+    """
     values: Tensor = _Rows.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
@@ -43,7 +46,7 @@ class _Rows(torch.autograd.Function):
         total = torch.zeros_like(q, dtype=wide)
         for source, block in go_round(v, ranks):
             rows, keys, place, _ = _part(m, ranks, source, causal=causal)
-            total[rows] += shares[place] @ block[:, :, keys]
+            total[rows] += shares[place] @ repeat_heads(block[:, :, keys], q)
         ctx.ranks, ctx.causal = ranks, causal
         ctx.save_for_backward(q, k, v, shares)
         return total.to(q.dtype)
@@ -57,9 +60,10 @@ class _Rows(torch.autograd.Function):
         home = Homeward(ranks, v)
         for source, block in go_round(v, ranks):
             rows, keys, place, _ = _part(q.shape[2], ranks, source, causal=ctx.causal)
-            slopes[place] = (gradient[rows] @ block[:, :, keys].transpose(-1, -2)).to(wide)
+            slopes[place] = (gradient[rows] @ repeat_heads(block[:, :, keys], q).transpose(-1, -2)).to(wide)
             summand = torch.zeros_like(v, dtype=wide)
-            summand[:, :, keys] = (shares[place].transpose(-1, -2) @ gradient[rows]).to(wide)
+            by_head = (shares[place].transpose(-1, -2) @ gradient[rows]).to(wide)
+            summand[:, :, keys] = sum_heads(by_head, v.shape[1])
             home.add(summand)
         of_values = home.at_home()
         slopes -= (slopes * shares).sum(dim=-1, keepdim=True)
@@ -68,8 +72,9 @@ class _Rows(torch.autograd.Function):
         home = Homeward(ranks, k)
         for source, block in go_round(k, ranks):
             rows, keys, place, _ = _part(q.shape[2], ranks, source, causal=ctx.causal)
-            of_queries[rows] += slopes[place] @ block[:, :, keys]
+            of_queries[rows] += slopes[place] @ repeat_heads(block[:, :, keys], q)
             summand = torch.zeros_like(k, dtype=wide)
-            summand[:, :, keys] = (slopes[place].transpose(-1, -2) @ q[rows]).to(wide)
+            by_head = (slopes[place].transpose(-1, -2) @ q[rows]).to(wide)
+            summand[:, :, keys] = sum_heads(by_head, k.shape[1])
             home.add(summand)
         return of_queries.to(q.dtype), home.at_home().to(q.dtype), of_values.to(q.dtype), None, None

@@ -2,8 +2,10 @@
 
 An all-to-all of queries, keys and values precedes the attention, and an all-to-all of its result follows it. The
 backward pass does the same with the gradients in the opposite direction. If messages move during the computation, the
-heads of a rank are exchanged in two halves: one is computed while the other is under way. Shapes: p ranks, b samples, a
-heads, m positions of a rank, s = p m, g heads that are exchanged at a time, d features of a head.
+heads of a rank are exchanged in two halves: one is computed while the other is under way. With grouped queries, a head
+of keys and values moves with the r queries of its group. Shapes: p ranks, b samples, a heads of keys and values with r
+heads of queries each, m positions of a rank, s = p m, g heads that are exchanged at a time, d features of a head. Of t
+tensors, r + 2 are sent, and r come back.
 """
 
 from typing import Any
@@ -19,7 +21,10 @@ from hpcbench.parallel.context.passing import Sharers
 
 
 def head_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to all ranks' keys; all are [b, a, m, d] at neighboring positions."""
+    """Compute attention of this rank's queries to all ranks' keys at neighboring positions.
+
+    The queries are [b, a r, m, d], keys and values [b, a, m, d].
+    """
     values: Tensor = _Heads.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
@@ -57,7 +62,7 @@ def _halves(heads: int, ranks: Sharers) -> int:
 def _by_head(x: Tensor, ranks: int, turns: int) -> Tensor:
     """Sort the heads by turn and by the rank that computes them: [t, b, a, m, d] -> [turns, p, t, b, g, m, d]."""
     t, b, a, m, d = x.shape
-    return x.view(t, b, ranks, turns, a // ranks // turns, m, d).permute(3, 2, 0, 1, 4, 5, 6)
+    return x.reshape(t, b, ranks, turns, a // ranks // turns, m, d).permute(3, 2, 0, 1, 4, 5, 6)
 
 
 def _join_positions(parts: Tensor) -> Tensor:
@@ -69,7 +74,18 @@ def _join_positions(parts: Tensor) -> Tensor:
 def _by_position(x: Tensor, ranks: int) -> Tensor:
     """Sort the positions by rank: [t, b, g, s, d] -> [p, t, b, g, m, d]."""
     t, b, g, s, d = x.shape
-    return x.view(t, b, g, ranks, s // ranks, d).permute(3, 0, 1, 2, 4, 5)
+    return x.reshape(t, b, g, ranks, s // ranks, d).permute(3, 0, 1, 2, 4, 5)
+
+
+def _in_group(x: Tensor, groups: int) -> Tensor:
+    """Sort heads of queries by their number in the group: [b, a r, m, d] -> [r, b, a, m, d]."""
+    b, heads, m, d = x.shape
+    return x.reshape(b, groups, heads // groups, m, d).permute(2, 0, 1, 3, 4)
+
+
+def _by_group(x: Tensor) -> Tensor:
+    """Sort heads of queries by group, as the model does: [r, b, a, m, d] -> [b, a r, m, d]."""
+    return x.permute(1, 2, 0, 3, 4).flatten(1, 2)
 
 
 def _joined(turns: list[Tensor]) -> Tensor:
@@ -82,8 +98,8 @@ def _joined(turns: list[Tensor]) -> Tensor:
 class _Heads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, causal: bool) -> Tensor:
-        p, turns = ranks.group.size, _halves(q.shape[1], ranks)
-        leaving = list(_by_head(torch.stack((q, k, v)), p, turns))
+        p, turns = ranks.group.size, _halves(k.shape[1], ranks)
+        leaving = list(_by_head(torch.cat((_in_group(q, k.shape[1]), k[None], v[None])), p, turns))
         saved: list[Tensor] = []
         returning: list[_Exchange] = []
         coming = _Exchange(leaving[0], ranks, ranks.forward)
@@ -91,19 +107,22 @@ class _Heads(torch.autograd.Function):
             now = coming
             if turn + 1 < turns:
                 coming = _Exchange(leaving[turn + 1], ranks, ranks.forward)
-            mine = _join_positions(now.wait())  # [3, b, g, s, d]
-            attended = attend(*mine.unbind(), causal=causal)
+            mine = _join_positions(now.wait())  # [r + 2, b, g, s, d]
+            attended = attend(_by_group(mine[:-2]), mine[-2], mine[-1], causal=causal)
             saved += [mine, *attended]
-            returning.append(_Exchange(_by_position(attended.values[None], p), ranks, ranks.forward))
+            values = _in_group(attended.values, mine.shape[2])
+            returning.append(_Exchange(_by_position(values, p), ranks, ranks.forward))
         ctx.ranks, ctx.causal = ranks, causal
         ctx.save_for_backward(*saved)
-        return _joined([exchange.wait() for exchange in returning])[0]
+        return _by_group(_joined([exchange.wait() for exchange in returning]))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         saved, ranks = ctx.saved_tensors, ctx.ranks
         p, turns = ranks.group.size, len(saved) // 3
-        leaving = list(_by_head(gradients[0][None], p, turns))
+        (gradient,) = gradients
+        groups = p * turns * saved[0].shape[2]
+        leaving = list(_by_head(_in_group(gradient, groups), p, turns))
         returning: list[_Exchange] = []
         coming = _Exchange(leaving[0], ranks, ranks.backward)
         for turn in range(turns):
@@ -111,9 +130,14 @@ class _Heads(torch.autograd.Function):
             if turn + 1 < turns:
                 coming = _Exchange(leaving[turn + 1], ranks, ranks.backward)
             mine, values, weight = saved[3 * turn : 3 * turn + 3]
+            queries = _by_group(mine[:-2])
             gradients_of = attend_backward(
-                *(_join_positions(now.wait())[0], *mine.unbind(), Attended(values, weight)), causal=ctx.causal
+                *(_by_group(_join_positions(now.wait())), queries, mine[-2], mine[-1], Attended(values, weight)),
+                causal=ctx.causal,
             )
-            returning.append(_Exchange(_by_position(torch.stack(gradients_of), p), ranks, ranks.backward))
-        of_queries, of_keys, of_values = _joined([exchange.wait() for exchange in returning]).unbind()
-        return of_queries, of_keys, of_values, None, None
+            leaving_groups = torch.cat(
+                (_in_group(gradients_of.queries, mine.shape[2]), gradients_of.keys[None], gradients_of.values[None])
+            )
+            returning.append(_Exchange(_by_position(leaving_groups, p), ranks, ranks.backward))
+        received = _joined([exchange.wait() for exchange in returning])
+        return _by_group(received[:-2]), received[-2], received[-1], None, None

@@ -1,4 +1,4 @@
-"""Experts that are spread over ranks: tokens travel to the ranks that hold their experts, and results back.
+"""Experts that are spread over ranks: tokens are sent to the ranks that hold their experts, and results back.
 
 The ranks of an expert-parallel group are neighbors in data parallelism. Each holds a part of a layer's experts and
 all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
@@ -37,7 +37,7 @@ class Layer(Protocol):
 
     shares: Shares
     experts: nn.ModuleDict
-    """Each has two linear layers, ``up`` and ``down``, with a GELU between them."""
+    """Each has two linear layers, ``up`` and ``down``, with an ``activation`` between them."""
     apply_experts: Apply
 
 
@@ -130,11 +130,14 @@ class Spread:
         layers: list[Any] = list(experts.values())
         pieces = torch.split(entered, plan.experts)
         partial = [
-            F.linear(F.gelu(layer.up(piece)), layer.down.weight) for layer, piece in zip(layers, pieces, strict=True)
+            F.linear(layer.activation(layer.up(piece)), layer.down.weight)
+            for layer, piece in zip(layers, pieces, strict=True)
         ]
         summed = leave(torch.cat(partial)[None], self._border)[0]
-        biases = [layer.down.bias.expand(n, -1) for layer, n in zip(layers, plan.experts, strict=True)]
-        return (summed + torch.cat(biases)).index_select(0, plan.by_sender)
+        if layers[0].down.bias is not None:
+            biases = [layer.down.bias.expand(n, -1) for layer, n in zip(layers, plan.experts, strict=True)]
+            summed = summed + torch.cat(biases)
+        return summed.index_select(0, plan.by_sender)
 
 
 def joined(results: Tensor, back: Tensor, routing: Routing) -> Tensor:

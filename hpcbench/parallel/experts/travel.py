@@ -1,4 +1,4 @@
-"""Rows that travel between the ranks of a group and back: a differentiable all-to-all.
+"""Rows that are sent between the ranks of a group and back: a differentiable all-to-all.
 
 Rows that go to the experts in the forward pass return as gradients in the backward pass, with the same counts and
 senders and receivers exchanged. Autograd does not see a channel's codec (straight-through).
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The group that rows travel over, with the channels of values and of gradients."""
+    """The group that rows are sent over, with the channels of values and of gradients."""
 
     group: Group
     forward: Channel

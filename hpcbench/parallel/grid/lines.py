@@ -55,7 +55,7 @@ class Lines:
             self.exact(columns, Phase.BACKWARD)
 
     def forward(self, axis: str) -> GridLine:
-        """Return the line for activations or weights, whichever travel over the axis.
+        """Return the line for activations or weights, whichever are sent over the axis.
 
         The backward pass uses it, too, if it needs them again.
         """
@@ -113,4 +113,4 @@ def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
     """
     spread = getattr(x, "spread", expected)
     if spread != expected:
-        raise ValueError(f"{reader} reads rows cut by {expected.rows}, and is given rows cut by {spread.rows}")
+        raise ValueError(f"{reader} reads rows cut by {expected.rows}, but gets rows cut by {spread.rows}")

@@ -1,7 +1,8 @@
-"""LayerNorm whose features are cut by an axis. Statistics are merged exactly over the axis.
+"""LayerNorm and RMSNorm whose features are cut by an axis. Statistics are merged exactly over the axis.
 
 Each rank computes the mean of its own features, and the sum of squares about that mean. These are merged without the
-cancellation of a mean of squares less a squared mean (Chan, Golub and LeVeque, 1983).
+cancellation of a mean of squares less a squared mean (Chan, Golub and LeVeque, 1983). An RMSNorm needs the sum of
+squares only.
 """
 
 from typing import Any
@@ -17,23 +18,24 @@ from hpcbench.parallel.regions import all_reduce
 
 
 class GridNorm(nn.Module):
-    """LayerNorm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like its features."""
+    """Norm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like its features."""
 
-    def __init__(self, plain: nn.LayerNorm, word: str, lines: Lines) -> None:
+    def __init__(self, plain: nn.LayerNorm | nn.RMSNorm, word: str, lines: Lines) -> None:
         super().__init__()
         self._word, self._lines = word, lines
         (self._features,), self._eps = plain.normalized_shape, plain.eps
         cuts = lines.grid.cuts(word, "weight")
         self.weight = lines.part(plain.weight, cuts)
-        self.bias = lines.part(plain.bias, cuts)
+        self._normalize: Any = _Normalize if isinstance(plain, nn.LayerNorm) else _Scale
+        self.bias = lines.part(plain.bias, cuts) if isinstance(plain, nn.LayerNorm) else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize the stream: the result is cut like the stream."""
         stream = self._lines.grid.stream
         check(x, stream, self._word)
         ways = [self._lines.exact(stream.columns, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
-        normed: Tensor = _Normalize.apply(x, self._features, self._eps, *ways)  # type: ignore[no-untyped-call]
-        return laid((normed * self.weight + self.bias).to(x.dtype), stream)
+        normed: Tensor = self._normalize.apply(x, self._features, self._eps, *ways) * self.weight
+        return laid((normed if self.bias is None else normed + self.bias).to(x.dtype), stream)
 
 
 class _Normalize(torch.autograd.Function):
@@ -54,6 +56,27 @@ class _Normalize(torch.autograd.Function):
         sums_here = torch.stack((given.sum(dim=-1), (given * normed).sum(dim=-1)))  # [2, b, s]
         first, second = (all_reduce(sums_here, ctx.back.group, ctx.back.channel) / ctx.features)[..., None].unbind()
         return scale * (given - first - normed * second), None, None, None, None
+
+
+class _Scale(torch.autograd.Function):
+    """Division by the root of the mean square."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, features: int, eps: float, there: GridLine, back: GridLine) -> Tensor:
+        wide = x.to(wire_dtype(x.dtype))
+        squares = all_reduce(wide.square().sum(dim=-1), there.group, there.channel)
+        scale = (squares / features + eps).rsqrt()[..., None]
+        normed = wide * scale
+        ctx.features, ctx.back = features, back
+        ctx.save_for_backward(normed, scale)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        normed, scale = ctx.saved_tensors
+        given = gradients[0]
+        along = all_reduce((given * normed).sum(dim=-1), ctx.back.group, ctx.back.channel) / ctx.features
+        return scale * (given - normed * along[..., None]), None, None, None, None
 
 
 def merged(x: Tensor, line: GridLine) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
 
 
 def added_up(gradient: Tensor, tokens: Tensor, rows: int, piece: int) -> Tensor:
-    """Sum the gradient of the looked-up rows, [b, s, h], to the gradient of a piece of the table, [rows, h]."""
+    """Add the gradient of the looked-up rows, [b, s, h], to the gradient of a piece of the table, [rows, h]."""
     place, present = locate(tokens, slice(piece * rows, (piece + 1) * rows))
     total = gradient.new_zeros((rows, gradient.shape[-1]), dtype=wire_dtype(gradient.dtype))
     values = gradient.masked_fill(~present.unsqueeze(-1), 0).to(total.dtype)

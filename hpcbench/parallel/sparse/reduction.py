@@ -104,7 +104,7 @@ class ByRows:
         return self.send(piece, gradients, index, divisor, counts)
 
     def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
-        """Return whether a gradient with these counts of rows travels by rows: the same result on all replicas."""
+        """Return whether a gradient with these counts of rows is sent by rows: the same result on all replicas."""
         if self._always:
             return True
         return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch

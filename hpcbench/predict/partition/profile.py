@@ -5,6 +5,7 @@ from dataclasses import replace
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.cost import CodecSpeed
+from hpcbench.predict.flops import describe_block
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import CONTEXT_BYTES, count_activation_bytes
 from hpcbench.predict.partition.chain import PLAIN, ChainLayer, Coding, LayerChain, LinkLevel, Setting
@@ -21,7 +22,7 @@ def profile_layers(workload: Workload, machine: Machine) -> LayerChain:
     model, train, layout = workload.model, workload.train, workload.layout
     costs = ComputeCosts(machine, model, train, layout, workload.program)
     width, sent = WIDTHS[train.precision], WIDTHS[train.message_formats["gradients"]]
-    block = (12 * model.hidden**2 + 13 * model.hidden) / layout.tp
+    block = describe_block(model).count_parameters(model.hidden) / layout.tp
     table = model.vocab * model.hidden / layout.tp
     activations = count_activation_bytes(workload)
     layers = []

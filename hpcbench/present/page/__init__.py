@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 import hpcbench
-from hpcbench.present.document import Block, Chapter, Document, Entry, Figure, Table
+from hpcbench.present.document import Block, Chapter, Document, Entry, Figure, Sentences, Table
 from hpcbench.present.page.safe import Stylesheet, finalize, inline, visible
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _DIRECTORY = Path(__file__).parent
-_ORDER = ("answer", "table", "figure", "trouble", "notes")
+_ORDER = ("answer", "figure", "table", "trouble", "notes", "findings")
 """Kinds of blocks in their order on the page."""
 _OF_TONE = {"bad": ("trouble", "Trouble"), "warning": ("notes", "Notes")}
 """Kind and heading of sentences by their tone."""
@@ -34,24 +35,53 @@ class Placed:
     id: str
     kind: str
     heading: str
-    """Heading of the block; empty for the answer, which stands under the title of its chapter."""
+    """Heading of the block; empty for sentences without a tone."""
     drawing: str = ""
 
 
-def _place(block: Block, id: str, styles: Stylesheet) -> Placed:
+def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Placed:
     if isinstance(block, Figure):
         from hpcbench.present.figures import svg  # only a page with figures needs matplotlib
 
         return Placed(block, id, "figure", block.title, inline(svg(block), id, visible(block.title), styles))
     if isinstance(block, Table):
         return Placed(block, id, "table", block.title or block.name.replace("_", " ").capitalize())
-    return Placed(block, id, *_OF_TONE.get(block.tone, ("answer", "")))
+    return Placed(block, id, *_OF_TONE.get(block.tone, ("answer" if is_answer else "findings", "")))
 
 
-def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[Placed]:
-    """Return the blocks of a chapter: answer, tables, plots, trouble, notes."""
-    blocks = [_place(block, f"{id}-{i}", styles) for i, block in enumerate(chapter.blocks, 1)]
-    return sorted(blocks, key=lambda placed: _ORDER.index(placed.kind))
+@dataclass(frozen=True)
+class BlockGroup:
+    """Blocks of a chapter that stand together: those in front, which have no title, or a folded group of details."""
+
+    title: str
+    id: str
+    blocks: list[Placed]
+
+    @property
+    def content(self) -> str:
+        """What the group has, in words."""
+        counts = Counter(placed.kind for placed in self.blocks if placed.kind in ("figure", "table"))
+        return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
+
+
+def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[BlockGroup]:
+    """Return the groups of a chapter, each with its answer, plots, tables, trouble and notes in this order."""
+    answer = next(
+        (block for block in chapter.blocks if isinstance(block, Sentences) and block.tone not in _OF_TONE), None
+    )
+    placed = [
+        _place(block, f"{id}-{i}", styles, is_answer=block is answer and not block.group)
+        for i, block in enumerate(chapter.blocks, 1)
+    ]
+    titles = dict.fromkeys(["", *(block.group for block in chapter.blocks)])
+    return [
+        BlockGroup(
+            title,
+            f"{id}-{title.lower().replace(' ', '-')}",
+            sorted((item for item in placed if item.block.group == title), key=lambda item: _ORDER.index(item.kind)),
+        )
+        for title in titles
+    ]
 
 
 FILTERS = {"scheme": "Scheme", "state": "State"}

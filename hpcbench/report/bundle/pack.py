@@ -31,7 +31,7 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
         raise UserError(f"--{'anonymous' if anonymous else 'replace'}: needs --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
         raise UserError(
-            f"--bundle {make_printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}"
+            f"--bundle {make_printable(str(path))}: not the name of a bundle: it must end with {', '.join(SUFFIXES)}"
         )
     replacements = {}
     for k, option in enumerate(replace, 1):
@@ -72,7 +72,9 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
         _print_line(f"{len(names.replacements)} names were replaced")
     if names.shared:
         shared = ", ".join(sorted(names.shared))
-        _print_line(f"{shared}: also words of the files: replaced in paths below /home and addresses only")
+        _print_line(
+            f"{shared}: also occur as ordinary words, so they are replaced only in paths below /home and in addresses"
+        )
     if parts:
         more = f", and {len(parts) - 3} more" if len(parts) > 3 else ""
         _print_line(
@@ -116,7 +118,7 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 def _find_reason_to_leave_out(path: Path) -> str:
     if path.is_dir() and not path.is_symlink():
-        return "checkpoints and caches are no results"
+        return "checkpoints and caches are not results"
     if path.is_symlink() or not path.is_file():
         return "not a regular file"
     if path.stat().st_size > _LARGEST:

@@ -92,7 +92,7 @@ def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
     for name, values in sums.items():
         sent, printed = add_bytes(values), select_counted(subject.log, f"{name}_bytes")
         if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
-            of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
+            of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} report {sum(printed):.0f}"
             yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {of_lines}")
 
 

@@ -125,7 +125,7 @@ def check_consumed(subject: CheckedRun) -> Iterator[str]:
     for line, number, seen in rows:
         step = number + before
         if seen != step * batch:
-            text = f"{seen:.0f} consumed samples, and {step * batch:.0f} by {step:.0f} steps of {batch:.0f}"
+            text = f"{seen:.0f} consumed samples, but {step:.0f} steps of {batch:.0f} are {step * batch:.0f}"
             yield subject.at(int(line), text)
             return
 

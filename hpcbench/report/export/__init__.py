@@ -57,7 +57,7 @@ IDENTITY = (
     ExportColumn("scheme", "text", "", "Name of the scheme"),
     ExportColumn("repeat", "integer", "", "Number of the repeat, from 1; the seed grows with it"),
     ExportColumn("pairing", "text", "", "Runs of equal pairing and allocation are compared as pairs"),
-    ExportColumn("cell", "json", "", "Values of the study's matrix without scheme and repeat, as an object"),
+    ExportColumn("cell", "json", "", "Values of the study's matrix, except scheme and repeat, as a JSON object"),
     ExportColumn("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
 )
 """Columns that every row begins with."""

@@ -141,7 +141,8 @@ _RUN = {
     "steps": "run.log.last_step.step",
     "planned_steps": "run.log.planned_steps",
     "throughput_steps": "steps",
-    **_map_same_names("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
+    **_map_same_names("step_seconds", "step_seconds_median", "step_seconds_p95", "step_seconds_p99"),
+    **_map_same_names("samples_per_s", "tokens_per_s"),
     **_map_same_names(
         "model_flops_per_rank", "tokens_per_s_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"
     ),

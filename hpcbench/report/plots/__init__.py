@@ -7,19 +7,20 @@ from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
 from hpcbench.report.plots.gain import plot_gain
 from hpcbench.report.plots.loss import plot_loss_over_steps, plot_loss_over_time
-from hpcbench.report.plots.over_wire import plot_error_over_wire, plot_loss_over_wire
+from hpcbench.report.plots.over_wire import plot_error_over_wire
 from hpcbench.report.plots.speed import plot_scaling, plot_throughput
 from hpcbench.report.plots.step import plot_time_split
 from hpcbench.report.plots.step_trace import plot_step_trace
 from hpcbench.report.plots.synchrony import plot_staleness, plot_time_to_loss
+from hpcbench.report.plots.trade_off import plot_trade_off
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
+    "trade-off": plot_trade_off,
+    "time-split": plot_time_split,
     "loss-over-steps": plot_loss_over_steps,
     "loss-over-time": plot_loss_over_time,
-    "time-split": plot_time_split,
     "step-trace": plot_step_trace,
     "error-over-wire": plot_error_over_wire,
-    "loss-over-wire": plot_loss_over_wire,
 }
 """Figures of the schemes of one cell."""
 

@@ -143,7 +143,7 @@ def list_schemes(
 
 def fit_name(text: str) -> str:
     """Cut a name to the width of the names of a list."""
-    return fitted(text, _NAMES, 7)
+    return fitted(make_printable(text, LONGEST_NAME), _NAMES, 7)
 
 
 def _label(row: SchemeRow) -> str:

@@ -1,25 +1,24 @@
-"""Figures of the savings on the wire and their cost: the error of messages, and the loss.
+"""Figure of the savings on the wire and the error of messages: a list, sorted by wire bytes.
 
-Both are lists, sorted by wire bytes. They are no scatter plots, because schemes often save the same bytes for the same
-loss and their marks would cover each other.
+It is not a scatter plot, because codecs often save the same bytes and their marks would cover each other.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_style import COLOURS, INK, power
+from hpcbench.plot_style import COLOURS, power
 from hpcbench.present.document import Figure
-from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.plots.drawing import NamedLines, draw_mark, fit_name, label_right, list_axes, list_schemes, name
-from hpcbench.report.quantities.traffic import ERROR, WIRE
+from hpcbench.report.compare import Cell
+from hpcbench.report.plots.drawing import NamedLines, fit_name, label_right, list_axes, name
+from hpcbench.report.quantities.traffic import ERROR
 from hpcbench.report.statistics import is_usable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 MOST_CHANNELS, MOST_CODECS = 4, 5
 """Largest number of groups in the figure of errors, and of lines per group.
@@ -117,77 +116,3 @@ def _group_by_codec(points: Sequence[CodedChannel]) -> list[tuple[str, list[Code
 def _write_range(values: Sequence[float]) -> str:
     low, high = (f"{end(values):.2f}" for end in (min, max))
     return low if low == high else f"{low}-{high}"
-
-
-_WIDE = 8.0
-"""Largest difference in margins on a linear axis. Beyond it the margin would be too narrow to be visible."""
-
-
-def plot_loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a line for each scheme, the most wire bytes at the top; None if no scheme has both values."""
-    places = sorted(
-        ((place, row) for row in cell.rows if (place := _find_place(row))),
-        key=lambda pair: (-pair[0][0], pair[1].scheme),
-    )
-    if not places:
-        return None
-    rows = [row for _, row in places]
-    margin = next((row.loss_margin for row in rows if row.loss_margin is not None), 0.0)
-
-    def draw(fig: Any) -> None:
-        (axes,) = list_schemes(fig, [(cell, rows)], room=0.55)
-        axes.axvline(0, color=INK, linewidth=1.6, zorder=1)
-        axes.axvspan(-margin, margin, color=INK, alpha=0.12, linewidth=0)
-        for y, row in enumerate(rows):
-            _draw_loss(axes, y, row)
-        _set_scale(axes, rows, margin)
-        label_right(axes, [f"{wire:.3f}" for (wire, _), _ in places], WIRE_HEAD)
-        axes.set_xlabel("validation loss - loss of the baseline")
-
-    caption = (
-        "Difference of the last validation loss from the baseline's, mean of the pairs with its 95 % interval. At the"
-        f" right: {WIRE.label}. Schemes are sorted by it. Grey: the margin ({margin:.2g}) within which a loss is no"
-        " worse. Filled mark: significantly no worse, or significantly worse. Open mark: inconclusive, or one pair only"
-        f" and no interval. If a difference exceeds {_WIDE:g} margins, the axis is logarithmic outside of the margin."
-    )
-    left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and not _find_place(row)]
-    if left_out:
-        caption += f" Left out, because they diverged or a value is not known: {', '.join(left_out)}."
-    return Figure("loss-over-wire", "Loss and wire bytes", caption, draw)
-
-
-def _find_place(row: SchemeRow) -> tuple[float, float] | None:
-    wire = row.wire_over_message
-    if row.loss is None or row.diverged or not isinstance(wire, float) or not math.isfinite(row.loss.estimate):
-        return None
-    return wire, row.loss.estimate
-
-
-def _draw_loss(axes: "Axes", y: int, row: SchemeRow) -> None:
-    if row.loss is None:
-        return
-    if row.loss.low is not None and row.loss.high is not None:
-        axes.plot([row.loss.low, row.loss.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
-    draw_mark(axes, row.loss.estimate, y, finding=row.loss_shown)
-
-
-def _set_scale(axes: "Axes", rows: Iterable[SchemeRow], margin: float) -> None:
-    """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond it."""
-    from matplotlib.ticker import MaxNLocator
-
-    ends = [end for row in rows if row.loss for end in (row.loss.estimate, row.loss.low, row.loss.high)]
-    finite = [end for end in ends if end is not None and math.isfinite(end)]
-    farthest = max(map(abs, finite), default=0.0)
-    axes.margins(x=0.06)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
-    if not margin or farthest <= _WIDE * margin:
-        axes.xaxis.set_major_locator(MaxNLocator(4, symmetric=True))
-        return
-    axes.set_xscale("symlog", linthresh=margin, linscale=1)
-    axes.minorticks_off()
-    decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
-    beyond = [tick for tick in decades if 3 * margin <= tick <= farthest] or [decades[-1]]
-    sides = [sign for sign in (-1, 1) if any(sign * end > 2 * margin for end in finite)]
-    shown = beyond[-1 :: -(1 + len(beyond) // 2)] if len(sides) == 1 else beyond[-1:]
-    axes.set_xticks(sorted([0.0, *(sign * tick for sign in sides for tick in shown)]))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")

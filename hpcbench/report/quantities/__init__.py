@@ -119,7 +119,13 @@ class Quantity:
     run: Callable[[Measures], Value] | None = None
     """Function that computes the value of a run. By default the value is read from the event of `exported`."""
     over_steps: Literal[
-        "", "mean of the steps", "median of the steps", "95th percentile of the steps", "work over time", "last step"
+        "",
+        "mean of the steps",
+        "median of the steps",
+        "95th percentile of the steps",
+        "99th percentile of the steps",
+        "work over time",
+        "last step",
     ] = ""
     """Average over the steps of a run; empty if the value is not an average."""
     over_runs: Average = MEAN

@@ -29,7 +29,7 @@ DROPPED = replace(
     key="dropped_part",
     head="dropped",
     label="dropped tokens",
-    meaning="Choices of an expert that had no place left for the token, as a part of all choices",
+    meaning="Choices of an expert that had no place left for the token, as a fraction of all choices",
     scale=PERCENT,
     run=lambda run: loads.dropped_part if (loads := run.extract(read_expert_loads)) else None,
 )

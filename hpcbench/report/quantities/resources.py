@@ -117,7 +117,7 @@ def _declare_part(of: Quantity, key: str, group: int) -> Quantity:
         seconds = of.compute(run)
         return seconds / run.phases.step if run.phases and isinstance(seconds, float) else None
 
-    meaning = f"{of.meaning}; as a part of the step"
+    meaning = f"{of.meaning}; as a fraction of the step"
     return replace(of, key=key, unit="1", meaning=meaning, scale=PERCENT, run=value, group=group, exported=None)
 
 

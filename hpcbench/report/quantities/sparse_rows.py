@@ -16,7 +16,7 @@ ROW_DENSITY = Quantity(
     head="touched",
     label="touched rows",
     unit="1",
-    meaning="Rows of the embedding that a replica touched between two reductions of its gradient, as a part of all",
+    meaning="Rows of the embedding that a replica touched between two reductions of its gradient, as a fraction of all",
     scale=PERCENT,
     run=lambda run: rows.density if (rows := run.extract(read_sparse_gradients)) else None,
     over_steps="mean of the steps",
@@ -36,7 +36,7 @@ BY_ROWS_PART = replace(
     key="by_rows_part",
     head="by rows",
     label="",
-    meaning="Reductions of the embedding's gradient that were sent by rows, as a part of all",
+    meaning="Reductions of the embedding's gradient that were sent by rows, as a fraction of all",
     run=lambda run: rows.part if (rows := run.extract(read_sparse_gradients)) else None,
 )
 SAVED_BYTES = replace(

@@ -67,6 +67,13 @@ STEP_P95 = replace(
     run=lambda run: run.step_seconds_p95,
     over_steps="95th percentile of the steps",
 )
+STEP_P99 = replace(
+    STEP_P95,
+    key="step_seconds_p99",
+    head="p99 ({unit})",
+    run=lambda run: run.step_seconds_p99,
+    over_steps="99th percentile of the steps",
+)
 SAMPLES = replace(
     _declare_rate("samples_per_s"), head="samples/s", label="samples/s", run=lambda run: run.samples_per_s, table=""
 )
@@ -100,7 +107,7 @@ TOKENS_EACH = replace(
 )
 SPEED = (
     *(STEP_SECONDS, SAMPLES, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, NEOX_FLOPS, MFU, HFU, TOKENS, TOKENS_EACH),
-    *(STEP_MEDIAN, STEP_P95),
+    *(STEP_MEDIAN, STEP_P95, STEP_P99),
 )
 
 

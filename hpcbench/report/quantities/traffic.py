@@ -39,7 +39,7 @@ EXPOSED_PART = replace(
     head="of step",
     label="",
     unit="1",
-    meaning="Time in which a rank waited for messages, as a part of the step",
+    meaning="Time in which a rank waited for messages, as a fraction of the step",
     scale=PERCENT,
     run=lambda run: run.time.exposed_part if run.time else None,
     exported=None,
@@ -51,7 +51,7 @@ HIDDEN = replace(
 )
 ENCODE = replace(_declare_time("encode", "Time in the codec, before sending"), label="encoding")
 DECODE = replace(_declare_time("decode", "Time in the codec, after receiving"), label="decoding")
-TRANSFER = replace(_declare_time("transfer", "The rest of the time from begin to end of the calls"), table="")
+TRANSFER = replace(_declare_time("transfer", "The rest of the time from the start to the end of the calls"), table="")
 COMPUTE = replace(
     _declare_time("compute", "The step without the time in which the rank waited for messages"),
     label="computation",
@@ -72,7 +72,7 @@ CODED = Quantity(
     key="coded_part",
     head="coded",
     unit="1",
-    meaning="Bytes that were encoded, as a part of the bytes of channels that have a codec",
+    meaning="Bytes that were encoded, as a fraction of the bytes of channels that have a codec",
     scale=PERCENT,
     run=lambda run: run.coded_part,
     over_runs=Average(
@@ -114,7 +114,7 @@ def _declare_coded(dimension: str) -> Quantity:
         CODED,
         key=f"coded_part_{dimension.lower()}",
         head=f"coded {dimension}",
-        meaning="Bytes that were encoded, as a part of the bytes of this dimension's channels that have a codec",
+        meaning="Bytes that were encoded, as a fraction of the bytes of this dimension's channels that have a codec",
         run=lambda run: together([run]),
         over_runs=Average("all runs together", together),
     )

@@ -6,7 +6,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report import table as energy
 from hpcbench.features.network.report import table as network
 from hpcbench.features.prune import report as prune
-from hpcbench.present.document import Table
+from hpcbench.present.document import Figure, Table
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.quantities import experts, sparse_rows
@@ -50,3 +50,21 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "prediction-error": tabulate_prediction_error,
 }
 """Tables about all cells."""
+
+METHOD = "method"
+"""Name of the sentences about the method and of the notes that do not fit in front, in the list of tables."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Speed": ("speed", "phases", "schemes", "predicted", "prediction-error", "throughput", "step-trace"),
+    "Scaling": ("strong-scaling", "weak-scaling", "scaling"),
+    "Loss": ("loss", "loss-over-steps", "loss-over-time", "synchrony", "time-to-loss", "staleness"),
+    "Traffic": ("traffic", "axes", "experts", "sparse", "sparsity", "network", "error-over-wire"),
+    "Memory and energy": ("memory", "energy"),
+    "Runs": ("runs", "published"),
+    "Method": (METHOD,),
+}
+"""Titles of the groups of details, with the tables and figures of each."""
+
+
+def choose_group(block: Table | Figure) -> str:
+    """Return the group of a table or figure; empty if readers need it at once."""
+    return next((title for title, names in GROUPS.items() if block.name in names), "")

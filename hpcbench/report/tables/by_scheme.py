@@ -39,7 +39,7 @@ from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.catalogue import list_of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
-from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95
+from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95, STEP_P99
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
 from hpcbench.report.statistics import Interval, average_known, paired_difference
 from hpcbench.report.titles import find_example
@@ -75,7 +75,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     fields: list[Field[SchemeRow]] = [
         make_scheme_column(),
         (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
-        *make_columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
+        *make_columns((STEP_MEDIAN, STEP_P95, STEP_P99), cell.rows, unit=unit),
         make_samples_column(cell.rows),
         SPEED.field(),
         *make_columns(list_of_table("speed"), cell.rows, gpu=is_gpu(find_example(cell))),
@@ -91,7 +91,7 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
     fields = [make_scheme_column()]
     for phase in list_of_table("phases", first=(STEP,)):
         fields += make_columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
-    title = f"Phases of a step: in {unit.name}, and as parts of it"
+    title = f"Phases of a step: in {unit.name}, and as fractions of the step"
     return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
 

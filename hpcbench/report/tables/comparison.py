@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import make_printable
 from hpcbench.features.energy.report.table import make_speed_columns
 from hpcbench.features.network.report.table import list_columns
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
@@ -17,39 +18,45 @@ from hpcbench.report.columns import LOSS, SPEED, make_columns, make_samples_colu
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import compute_front
-from hpcbench.report.measures import is_gpu
-from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
+from hpcbench.report.quantities.speed import LOSS_VALID
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.titles import find_example
+from hpcbench.report.sentences import OTHER_SYSTEM, STAR
 from hpcbench.report.weaknesses import Weakened
 
 VERDICT = Column(
     "verdict",
     "verdict",
     text=True,
-    group=1,
-    help="Finding about speed and loss together. Letters refer to the weaknesses below the table.",
+    help="Finding about speed and loss together. Letters refer to the footnotes of the table.",
 )
 
 
-def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
-    """Make the table of speed, wire bytes, loss and verdict of each scheme."""
+def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> Table | None:
+    """Make the table of verdict, speed, loss and wire bytes of each scheme.
+
+    With `explain`, footnotes explain the letters of verdicts.
+    """
     rows = cell.rows
     # A column in which every entry is 100 % is left out.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[SchemeRow]] = [
         make_scheme_column(),
-        *make_columns([MODEL_FLOPS], rows, gpu=is_gpu(find_example(cell)), group=0),
+        (VERDICT, lambda row: make_verdict_entry(row, weak)),
         make_samples_column(rows),
         SPEED.field(),
         *make_speed_columns(rows),
-        *make_columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
-        *list_columns(rows),
         *make_columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
-        (VERDICT, lambda row: make_verdict_entry(row, weak)),
+        *make_columns([WIRE, CODED] if partly else [WIRE], rows, group=1),
+        *list_columns(rows),
     ]
-    return tabulate("comparison", "", rows, fields, always=len(fields))
+    notes = [
+        OTHER_SYSTEM.format(scheme=row.scheme, changes=make_printable(changes))
+        for row in rows
+        if (changes := row.runs[0].run.settings.scheme.process_changes)
+    ]
+    notes += [weak.legend] * (explain and bool(weak.reasons)) + [STAR] * any(row.partial for row in rows)
+    return tabulate("comparison", "", rows, fields, notes=notes, always=len(fields))
 
 
 def make_verdict_entry(row: SchemeRow, weak: Weakened) -> Entry:

@@ -19,11 +19,12 @@ def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table 
     fields: list[Field[_Line]] = [
         (_CELL, lambda line: name(describe_cell(line[0].values))),
         (SCHEME, lambda line: name(line[1].scheme)),
+        (VERDICT, lambda line: make_verdict_entry(line[1], line[2])),
         (SPEED.field()[0], lambda line: SPEED.entry(line[1])),
         (LOSS.field(group=1)[0], lambda line: LOSS.entry(line[1])),
-        (VERDICT, lambda line: make_verdict_entry(line[1], line[2])),
     ]
-    return tabulate("overview", "", list(_list_lines(cells, weak)), fields, always=len(fields))
+    notes = [weak[0].legend] if weak[0].reasons else []
+    return tabulate("overview", "", list(_list_lines(cells, weak)), fields, notes=notes, always=len(fields))
 
 
 def _list_lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:

@@ -39,7 +39,7 @@ def model(name: str) -> dict[str, Any]:
     """
     if name not in read_table("models"):
         near = suggest(name, models())
-        raise ValueError(f"unknown model {show(name)}{near}: known are {', '.join(models())}")
+        raise ValueError(f"unknown model {show(name)}{near}: use one of {', '.join(models())}")
     return {"name": name, **copy.deepcopy(read_table("models")[name])}
 
 
@@ -57,7 +57,7 @@ def scheme(name: str) -> dict[str, Any]:
         return filled
     near = suggest(name, [pattern for pattern in schemes() if "{" not in pattern])
     names = f"{', '.join(schemes())}, and those under `schemes:`"
-    raise ValueError(f"unknown scheme {show(name)}{near}: known are {names}")
+    raise ValueError(f"unknown scheme {show(name)}{near}: use one of {names}")
 
 
 def is_scheme(name: str) -> bool:

@@ -159,7 +159,7 @@ class Hosts:
         """Return the command that starts the ranks, and its variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
-            raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
+            raise UserError(f"{ranks} ranks, {each} per host, do not fit on {self.count} hosts: give other numbers")
         launch = mpiexec_line([*_NO_INPUT, *command], ranks, each)
         return launch, {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
 
@@ -275,7 +275,7 @@ class Hosts:
     def _enter(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs within the hosts' namespaces, in the switch's network."""
         if not self._namespaces:
-            raise UserError("there are no virtual hosts yet, or no more: use Hosts in a with statement")
+            raise UserError("the virtual hosts are not running: use Hosts in a with statement")
         options = [f"--{kind}=/proc/{os.getpid()}/fd/{file}" for kind, file in self._namespaces.items()]
         if "user" in self._namespaces:
             options.append("--preserve-credentials")

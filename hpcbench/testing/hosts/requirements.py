@@ -18,9 +18,9 @@ def why_not() -> str | None:
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
         packages = "iproute2 util-linux mount hostname"
-        return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the like"
+        return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the equivalent"
     if not shutil.which(compiler()):
-        return f"virtual hosts need a C compiler, and {compiler()} is none: apt-get install gcc, or set CC"
+        return f"virtual hosts need a C compiler, but {compiler()} is not one: apt-get install gcc, or set CC"
     if not _works("true"):
         remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
         return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"

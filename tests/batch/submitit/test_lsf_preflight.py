@@ -35,13 +35,13 @@ def test_each_queue_is_checked_once_and_an_open_one_gives_no_note(root: Path, pr
 
 def test_an_inactive_queue_is_reported(root: Path, programs: Programs) -> None:
     programs.answer("bqueues", TABLE.format("Open:Inact_Win"))
-    assert list(preflight(root, JOBS)) == ["queue pbatch takes jobs, and starts none at the moment (Open:Inact_Win)"]
+    assert list(preflight(root, JOBS)) == ["queue pbatch accepts jobs but starts none at the moment (Open:Inact_Win)"]
 
 
 @pytest.mark.parametrize(
     ("out", "err", "status", "message"),
     [
-        (TABLE.format("Closed:Active"), "", 0, r"queue pbatch takes no jobs \(Closed:Active\): set queue"),
+        (TABLE.format("Closed:Active"), "", 0, r"queue pbatch accepts no jobs \(Closed:Active\): set queue"),
         ("", "pbatch: No such queue\n", 255, "LSF has no queue pbatch: set queue: in the study"),
     ],
 )

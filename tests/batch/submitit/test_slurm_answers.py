@@ -59,9 +59,9 @@ def test_each_state(theirs: str, ours: State, alive: bool) -> None:
     ("theirs", "reason", "remedy"),
     [
         ("PENDING", "BadConstraints", "check node: and scheduler: of the site file"),
-        ("REQUEUE_HOLD", "launch failed requeued held", "`scontrol release` lets it run again"),
+        ("REQUEUE_HOLD", "launch failed requeued held", "run `scontrol release` to retry it"),
         ("PENDING", "PartitionNodeLimit", "set nodes:, walltime: or queue: in the study"),
-        ("PENDING", "JobHeldAdmin", "`scontrol release` lets it run"),
+        ("PENDING", "JobHeldAdmin", "run `scontrol release` to start it"),
     ],
 )
 def test_a_job_that_would_wait_for_ever_has_a_remedy(theirs: str, reason: str, remedy: str) -> None:

@@ -42,7 +42,7 @@ def test_one_job_of_each_kind_is_checked_and_none_submitted(root: Path, programs
     programs.answer("sbatch", "", START)
     silent(programs)
     assert asked(root) == [
-        f"Slurm would start j{k} at 2026-11-23T17:05:00 on n[1-2] in batch, as things stand" for k in (0, 1)
+        f"Slurm would start j{k} at 2026-11-23T17:05:00 on n[1-2] in batch at present" for k in (0, 1)
     ]
     calls = [call["argv"] for call in programs.calls("sbatch")]
     assert calls == [["--test-only", f"{root}/j{k}/job.sh"] for k in (0, 1)]
@@ -87,16 +87,18 @@ def test_the_wait_for_a_silent_controller_is_short(
     programs.answer("sbatch", START, sleep=60)
     silent(programs)
     notes = asked(root)
-    assert len(notes) == 2 and all("not asked beforehand" in line for line in notes)
+    assert len(notes) == 2 and all("could not check whether Slurm" in line for line in notes)
 
 
 def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "other|||100\nmine|||6\n")
     programs.answer("squeue", "1\n2_1\n2_2\n")
-    with pytest.raises(UserError, match=r"4 jobs: Slurm takes 6 of you at a time .*, and 3 are in the queue"):
+    with pytest.raises(
+        UserError, match=r"4 jobs: Slurm accepts at most 6 of your jobs at a time .*, and 3 are in the queue"
+    ):
         asked(root, "mine")
-    assert asked(root)[-1] == "3 of your jobs are in the queue, which takes 100 of you"
+    assert asked(root)[-1] == "3 of your jobs are in the queue; Slurm accepts at most 100"
 
 
 REFUSED = f"{FAILED}Invalid account or account/partition combination specified\n"
@@ -112,7 +114,7 @@ def test_the_message_about_a_refused_account_lists_those_of_the_user(root: Path,
     assert f"user={getpass.getuser()}" in call["argv"]
 
 
-@pytest.mark.parametrize(("status", "message"), [(0, "; sacctmgr show assoc lists none of yours: ask"), (1, "there$")])
+@pytest.mark.parametrize(("status", "message"), [(0, "; sacctmgr show assoc lists none for you: ask"), (1, "there$")])
 def test_accounts_that_are_not_listed(root: Path, programs: Programs, status: int, message: str) -> None:
     programs.answer("sbatch", "", REFUSED, status=1)
     programs.answer("sacctmgr", "", status=status)
@@ -124,7 +126,7 @@ def test_an_account_of_another_user_is_refused(root: Path, programs: Programs) -
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "mine|||\nours|||\n")
     with pytest.raises(
-        UserError, match=r"account theirs: is not one of yours on this machine .*: yours are mine, ours"
+        UserError, match=r"account theirs: is not among your accounts on this machine .* lists mine, ours"
     ):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2

@@ -191,5 +191,5 @@ def test_a_line_of_many_megabytes_is_skipped_with_a_note() -> None:
     before, *after = LOGS["maxtext"].splitlines(keepends=True)
     log = read_as(DIALECT["maxtext"], before + b"y" * (3 * LONGEST_LINE) + b"\n" + b"".join(after))
     assert quantities(log) == TRUTH["maxtext"]
-    assert [(note.line, note.why) for note in log.notes] == [(2, "a line of more than 4 MiB was passed over")]
+    assert [(note.line, note.why) for note in log.notes] == [(2, "a line of more than 4 MiB was skipped")]
     assert log.steps[0].line == 5

@@ -200,7 +200,7 @@ def test_wrap_arounds_of_a_counter_are_counted(begin: float) -> None:
 def test_steps_longer_than_a_wrap_around_have_no_joules() -> None:
     now = [0.0]
     counted = meter_steps(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
-    assert counted.problem == "may have wrapped around unnoticed: it holds 65536 J, and was not read for 100 s"
+    assert counted.problem == "may have wrapped around unnoticed: its range is 65536 J, but it was not read for 100 s"
 
 
 def test_a_counter_that_goes_back_has_no_joules() -> None:

@@ -1,4 +1,4 @@
-"""Network counters of a node from made-up files of the kernel."""
+"""Network counters of a node, from artificial files of the kernel."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def chosen_by_each_rank_alone() -> Patch:
 
 
 def smallest_neurons_kept() -> Patch:
-    """The neurons of largest magnitude become zero, not those of smallest."""
+    """The neurons of largest magnitude become zero instead of the smallest."""
     sort = np.lexsort
 
     def faulty(keys: Any) -> Any:

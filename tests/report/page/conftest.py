@@ -1,4 +1,4 @@
-"""A page with everything on it, and a browser to open it in."""
+"""A page with every kind of block, and a browser that opens it."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from hpcbench.report.page import write
 
 
 class Browser:
-    """A headless Chromium and what a test asks of it."""
+    """A headless Chromium, and queries on its page."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
@@ -28,7 +28,7 @@ class Browser:
     def open(
         self, path: Path, *, scheme: str = "light", media: str = "", width: int = 1280, scripts: bool = True
     ) -> None:
-        """Load a page, seen through a medium."""
+        """Load a page for a medium, such as print."""
         self._say("Emulation.setScriptExecutionDisabled", value=not scripts)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._say("Emulation.setEmulatedMedia", media=media, features=features)
@@ -39,11 +39,11 @@ class Browser:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns that runs in the page."""
+        """Run a script in the page; return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def column(self, table: str, name: str) -> list[str]:
-        """The words of one column, row by row as they stand, without rows that are hidden."""
+        """Return the text of one column, row by row in the displayed order, without hidden rows."""
         script = """
             const table = document.querySelector(`table[data-name="${arguments[0]}"]`);
             const column = [...table.tHead.rows[0].cells].findIndex((head) => head.dataset.name === arguments[1]);
@@ -53,7 +53,7 @@ class Browser:
         return list(self.run(script, table, name))
 
     def accessible(self) -> list[dict[str, Any]]:
-        """Nodes of the accessibility tree that a screen reader meets."""
+        """Return the nodes of the accessibility tree, which a screen reader reads."""
         nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [
             {
@@ -71,7 +71,7 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Iterator[Browser]:
-    """One browser for all tests; it asks nothing of a network."""
+    """Start one browser for all tests, without network access."""
     need(explain_missing("chromium", "chromedriver"))
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
@@ -100,7 +100,7 @@ SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": f
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """A submission of four runs. One run failed."""
+    """Write a submission of four runs; one of them failed."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
@@ -116,7 +116,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
 
 @pytest.fixture(scope="session")
 def document(planted: Submission) -> Document:
-    """A report of it with every kind of block."""
+    """Build a report of it with every kind of block."""
     comparison = Table(
         "comparison",
         "",
@@ -162,7 +162,7 @@ def document(planted: Submission) -> Document:
 
 @pytest.fixture(scope="session")
 def page(planted: Submission, document: Document) -> Path:
-    """The report's page, next to the submission."""
+    """Write the page of the report next to the submission."""
     assert planted.root is not None
     path = planted.root / "report.html"
     path.write_text(write(document, [planted], planted.root), encoding="utf-8")

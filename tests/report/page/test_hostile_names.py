@@ -1,4 +1,4 @@
-"""Names and log lines are whatever somebody wrote: on the page they are text, and nothing else."""
+"""Hostile names and log lines appear on the page as text only."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def test_what_cannot_be_seen_shows_itself(message: str, expected: str) -> None:
 
 @pytest.fixture(scope="module")
 def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page on which each name stands wherever a name can stand."""
+    """Return a page that shows each name at every possible place."""
     directory = tmp_path_factory.mktemp("hostile")
     (directory / "study.yaml").write_text("\n".join(HOSTILE), errors="surrogateescape")
     log = directory / "log.txt"

@@ -1,4 +1,4 @@
-"""What the page holds, read without a browser."""
+"""The content of the page, read without a browser."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, list_fi
 
 
 def cite(*sources: str) -> Document:
-    """A report whose figures were read from some places."""
+    """Return a report with figures from given places."""
     rows = tuple((Entry("1", 1, source=source),) for source in sources)
     return Document("cited", (Chapter("one", "", (Table("t", "", (Column("n", "n"),), rows),)),))
 

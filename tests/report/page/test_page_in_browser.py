@@ -1,4 +1,4 @@
-"""What a reader does with the page, in a real browser."""
+"""Interaction with the page in a real browser."""
 
 import json
 from pathlib import Path
@@ -39,9 +39,9 @@ def test_the_answer_comes_before_the_tables(browser: Any, page: Path) -> None:
     assert [text.split("\n")[:2][-1] for text in parts[:7]] == [
         "gpt-tiny, 8 ranks",
         "On this machine compression pays: mzhybrid.",
+        "Loss against steps",
         "Comparison",
         "Runs",
-        "Loss against steps",
         "Trouble",
         "Notes",
     ]
@@ -81,6 +81,7 @@ def test_the_skip_link_leads_past_the_controls(browser: Any, page: Path) -> None
 
 def test_the_filter_hides_rows_and_says_how_many_are_left(browser: Any, page: Path) -> None:
     browser.open(page)
+    _open_filter(browser)
     assert _announced(browser) == "9 of 9 rows shown"
     _tab_to(browser, "input[type=search]")
     _press(browser, "MZHYBRID fail")
@@ -93,6 +94,7 @@ def test_the_filter_hides_rows_and_says_how_many_are_left(browser: Any, page: Pa
 
 def test_a_choice_of_scheme_or_state_holds_where_there_is_such_a_column(browser: Any, page: Path) -> None:
     browser.open(page)
+    _open_filter(browser)
     _tab_to(browser, "select[name=scheme]")
     _press(browser, "mz")
     assert browser.column("comparison", "scheme") == ["mzhybrid"]
@@ -101,6 +103,10 @@ def test_a_choice_of_scheme_or_state_holds_where_there_is_such_a_column(browser:
     _press(browser, "fail")
     assert browser.column("comparison", "scheme") == ["mzhybrid"] and browser.column("runs", "run") == ["r2-mzhybrid"]
     assert _announced(browser) == "2 of 9 rows shown"
+
+
+def _open_filter(browser: Any) -> None:
+    browser.driver.find_element(By.CSS_SELECTOR, "nav summary").click()
 
 
 def test_without_scripts_every_row_is_there_and_no_control_that_does_nothing(browser: Any, page: Path) -> None:
@@ -171,7 +177,7 @@ def _press(browser: Any, keys: str) -> None:
 
 
 def _tab_to(browser: Any, selector: str) -> None:
-    """Move the focus with the Tab key alone."""
+    """Move the focus with the Tab key only."""
     for _ in range(60):
         if browser.run("return document.activeElement.matches(arguments[0])", selector):
             return

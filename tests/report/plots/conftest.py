@@ -1,4 +1,4 @@
-"""Draws figures without writing them, to look at what stands in them."""
+"""Fixture that draws figures without writing them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from hpcbench.present.figures import drawn
 
 @pytest.fixture
 def draw() -> Iterator[Callable[[Figure | None], Any]]:
-    """Gives the matplotlib figure of a figure that has something to show."""
+    """Function that returns the matplotlib figure of a non-empty figure."""
 
     def drawing(figure: Figure | None) -> Any:
         assert figure is not None, "there is something to draw"

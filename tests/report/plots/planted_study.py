@@ -1,4 +1,4 @@
-"""Submissions with chosen numbers, read from logs as they would lie on disk, but kept in memory."""
+"""Submissions in memory with planted numbers, parsed from logs like those on disk."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def _falling(step: int) -> float:
 
 @dataclass
 class Run:
-    """One run, and the content of its log."""
+    """A run, and the content of its log."""
 
     scheme: str
     repeat: int = 1
@@ -48,7 +48,7 @@ class Run:
 
 
 def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp:8", **values: Any) -> dict[str, Any]:
-    """An entry of a ``traffic`` event; what is not said is 0."""
+    """Return an entry of a ``traffic`` event; numbers that are not given are 0."""
     zero = dict.fromkeys(("message_bytes", "wire_bytes"), 0)
     seconds = dict.fromkeys(("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s"), 0.0)
     text = {"dimension": dimension, "phase": phase, "kind": "GRAD", "codec": codec, "calls": 1, "sampled_error": None}
@@ -56,7 +56,7 @@ def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp
 
 
 def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
-    """The result that `hpcbench.collect` reads of such a run."""
+    """Return the result that `hpcbench.collect` reads from such a run."""
     settings = {
         "train": {"steps": steps, "warmup_steps": warmup, "global_batch": run.batch, "seq_len": 128},
         "ranks": run.ranks,
@@ -108,7 +108,7 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
 
 
 def planted(runs: list[Run], *, steps: int = 20) -> tuple[Submission, list[Cell]]:
-    """A submission of these runs, and its comparison with the scheme ``baseline``."""
+    """Return a submission of these runs, and its comparison with the scheme ``baseline``."""
     plan = RunPlan(study="planted", site="local", jobs=[], runs=[])
     submission = Submission(None, plan, [result(run, steps=steps) for run in runs])
     return submission, compare([measure(run) for run in submission.runs], "baseline", plan.criteria)

@@ -1,4 +1,4 @@
-"""Speed, scaling, time, error and loss over wire bytes: the marks stand where the comparison's numbers put them."""
+"""Speed and loss, scaling, time, error over wire bytes: the marks stand where the comparison's numbers put them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,19 +6,21 @@ from typing import Any
 import pytest
 from planted_study import Run, channel, planted
 
-from hpcbench.report.plots.over_wire import plot_error_over_wire, plot_loss_over_wire
+from hpcbench.report.front import compute_front
+from hpcbench.report.plots.over_wire import plot_error_over_wire
 from hpcbench.report.plots.speed import plot_scaling, plot_throughput
 from hpcbench.report.plots.step import PARTS, plot_time_split
+from hpcbench.report.plots.trade_off import plot_trade_off
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
-    """Where marks stand."""
+    """Return the positions of marks."""
     selected = [line for line in axes.lines if line.get_marker() == marker]
     return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Both ends of each interval: lines of two points without a mark."""
+    """Return both ends of each interval: lines of two points without a mark."""
     selected = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
     return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in selected if line.get_color() == "#0072b2"]
 
@@ -28,7 +30,7 @@ def list_texts(axes: Any) -> list[str]:
 
 
 def lines(axes: Any) -> tuple[list[str], list[str]]:
-    """Names at the left of the lines of a list, and figures at the right."""
+    """Return the names at the left of the lines, and the figures at the right."""
     left, right = ([label.get_text() for label in panel.get_yticklabels()] for panel in (axes, axes.child_axes[0]))
     return left, right
 
@@ -80,7 +82,7 @@ def test_an_interval_that_says_nothing_does_not_widen_the_frame_without_end(draw
 
 def test_without_a_baseline_there_is_no_figure_of_speeds() -> None:
     submission, cells = planted([Run("fast", 1), Run("other", 1)])
-    assert plot_throughput(submission, cells) is None and plot_loss_over_wire(submission, cells[0]) is None
+    assert plot_throughput(submission, cells) is None and plot_trade_off(submission, cells[0]) is None
 
 
 def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw: Callable[..., Any]) -> None:
@@ -158,7 +160,7 @@ def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
 
 
 def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[..., Any]) -> None:
-    """Six channels, one of them with eight codecs: four groups of at most five lines can be read."""
+    """Six channels, one of them with eight codecs, are shown as four groups of at most five lines."""
     many = [channel("DP", codec=f"codec:{k}", message_bytes=900 - k, wire_bytes=90 * (k + 1)) for k in range(8)]
     few = [
         channel(dimension, message_bytes=90 - k, wire_bytes=9) for k, dimension in enumerate(("TP", "PP", "EP", "CP"))
@@ -175,23 +177,38 @@ def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[...
     assert len(points(axes[1])) == 8 and len(points(axes[3])) == 3, "none is left out"
 
 
-def test_losses_stand_on_lines_by_wire_bytes_with_margin_and_interval(draw: Callable[..., Any]) -> None:
-    rows = {"baseline": ((2.0, 2.1), 1.0), "strong": ((2.6, 2.8), 0.25), "mild": ((2.001, 2.1), 0.5)}
+def test_schemes_stand_at_their_speed_and_loss_with_margin_intervals_and_front(draw: Callable[..., Any]) -> None:
+    rows = {"baseline": ((2.0, 2.1), 0.5), "strong": ((2.6, 2.8), 0.2), "mild": ((2.001, 2.1), 0.4)}
     runs = [
-        Run(scheme, r + 1, valid={20: losses[r]}, wire=wire) for scheme, (losses, wire) in rows.items() for r in (0, 1)
+        Run(scheme, r + 1, seconds * (1 + 0.01 * r * (scheme == "mild")), valid={20: losses[r]})
+        for scheme, (losses, seconds) in rows.items()
+        for r in (0, 1)
     ]
-    diverged = Run("naive", 1, state="nan", wire=0.1)
+    diverged = Run("naive", 1, state="nan")
     submission, (cell,) = planted([*runs, diverged])
-    figure = plot_loss_over_wire(submission, cell)
+    figure = plot_trade_off(submission, cell)
     axes = draw(figure).axes[0]
-    assert points(axes) == [pytest.approx((0.0005, 0)), pytest.approx((0.65, 1))]
-    strong = cell.row("strong")
-    assert strong is not None and strong.loss is not None
-    assert ((strong.loss.low, strong.loss.high), (1, 1)) in bars(axes)
-    assert lines(axes) == (["mild", "strong"], ["0.500", "0.250"])
+    marks = [place for mark in "oDXs" for place in points(axes, mark)]
+    mild, strong = cell.row("mild"), cell.row("strong")
+    assert mild and mild.speed and mild.loss and strong and strong.speed and strong.loss
+    assert sorted(marks) == [
+        pytest.approx((1, 0)),
+        pytest.approx((mild.speed.estimate, 0.0005)),
+        pytest.approx((strong.speed.estimate, 0.65)),
+    ]
+    bars_of_two = [
+        (tuple(line.get_xdata()), tuple(line.get_ydata())) for line in axes.lines if len(line.get_xdata()) == 2
+    ]
+    assert ((mild.speed.low, mild.speed.high), (mild.loss.estimate,) * 2) in bars_of_two
+    assert ((strong.speed.estimate,) * 2, (strong.loss.low, strong.loss.high)) in bars_of_two
+    (front,) = (line for line in axes.lines if line.get_linestyle() == "--")
+    unbeaten = compute_front(cell).unbeaten
+    places = {"baseline": (1, 0)} | {row.scheme: (row.speed.estimate, row.loss.estimate) for row in (mild, strong)}
+    assert [tuple(place) for place in front.get_xydata()] == sorted(places[scheme] for scheme in unbeaten)
     assert figure is not None and figure.caption.endswith("not known: naive.")
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-    assert (band.x0, band.x1) == pytest.approx((-0.0205, 0.0205))
+    assert (band.y0, band.y1) == pytest.approx((-0.0205, 0.0205))
+    assert {text.get_text() for text in axes.texts} == {"baseline", "mild", "strong"}
 
 
 def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""The gain over the swept key: marks stand at the findings, in the order of the key's numbers."""
+"""The gain over the swept key: marks are at the findings, in the order of the key's values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from hpcbench.report.plots.gain import find_swept_key, plot_gain
 
 
 def study(*cells: tuple[dict[str, Any], float]) -> Any:
-    """Cells, each with the gain of its scheme."""
+    """Return cells with the given gains of their scheme."""
     return planted(
         [
             Run(scheme, k, seconds * (1 + 0.001 * ((k + i) % 3)), cell=cell)

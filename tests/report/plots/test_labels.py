@@ -1,4 +1,4 @@
-"""Labels of points: each is nearest to its own point, or has a line to it."""
+"""Labels of points: each is nearest to its own point, or connected to it by a line."""
 
 import math
 import random
@@ -23,7 +23,7 @@ def place(points: list[tuple[str, float, float]]) -> tuple[Figure, Any]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_label_is_nearest_to_its_own_point_or_has_a_line_to_it(seed: int) -> None:
-    """Sixteen codecs, half of them close to each other."""
+    """Return the points of sixteen codecs, half of them close to each other."""
     noise = random.Random(seed)
     spots = [(noise.random(), noise.random()) for _ in range(8)] + [
         (0.5 + 0.08 * noise.random(), 0.5 + 0.15 * noise.random()) for _ in range(8)

@@ -1,4 +1,4 @@
-"""Loss figures: lines, bands and marks stand where the logs' numbers put them."""
+"""Loss figures: lines, bands and marks are at the numbers of the logs."""
 
 import math
 from collections.abc import Callable
@@ -14,18 +14,18 @@ T_2 = 4.302652729911275
 
 
 def lines(axes: Any) -> dict[str, Any]:
-    """The curves of a panel, by their labels."""
+    """Return the curves of a panel, by label."""
     return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
 
 
 def marks(axes: Any, marker: str) -> list[tuple[float, float]]:
-    """Where marks of a kind stand in a panel."""
+    """Return the positions of a kind of marks in a panel."""
     selected = [line for line in axes.lines if line.get_marker() == marker]
     return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bands(axes: Any) -> list[dict[float, tuple[float, float]]]:
-    """Ends of each band of a panel, by place."""
+    """Return the ends of each band of a panel, by position."""
     collected = []
     for band in axes.collections:
         ends: dict[float, list[float]] = {}

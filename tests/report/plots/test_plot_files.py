@@ -1,4 +1,4 @@
-"""Figures as files: the same bytes each time, the page's colour for ink, names as they are."""
+"""Figures as files: identical bytes each time, the page's color for ink, unchanged names."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def figure() -> Figure:
 
 
 def split() -> Figure:
-    """One with hatches, whose patterns have ids."""
+    """A figure with hatches, whose patterns have ids."""
     submission, (cell,) = planted([Run("baseline", channels=[channel(exposed_s=9.0, transfer_s=9.0)])])
     drawn_figure = plot_time_split(submission, cell)
     assert drawn_figure is not None
@@ -79,7 +79,7 @@ def test_a_png_has_200_dots_an_inch_of_a_column() -> None:
 
 
 def test_the_same_runs_give_the_same_bytes_in_another_process_with_other_settings(tmp_path: Path) -> None:
-    """Hashes of strings, the clock and the user's own style change nothing."""
+    """Hash seeds, the clock and the user's own style change nothing."""
     (tmp_path / "matplotlibrc").write_text("text.color: red\nfont.size: 30\naxes.grid: True\nsavefig.dpi: 20\n")
     code = (
         "import sys, hashlib; sys.path[:0] = sys.argv[1:]\n"
@@ -157,7 +157,7 @@ def test_a_report_without_plots_imports_no_matplotlib(root: Path) -> None:
 
 
 def run(*arguments: str, before: str = "", after: str = "") -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with statements before and after it."""
+    """Run the command in a separate process, with statements before and after it."""
     code = (
         f"import sys; {before}\nfrom hpcbench import cli\nsys.argv = ['hpcbench', *{list(arguments)!r}]\n"
         f"try:\n    cli.main()\nexcept SystemExit as end:\n    status = end.code\n{after}\nsys.exit(status)"

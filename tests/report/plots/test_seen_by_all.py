@@ -1,4 +1,4 @@
-"""The style of plots, by computation: contrast, colours for colour-blind eyes, marks and hatches for grey print."""
+"""The style of plots, by computation: contrast, colors for color-blind readers, marks and hatches in gray print."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def times(matrix: tuple[Triple, ...], vector: Triple) -> Triple:
 
 
 def contrast(color: str, other: str) -> float:
-    """Contrast by WCAG 2."""
+    """Return the contrast by WCAG 2."""
     light = [
         sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(x), strict=True)) + 0.05 for x in (color, other)
     ]
@@ -36,7 +36,7 @@ def contrast(color: str, other: str) -> float:
 
 
 def lab(rgb: Triple) -> Triple:
-    """CIE L*a*b* under D65."""
+    """Convert to CIE L*a*b* under D65."""
     rows = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
     xyz = [sum(a * b for a, b in zip(row, rgb, strict=True)) for row in rows]
     f = [

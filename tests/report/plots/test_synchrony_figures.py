@@ -1,4 +1,4 @@
-"""Figures of ways to keep in step: what they show, and that their text is whole and free."""
+"""Figures of synchronization methods: their marks, and texts without overlaps."""
 
 import itertools
 from typing import Any
@@ -13,7 +13,7 @@ PIPELINES = ["1f1b", "gpipe", "pipedream", "pipedream-2bw"]
 
 
 def study() -> tuple[Any, Any]:
-    """Four pipelines with two schemes each; one way never reaches the loss."""
+    """Return four pipelines with two schemes each; one method never reaches the loss."""
     runs = [
         Run(
             {"train.schedule": schedule, "layout.pp": 4},

@@ -11,14 +11,14 @@ It has what hpcbench and its GPU tests use of CuPy. All other names raise Attrib
 
 It is stricter than CuPy:
 
-- A stream does its work when somebody waits for it, and not before, so that a missing wait shows as poison.
+- A stream does its work only when a caller waits for it, so a missing wait shows as poison.
 - New memory and freed memory are poison.
 - These raise: an implicit conversion to NumPy; an array of the host where one of the device is needed; a copy in a
   wrong direction or beyond an allocation; a stream that does not exist or was destroyed; a kernel argument that has
   not 64 bits.
 
-It has one device and no blocking streams. It shows nothing of PyTorch on a GPU, of the CUDA driver, of the memory order
-between threads of a GPU, of a GPU-aware MPI library and of time. `use_standin.py` makes it importable.
+It has one device and no blocking streams. It does not cover PyTorch on a GPU, the CUDA driver, the memory order
+between GPU threads, a GPU-aware MPI library, or time. `use_standin.py` makes it importable.
 """
 
 from numpy import float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64  # noqa: F401

@@ -47,7 +47,8 @@ class Metered:
         gained, span = value - before, self.counter.span
         if span is not None and (now - since) * MOST_WATTS >= span:
             self.problem = (
-                f"may have wrapped around unnoticed: it holds {span:.0f} J, and was not read for {now - since:.0f} s"
+                f"may have wrapped around unnoticed: its range is {span:.0f} J, but it was not read "
+                f"for {now - since:.0f} s"
             )
         elif gained < 0 and span is None:
             self.problem = f"went back from {before:.0f} J to {value:.0f} J"

@@ -53,7 +53,7 @@ def list_roles(model: Model, train: Train) -> tuple[str, ...]:
 
 def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Target]:
     """Return the parameters of one block that can have zeros."""
-    h, wide, span = model.hidden, 4 * model.hidden, 3 * (model.hidden // model.heads)
+    h, wide, span = model.hidden, model.middle, 3 * model.head_dim
     if pattern == "rows":
         family = f"{block}.mlp"
         return [
@@ -68,7 +68,8 @@ def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Targe
             Target(f"{family}.qkv.bias", (3 * h,), family, 0, span),
             Target(f"{family}.out.weight", (h, h), family, 1, span // 3),
         ]
-    shapes = zip(ROLES, ((3 * h, h), (h, h), (wide, h), (h, wide)), strict=True)
+    entry = 2 * wide if model.gated else wide
+    shapes = zip(ROLES, ((model.qkv_width, h), (h, h), (entry, h), (h, wide)), strict=True)
     return [Target(f"{block}.{role}.weight", shape, f"{block}.{role}.weight") for role, shape in shapes]
 
 
@@ -80,4 +81,4 @@ def count_place_bytes(targets: Sequence[Target]) -> int:
 
 def count_units(model: Model, pattern: Pattern) -> int:
     """Count the neurons or heads of a layer."""
-    return model.heads if pattern == "heads" else 4 * model.hidden
+    return model.heads if pattern == "heads" else model.middle

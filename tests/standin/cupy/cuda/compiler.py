@@ -1,4 +1,4 @@
-"""What is compiled: source and options, as they are. `cupy.modules` runs them."""
+"""Compiler input: source and options, unchanged. `cupy.modules` runs them."""
 
 import json
 

@@ -1,7 +1,7 @@
 """Memory of the device and pinned memory of the host. New memory is poison, and so is memory that was freed.
 
-As in CuPy's pool, memory belongs to the stream on which it was allocated. That stream may use it again as soon as it is
-freed, while others may still work on it. So it becomes poison when that stream gets there.
+As in CuPy's pool, memory belongs to the stream on which it was allocated. That stream may use it again as soon as it
+is freed, while others may still work on it. So it becomes poison when that stream reaches that point.
 """
 
 import ctypes

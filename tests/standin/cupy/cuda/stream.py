@@ -85,7 +85,7 @@ class _BaseStream:
 
 
 class Stream(_BaseStream):
-    """A stream that nothing but events orders. It is destroyed with its object if it was made here."""
+    """A stream that only events order. It is destroyed with its object if it was created here."""
 
     null: "Stream"
 
@@ -116,7 +116,7 @@ class Stream(_BaseStream):
 
 
 class ExternalStream(_BaseStream):
-    """What CuPy 13 has for streams of other libraries."""
+    """The class of CuPy 13 for streams of other libraries."""
 
     def __init__(self, ptr: int) -> None:
         message = "ExternalStream is deprecated. Use Stream.from_external() instead"

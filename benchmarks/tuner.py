@@ -1,0 +1,76 @@
+"""How well the tuner chooses: searches of synthetic landscapes whose best scheme is known.
+
+    python benchmarks/tuner.py [--landscapes 1000] [--max-runs 8 12 20] [--tiny]
+
+`benchmarks/simulated/landscapes.py` has the landscapes and the noise of runs. Columns:
+
+within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme that keeps the loss budget (1 %).
+cleared: the same, compared with the fastest scheme that uses at most 0.7 of the budget. Few runs cannot resolve a loss
+that is closer to the budget.
+broken: searches whose scheme exceeds the budget. confirmed: those that the tuner calls significant; false: of these,
+the ones that are slower than the baseline or exceed the budget. schemes: mean number of schemes of a landscape.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+
+from provenance import head
+from rich.table import Table
+from simulated.landscapes import Found, Noise, make_landscape, search
+from tiny import parse
+
+from hpcbench.console import show_table
+
+NOISES = {"quiet": Noise(own_time=0.005, own_loss=0.0008), "usual": Noise(), "noisy": Noise(0.03, 0.15, own_loss=0.003)}
+BUDGET, CLEARED = 0.01, 0.7
+
+
+def summarize(landscapes: int, noise: Noise, max_runs: int) -> list[str]:
+    """Search the landscapes, and return the cells of a row."""
+    searches: list[Found] = []
+    cleared = 0
+    for seed in range(landscapes):
+        landscape = make_landscape(seed)
+        searches.append(search(landscape, noise, budget=BUDGET, max_runs=max_runs))
+        seconds = landscape.seconds[searches[-1].choice.scheme]
+        cleared += seconds <= 1.02 * landscape.best_within(CLEARED * BUDGET)
+    confirmed = [each for each in searches if each.choice.confirmed]
+    false = [each for each in confirmed if each.loss > BUDGET or not each.gains]
+
+    def share(flags: Sequence[bool]) -> str:
+        return f"{100 * fmean(flags):.1f} %" if flags else "-"
+
+    runs = [each.runs for each in searches]
+    return [
+        share([each.excess <= 0.02 for each in searches]),
+        f"{100 * cleared / landscapes:.1f} %",
+        share([each.loss > BUDGET for each in searches]),
+        share([each.choice.confirmed for each in searches]),
+        str(len(false)),
+        f"{median(runs):.0f}",
+        str(max(runs)),
+        f"{fmean(each.schemes for each in searches):.0f}",
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--landscapes", type=int, default=1000)
+    parser.add_argument("--max-runs", type=int, nargs="+", default=[8, 12, 20])
+    options = parse(parser, landscapes=6, max_runs=[12])
+    print("\n".join(head(Path(__file__))), end="\n\n", flush=True)
+    table = Table(title=f"{options.landscapes} landscapes, loss budget 1 %")
+    names = ["within 2 %", "cleared", "broken", "confirmed", "false", "median runs", "most runs", "schemes"]
+    for name in ["noise", "max runs", *names]:
+        table.add_column(name, justify="left" if name == "noise" else "right")
+    for name, noise in NOISES.items():
+        for max_runs in options.max_runs if name == "usual" else options.max_runs[len(options.max_runs) // 2 :][:1]:
+            table.add_row(name, str(max_runs), *summarize(options.landscapes, noise, max_runs))
+    show_table(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Rules that NCCL as the transport of messages sets for a run."""
+
+from typing import Literal
+
+from hpcbench.codecs import spec
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.section import Misfit
+from hpcbench.contract.training import Train
+
+VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
+"""Families of codecs whose messages vary in size."""
+
+
+def find_nccl_misfit(
+    train: Train, layout: Layout, scheme: NamedScheme, device: Literal["cpu", "cuda"]
+) -> Misfit | None:
+    """Return the first rule of `train.transport` nccl that a run breaks; None if it keeps all.
+
+    A feature that NCCL does not carry is refused: traffic that silently went over MPI would be compared with traffic
+    over NCCL.
+    """
+    if train.transport != "nccl":
+        return None
+    path = ("train", "transport")
+    if device == "cpu":
+        return Misfit(path, "nccl carries arrays of GPUs, but the device is cpu: use mpi, or a site with device cuda")
+    if layout.pp > 1:
+        return Misfit(
+            path, f"nccl has no messages between the {layout.pp} stages of a pipeline: use mpi, or set layout.pp to 1"
+        )
+    if train.offload:
+        return Misfit(
+            path, "nccl does not reach the host memory that train.offload uses: use mpi, or set offload to false"
+        )
+    if scheme.algorithm == "auto":
+        return Misfit(
+            path,
+            f"nccl has no measured times, from which algorithm auto of scheme {scheme.name} chooses: use mpi, or a "
+            "scheme with algorithm encoded",
+        )
+    for rule in scheme.all_rules:
+        if spec.parse(rule.codec).family in VARIABLE:
+            return Misfit(
+                path,
+                f"nccl needs the sizes of messages before they arrive, and those of codec {rule.codec} in scheme "
+                f"{scheme.name} vary in size: use mpi, or another codec",
+            )
+    return None

@@ -1,0 +1,134 @@
+"""The figure next to the answer: speed against loss, with the baseline, the margin of the loss and the Pareto front."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.collect.submission import Submission
+from hpcbench.plot_labels import place_labels
+from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
+from hpcbench.present.document import Figure, Tone
+from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.front import compute_front
+from hpcbench.report.plots.drawing import fit_name, name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HEIGHT = 2.7
+"""Height of the figure in inches."""
+_WIDE = 8.0
+"""Largest difference in margins on a linear axis. Beyond it the margin would be too narrow to be visible."""
+_LOOKS: dict[Tone, tuple[str, str, bool]] = {
+    "good": (COLOURS[2], "o", True),
+    "warning": (COLOURS[1], "D", False),
+    "bad": (COLOURS[1], "X", True),
+    "": (COLOURS[0], "s", False),
+}
+"""Color and mark of each tone of a verdict, and whether the mark is filled."""
+
+
+def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
+    """Plot a point for each scheme; None if no scheme has both a speed and a loss to compare."""
+    rows = [row for row in cell.rows if row.scheme != cell.baseline and _has_place(row)]
+    if not rows:
+        return None
+    margin = next((row.loss_margin for row in rows if row.loss_margin is not None), 0.0)
+    left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and row not in rows]
+
+    def draw(fig: Any) -> None:
+        fig.set_size_inches(WIDTH, _HEIGHT)
+        axes = fig.subplots()
+        axes.axhspan(-margin, margin, color=INK, alpha=0.12, linewidth=0)
+        axes.axhline(0, color=INK, linewidth=0.8, zorder=1)
+        axes.axvline(1, color=INK, linewidth=0.8, zorder=1)
+        _draw_front(axes, cell, rows)
+        for row in rows:
+            _draw_scheme(axes, row)
+        axes.plot(1, 0, marker="s", color=INK, markersize=5.5, linestyle="none", zorder=4)
+        _set_loss_scale(axes, rows, margin)
+        axes.margins(x=0.12)
+        axes.set_xlabel("speed / speed of the baseline (right: faster)")
+        axes.set_ylabel("loss - loss of the baseline (up: worse)")
+        grid(axes)
+        points = [(fit_name(row.scheme), *_get_place(row)) for row in rows]
+        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])])
+
+    caption = (
+        "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"
+        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front, which no"
+        " other scheme significantly beats. Filled circle: faster and no worse. Diamond: warning, see the verdict."
+    )
+    if margin and _measure_reach(rows) > _WIDE * margin:
+        caption += " Outside of the margin the axis of the loss is logarithmic."
+    if left_out:
+        caption += f" Left out, because they diverged or a value is not known: {', '.join(left_out)}."
+    return Figure("trade-off", "Speed against loss", caption, draw)
+
+
+def _has_place(row: SchemeRow) -> bool:
+    if row.speed is None or row.loss is None or row.diverged:
+        return False
+    return math.isfinite(row.speed.estimate) and math.isfinite(row.loss.estimate)
+
+
+def _get_place(row: SchemeRow) -> tuple[float, float]:
+    return (row.speed.estimate, row.loss.estimate) if row.speed and row.loss else (math.nan, math.nan)
+
+
+def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
+    """Connect the schemes that no other scheme significantly beats, in the order of their speeds."""
+    unbeaten = compute_front(cell).unbeaten
+    places = [_get_place(row) for row in rows if row.scheme in unbeaten]
+    places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
+    xs, ys = [x for x, _ in sorted(places)], [y for _, y in sorted(places)]
+    axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1)
+
+
+def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
+    x, y = _get_place(row)
+    colour, mark, filled = _LOOKS.get(row.outcome.tone if row.outcome else "", _LOOKS[""])
+    if row.speed and row.speed.low is not None and row.speed.high is not None:
+        axes.plot([row.speed.low, row.speed.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
+    if row.loss and row.loss.low is not None and row.loss.high is not None:
+        axes.plot([x, x], [row.loss.low, row.loss.high], color=colour, linewidth=1.2, solid_capstyle="butt")
+    axes.plot(
+        x,
+        y,
+        marker=mark,
+        markersize=5.5,
+        color=colour,
+        markerfacecolor=colour if filled else "none",
+        linestyle="none",
+        zorder=3,
+    )
+
+
+def _measure_reach(rows: Iterable[SchemeRow]) -> float:
+    """Return the largest distance of a loss or of an end of its interval from the baseline's."""
+    return max((abs(end) for end in _list_ends(rows)), default=0.0)
+
+
+def _list_ends(rows: Iterable[SchemeRow]) -> list[float]:
+    ends = [end for row in rows if row.loss for end in (row.loss.estimate, row.loss.low, row.loss.high)]
+    return [end for end in ends if end is not None and math.isfinite(end)]
+
+
+def _set_loss_scale(axes: "Axes", rows: Sequence[SchemeRow], margin: float) -> None:
+    """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond it."""
+    from matplotlib.ticker import MaxNLocator
+
+    ends = _list_ends(rows)
+    farthest = _measure_reach(rows)
+    axes.margins(y=0.08)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
+    if not margin or farthest <= _WIDE * margin:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        return
+    axes.set_yscale("symlog", linthresh=margin, linscale=1)
+    axes.minorticks_off()
+    decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
+    beyond = [tick for tick in decades if 3 * margin <= tick <= farthest] or [decades[-1]]
+    signs = [sign for sign in (-1, 1) if any(sign * end > 2 * margin for end in ends)]
+    axes.set_yticks(sorted([0.0, *(sign * tick for sign in signs for tick in beyond)]))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")

@@ -1,0 +1,60 @@
+"""Candidates of a search: a codec for each parallel dimension with traffic, or the schemes of a program's study."""
+
+from collections.abc import Mapping, Sequence
+
+from hpcbench.codecs import spec
+from hpcbench.errors import UserError
+from hpcbench.study.expand import ExpandedRun
+from hpcbench.study.load import Loaded
+from hpcbench.study.schema import SchemeEntry
+from hpcbench.tune.choose import Combination
+
+CODECS = ("bf16", "int8:256", "zfp:16", "int4:64")
+"""Codecs that are tried in each dimension. Lossless ones save too little in dense messages."""
+DIMENSIONS = ("DP", "ZERO", "TP", "CP", "EP", "PP")
+CONTROLS = {"naive-bf16": "bf16", "naive-int8": "int8:256"}
+"""Schemes with one codec for all traffic that each search compares with."""
+
+
+def choose_run(runs: Sequence[ExpandedRun], loaded: Loaded) -> ExpandedRun:
+    """Return the baseline's run of a study with one cell.
+
+    Raises
+    ------
+    UserError
+        The matrix varies more than the scheme.
+    """
+    keys = [key for key in runs[0].cell if len({str(run.cell[key]) for run in runs}) > 1]
+    if keys:
+        where = loaded.document.where(("matrix", keys[0]))
+        raise UserError(
+            f"{where}: matrix.{keys[0]}: tune searches one cell: keep one value, such as --set 'matrix.{keys[0]}=[...]'"
+        )
+    return next(run for run in runs if run.scheme_name == loaded.study.baseline.scheme)
+
+
+def name_combination(codecs: Mapping[str, str]) -> str:
+    """Return the name of the scheme of a combination, such as ``dp-int8-tp-bf16``."""
+    parts = [f"{dimension.lower()}-{codec.replace(':', '-')}" for dimension, codec in codecs.items() if codec != "none"]
+    return "-".join(parts) or "identity"
+
+
+def make_scheme(codecs: Mapping[str, str]) -> SchemeEntry:
+    """Return the scheme of a combination. Dimensions without a codec use the same algorithm, uncompressed."""
+    rules = [{"dimension": dimension, "codec": codec} for dimension, codec in codecs.items() if codec != "none"]
+    return SchemeEntry.model_validate({"algorithm": "encoded", "default": "none", "rules": rules})
+
+
+def is_lossless(scheme: SchemeEntry) -> bool:
+    """Return whether no rule of a scheme changes a value, and nothing else is changed."""
+    codecs = [rule.codec for rule in scheme.all_rules]
+    return not scheme.process_changes and all(spec.parse(codec).lossless is True for codec in codecs)
+
+
+def name_combinations(combinations: Sequence[Combination]) -> dict[str, Combination]:
+    """Return combinations by the names of their schemes."""
+    return {name_combination(_without_algorithm(each.codecs)): each for each in combinations}
+
+
+def _without_algorithm(codecs: Mapping[str, str]) -> dict[str, str]:
+    return {dimension: codec for dimension, codec in codecs.items() if dimension in DIMENSIONS}

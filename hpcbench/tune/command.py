@@ -1,0 +1,149 @@
+"""The function behind ``hpcbench tune``: the plan, the search on a site, and its results."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from hpcbench import __version__
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.tracking.lock import locked
+from hpcbench.errors import UserError
+from hpcbench.files import shown_path
+from hpcbench.present.results import resolve_format
+from hpcbench.study.expand import ExpandedRun, expand
+from hpcbench.study.load import Loaded, load_study
+from hpcbench.study.schema import ProgramStudy, SchemeEntry
+from hpcbench.tune.candidates import CONTROLS, DIMENSIONS, choose_run, is_lossless, make_scheme
+from hpcbench.tune.prune import SearchPlan, plan_program, plan_study
+from hpcbench.tune.results import Tuned, write_scheme
+from hpcbench.tune.rounds import RoundResult, list_sets, run_round
+from hpcbench.tune.search import SearchLimits, search
+from hpcbench.tune.standings import RaceRules
+from hpcbench.tune.state import load_state
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """Options of ``hpcbench tune``."""
+
+    loss_budget: str
+    max_runs: int = 12
+    node_hours: float | None = None
+    site: str | None = None
+    measured: Path | None = None
+    out: Path | None = None
+    sets: Sequence[str] = ()
+    dry_run: bool = False
+    output: Path | None = None
+
+
+def parse_budget(text: str) -> float:
+    """Return a loss budget such as ``1%`` or ``0.01`` as a fraction.
+
+    Raises
+    ------
+    UserError
+        The text is not a budget between 0 and 100 %.
+    """
+    match = re.fullmatch(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*(%?)\s*", text)
+    try:
+        value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise UserError(f"--loss-budget {text}: give the largest increase of the loss, such as 1% or 0.01")
+    return value
+
+
+def tune(study: Path, options: TuneOptions) -> int:
+    """Search for a scheme, show and store the result; return the exit status, which is 1 if the search is not over.
+
+    Raises
+    ------
+    UserError
+        The study, the site or an option is wrong, or the directory belongs to another search.
+    """
+    budget = parse_budget(options.loss_budget)
+    loaded = load_study(study, list(options.sets))
+    name = options.site or loaded.study.site
+    if name is None:
+        raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
+    site, document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
+    runs = expand(loaded, site.capacity, offer(site))
+    run = choose_run(runs, loaded)
+    plan = make_plan(runs, run, site, study.parent, options.measured, budget)
+    schemes = {each: entry for each in plan.combinations if (entry := _define(each, plan)) is not None}
+    rules = RaceRules(loaded.study.baseline.scheme, budget, lossless=plan.lossless)
+    limits = SearchLimits(options.max_runs, options.node_hours if options.node_hours is not None else float("inf"))
+    texts = [__version__, loaded.document.text.hex(), list(options.sets), document.text.hex(), budget]
+    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+    directory = (options.out or Path(site.work or ".") / "results" / f"{loaded.study.study}-tune").absolute()
+    if options.dry_run:
+        state = load_state(directory, digest)
+        planned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, None, schemes)
+        planned.show(resolve_format(None, options.output), options.output)
+        return 0
+    directory.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False, soft_wrap=True)
+    seed_key, seed = _find_seed(loaded)
+
+    def run_one(number: int, names: Sequence[str]) -> RoundResult | None:
+        sets = list_sets(names, schemes, seed_key=seed_key, seed=seed + number - 1, sets=options.sets)
+        return run_round(study, options.site, sets, directory / f"round-{number:02d}", nodes=run.size.nodes)
+
+    with locked(directory):
+        state = load_state(directory, digest)
+        choice = search(plan, rules, limits, state, directory, run_one, lambda line: console.print(line, markup=False))
+        tuned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, choice, schemes)
+        if choice is None:
+            console.print(f"{shown_path(directory)}: not over: the same command continues", markup=False)
+            return 1
+        write_scheme(directory, choice.scheme, schemes, runs)
+        tuned.save((directory / "tuned.html", directory / "tuned.json"))
+    tuned.show(resolve_format(None, options.output), options.output)
+    console.print(f"Scheme, page and state: {shown_path(directory)}", markup=False)
+    return 0
+
+
+def make_plan(
+    runs: Sequence[ExpandedRun], run: ExpandedRun, site: Site, base: Path, measured: Path | None, budget: float
+) -> SearchPlan:
+    """Return the candidates of a study: combinations of codecs, or the schemes of a program's study.
+
+    Raises
+    ------
+    UserError
+        The study of a program has no scheme to compare.
+    """
+    if not isinstance(run.study, ProgramStudy):
+        return plan_study(run, site, base, measured=measured, budget=budget)
+    schemes = {each.scheme_name: each.scheme for each in runs}
+    if len(schemes) < 2:
+        raise UserError(
+            f"{run.where(('scheme',))}: matrix.scheme: names no candidate: list schemes, such as naive-bf16 and "
+            "naive-int8; `hpcbench schemes` lists those of other systems"
+        )
+    lossless = [name for name, scheme in schemes.items() if is_lossless(SchemeEntry(**scheme.model_dump()))]
+    return plan_program(list(schemes), run.study.baseline.scheme, lossless)
+
+
+def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
+    """Return the scheme of a combination; None for a preset or a scheme of the study."""
+    codecs = plan.combinations[name].codecs
+    if name in CONTROLS or "scheme" in codecs:
+        return None
+    return make_scheme({dimension: codec for dimension, codec in codecs.items() if dimension in DIMENSIONS})
+
+
+def _find_seed(loaded: Loaded) -> tuple[str | None, int]:
+    """Return the key and the first value of the seed of the study's runs."""
+    study = loaded.study
+    if isinstance(study, ProgramStudy):
+        return ("program.seed" if study.program.uses("seed") else None), study.program.seed
+    return "train.seed", study.train.seed

@@ -1,0 +1,141 @@
+"""The race: which runs come next, and which scheme is chosen, as a function of the completed rounds.
+
+A round runs some schemes with one seed in one allocation, always with the baseline. The decisions depend on the rounds
+alone, so that an interrupted search continues in the same way:
+
+1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
+   significantly slower than a scheme whose loss is significantly within the budget.
+2. The race continues with the schemes that predictions and rounds together favor, until one of them is probably the
+   best within the tolerance, or the runs that are left are needed to confirm it. It ends early if nothing is faster
+   than the baseline.
+3. The best is confirmed against the baseline with fresh seeds. If it leaves meanwhile, the next one is confirmed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcbench.tune.belief import Belief
+from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
+
+Phase = Literal["race", "confirm"]
+PROBABLE = 0.6
+"""Probability of keeping the loss budget that a scheme needs to be chosen."""
+SHARES = (0.6, 0.4, 0.15)
+"""Probabilities of keeping the budget for which the first round has a scheme: a safe one, and bolder ones."""
+
+RIVALS = 1
+"""Largest number of schemes in a further round of the race."""
+
+
+@dataclass(frozen=True)
+class RaceRound:
+    """A completed round."""
+
+    phase: Phase
+    outcomes: Mapping[str, RunOutcome]
+
+
+@dataclass(frozen=True)
+class NextRound:
+    """The schemes to run next, the baseline first."""
+
+    phase: Phase
+    schemes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SchemeChoice:
+    """The end of a search."""
+
+    scheme: str
+    reason: str
+    confirmed: bool
+    """Whether the gain is significant with fresh seeds, and the loss significantly within the budget."""
+
+
+def decide(
+    belief: Belief, controls: Sequence[str], rounds: Sequence[RaceRound], rules: RaceRules, runs_left: int
+) -> NextRound | SchemeChoice:
+    """Return the next round, or the chosen scheme.
+
+    Parameters
+    ----------
+    belief
+        Predictions of all schemes; it is updated with the rounds.
+    controls
+        Schemes of the first round in addition to those that are favored, such as a cast to bf16.
+    rounds
+        Completed rounds.
+    rules
+        Margins of the race.
+    runs_left
+        Number of runs that may still be started.
+    """
+    base = rules.baseline
+    if not rounds:
+        favored = [belief.choose(share) for share in SHARES]
+        schemes = list(dict.fromkeys(name for name in (favored[0], *controls, *favored[1:]) if name != base))
+        if runs_left < 2 or not schemes:
+            return SchemeChoice(base, "too few runs are allowed for a race", confirmed=False)
+        return NextRound("race", (base, *schemes[: runs_left - 1]))
+    standings = Standings(belief.names[1:], [each.outcomes for each in rounds], rules)
+    belief.update(standings.times, standings.losses)
+    measured = {base, *(name for each in rounds for name in each.outcomes)} - standings.unfit
+    if _is_futile(standings, len(rounds), rules):
+        return SchemeChoice(base, f"no scheme is faster than {base}", confirmed=False)
+    further = _race_on(belief, standings, measured, rules, runs_left)
+    if further:
+        return NextRound("race", (base, *further))
+    return _confirm(belief, standings, measured, rounds, rules, runs_left)
+
+
+def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
+    """Return whether no measured scheme is faster than the baseline, by the tolerance after one round."""
+    gains = [
+        each.gain.estimate for name, each in standings.standings.items() if each.gain and name not in standings.out
+    ]
+    return max(gains, default=-1.0) < (-rules.tolerance if rounds == 1 else 0.0)
+
+
+def _race_on(belief: Belief, standings: Standings, measured: set[str], rules: RaceRules, runs_left: int) -> list[str]:
+    """Return the schemes of a further round of the race, without the baseline; none if the race is over."""
+    affordable = runs_left - 2 * rules.confirm_rounds
+    if affordable < 2:
+        return []
+    out, base = standings.unfit, rules.baseline
+    leader = belief.choose(PROBABLE, lambda name: name not in out)
+    if leader in measured and leader != base and belief.assurance(leader, rules.tolerance, out) >= 1 - rules.level:
+        return []
+    favored = [leader, *(belief.choose(share, lambda name: name not in out) for share in SHARES[1:])]
+    return list(dict.fromkeys(name for name in favored if name != base))[: min(affordable - 1, RIVALS)]
+
+
+def _confirm(
+    belief: Belief,
+    standings: Standings,
+    measured: set[str],
+    rounds: Sequence[RaceRound],
+    rules: RaceRules,
+    runs_left: int,
+) -> NextRound | SchemeChoice:
+    base = rules.baseline
+    leader = belief.choose(PROBABLE, measured.__contains__)
+    if leader == base:
+        bolder = belief.choose(SHARES[1], measured.__contains__)
+        if bolder == base or runs_left < 2:
+            return SchemeChoice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
+        return NextRound("confirm", (base, bolder))
+    fresh = standings.fresh_gain(
+        leader, [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
+    )
+    is_fast = fresh is not None and (fresh.sequence(rules.level).low or 0.0) > 0
+    is_good = standings.standings[leader].is_loss_within
+    if fresh is not None and fresh.rounds >= rules.confirm_rounds and is_fast and is_good:
+        return SchemeChoice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
+    if runs_left >= 2:
+        return NextRound("confirm", (base, leader))
+    unknown = [*([] if is_fast else ["its gain"]), *([] if is_good else ["its loss"])] or ["the repetition of its gain"]
+    return SchemeChoice(
+        leader, f"probably the best; inconclusive with these runs: {' and '.join(unknown)}", confirmed=False
+    )

@@ -1,0 +1,132 @@
+"""A round on the site: submit its runs once, wait for them, and read their times and losses."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.batch.resume import left
+from hpcbench.batch.retry import retry
+from hpcbench.batch.submit import Options, submit
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.batch.write_submission import list_submissions
+from hpcbench.collect.find import jobs_of
+from hpcbench.collect.submission import load
+from hpcbench.contract.state import State
+from hpcbench.contract.submission import read_submission
+from hpcbench.predict.memory_check import check_memory
+from hpcbench.report.live import follow
+from hpcbench.report.measures import Measures, measure
+from hpcbench.study.schema import SchemeEntry
+from hpcbench.tune.standings import RunOutcome
+
+RETRIES = 2
+"""Largest number of times that runs are submitted again if they ended for a reason outside of them."""
+_EXTERNAL = (State.NODE_FAILED, State.PREEMPTED, State.LOST, State.STOPPED)
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """Outcomes of a round, and what it cost."""
+
+    outcomes: Mapping[str, RunOutcome]
+    node_hours: float
+
+
+def list_sets(
+    names: Sequence[str], schemes: Mapping[str, SchemeEntry], *, seed_key: str | None, seed: int, sets: Sequence[str]
+) -> list[str]:
+    """Return the ``--set`` options of a round: its schemes, one repeat, and its seed.
+
+    Parameters
+    ----------
+    names
+        Schemes of the round, the baseline first.
+    schemes
+        Definitions of schemes that the study lacks.
+    seed_key
+        Key of the seed in the study; None for a program without one.
+    seed
+        Seed of the round.
+    sets
+        Options of the user.
+    """
+    options = [*sets, f"matrix.scheme={json.dumps(list(names))}", "repeats=1"]
+    if seed_key is not None:
+        options.append(f"{seed_key}={seed}")
+    for name in names:
+        if name in schemes:
+            options.append(f"schemes.{name}={schemes[name].model_dump_json(exclude_defaults=True)}")
+    return options
+
+
+def submit_once(study: Path, site: str | None, sets: Sequence[str], base: Path) -> Path:
+    """Submit a round unless it was submitted; return its submission.
+
+    An interrupted submission is continued.
+    """
+    if base.is_dir():
+        for root in list_submissions(base):
+            ledger = Ledger(root)
+            if not left(read_submission(root), ledger) and all(job.id is not None for job in ledger.submitted):
+                return root
+    return submit(study, Options(site=site, out=base, sets=list(sets)), check=check_memory).root
+
+
+def run_round(
+    study: Path,
+    site: str | None,
+    sets: Sequence[str],
+    base: Path,
+    *,
+    nodes: int,
+    wait: Callable[[Path], object] = follow,
+) -> RoundResult | None:
+    """Run a round to its end; return None if its jobs are not over, because the user stopped watching.
+
+    Parameters
+    ----------
+    study, site, sets
+        The study, the site and all ``--set`` options.
+    base
+        Directory of the round's submission.
+    nodes
+        Nodes of a run.
+    wait
+        Function that returns when the jobs of a submission are over.
+    """
+    root = submit_once(study, site, sets, base)
+    tracked = track(root)
+    for attempt in range(RETRIES + 1):
+        if not tracked.over:
+            wait(root)
+            tracked = track(root)
+        if not tracked.over:
+            return None
+        if attempt < RETRIES and _has_external_end(tracked):
+            retry(root)
+            tracked = track(root)
+        else:
+            break
+    return read_round(root, nodes)
+
+
+def _has_external_end(tracked: Tracked) -> bool:
+    return any(status.state in _EXTERNAL for status in tracked.runs.values())
+
+
+def read_round(root: Path, nodes: int) -> RoundResult:
+    """Read the times and losses of a round's runs."""
+    runs = load(root, jobs_of(root)).runs
+    outcomes = {run.scheme: read_outcome(measure(run)) for run in runs}
+    return RoundResult(outcomes, sum((run.seconds or 0.0) for run in runs) * nodes / 3600)
+
+
+def read_outcome(measures: Measures) -> RunOutcome:
+    """Return the time of a unit of work and the loss of a run; without them if it did not complete."""
+    if measures.run.state is not State.COMPLETED:
+        return RunOutcome(None, None)
+    rate = next((rate for rate in measures.rates if rate), None)
+    loss = measures.loss_train if measures.loss_valid is None else measures.loss_valid
+    return RunOutcome(1 / rate if rate else None, loss)

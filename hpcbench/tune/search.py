@@ -1,0 +1,86 @@
+"""The search: rounds until a scheme is chosen, within the limits of runs and node-hours."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.tune.belief import Belief, Uncertainty
+from hpcbench.tune.prune import SearchPlan
+from hpcbench.tune.race import Phase, SchemeChoice, decide
+from hpcbench.tune.rounds import RoundResult
+from hpcbench.tune.standings import RaceRules
+from hpcbench.tune.state import RoundRecord, SearchState
+
+PROGRAM_UNCERTAINTY = Uncertainty(time=1.5, loss=2.0)
+"""Uncertainty if nothing is predicted."""
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """What a search may spend."""
+
+    runs: int
+    node_hours: float = math.inf
+
+    def count_runs_left(self, state: SearchState) -> int:
+        """Return how many runs may still be started, if they cost as much as those so far."""
+        left = self.runs - state.runs
+        if state.runs and state.node_hours and math.isfinite(self.node_hours):
+            left = min(left, int((self.node_hours - state.node_hours) / (state.node_hours / state.runs)))
+        return max(0, left)
+
+
+def make_belief(plan: SearchPlan, rules: RaceRules) -> Belief:
+    """Return the belief before any run."""
+    uncertainty = None if plan.best_gain is not None else PROGRAM_UNCERTAINTY
+    return Belief(plan.options, plan.combinations, rules.baseline, rules.loss_budget, uncertainty)
+
+
+def search(
+    plan: SearchPlan,
+    rules: RaceRules,
+    limits: SearchLimits,
+    state: SearchState,
+    directory: Path,
+    run: Callable[[int, Sequence[str]], RoundResult | None],
+    say: Callable[[str], None] = lambda line: None,
+) -> SchemeChoice | None:
+    """Search until a scheme is chosen; return None if a round is not over.
+
+    Parameters
+    ----------
+    plan, rules, limits
+        Candidates, margins and limits.
+    state
+        State of the search, which each step saves in `directory`.
+    directory
+        Directory of the search.
+    run
+        Function ``run(number, schemes)`` that runs round `number`, from 1, or continues it.
+    say
+        Function that receives a line about each round.
+    """
+    if not plan.can_pay:
+        gain = 100 * (plan.best_gain or 0.0)
+        return SchemeChoice(rules.baseline, f"nothing can pay here: at most {gain:.1f} % is predicted", confirmed=False)
+    while True:
+        if state.rounds and state.rounds[-1].outcomes is None:
+            record = state.rounds[-1]
+        else:
+            step = decide(
+                make_belief(plan, rules), plan.controls, state.completed, rules, limits.count_runs_left(state)
+            )
+            if isinstance(step, SchemeChoice):
+                return step
+            phase: Phase = step.phase
+            record = RoundRecord(phase, list(step.schemes))
+            state.rounds.append(record)
+            state.save(directory)
+        number = len(state.rounds)
+        say(f"round {number} ({record.phase}): {', '.join(record.schemes)}")
+        result = run(number, record.schemes)
+        if result is None:
+            return None
+        record.outcomes, record.node_hours = dict(result.outcomes), result.node_hours
+        state.save(directory)

@@ -1,0 +1,56 @@
+"""Confidence sequences for a Gaussian mean of unknown variance: intervals that hold at all numbers of repeats.
+
+An interval for a fixed number of repeats is false too often if the user looks at it after each repeat and stops when it
+is narrow. A confidence sequence covers the mean at every look with the given probability.
+
+The mixture of t statistics is that of Lindon, Ham, Tingley and Bojinov ("Anytime-valid linear models and regression
+adjusted causal inference", arXiv 2210.08589) with one coefficient of interest. With an estimate of variance
+``factor * sigma**2``, a residual variance of f degrees of freedom, and effects that are a priori normal with variance
+``SPREAD * sigma**2``, the ratio of the likelihoods of "effect" and "no effect" is
+
+    r**-0.5 * ((1 + t**2 / f) / (1 + t**2 / (f * r)))**((f + 1) / 2),    r = 1 + SPREAD / factor.
+
+Under "no effect" this ratio is a test martingale, so it exceeds 1 / level at some look with at most probability `level`
+(Ville). The interval contains the values for which the ratio is smaller.
+"""
+
+import math
+
+SPREAD = 30.0
+"""Variance of effects divided by that of one run. The intervals of 3 to 20 degrees of freedom depend little on it."""
+
+
+def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
+    """Return the likelihood ratio of "effect" to "no effect" for a t statistic.
+
+    Parameters
+    ----------
+    t
+        Estimate divided by its standard error.
+    factor
+        Variance of the estimate divided by that of one run.
+    freedom
+        Degrees of freedom of the residual variance.
+    spread
+        Variance of effects divided by that of one run.
+    """
+    r = 1 + spread / factor
+    square = t * t / freedom
+    return math.exp((freedom + 1) / 2 * (math.log1p(square) - math.log1p(square / r)) - math.log(r) / 2)
+
+
+def find_critical_t(level: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
+    """Return the t statistic at which the likelihood ratio reaches ``1 / level``; infinite if it never does.
+
+    Parameters are those of `compute_likelihood_ratio`; `level` is the probability that the two-sided sequence errs.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level}")
+    if freedom <= 0:
+        return math.inf
+    log_r = math.log1p(spread / factor)
+    log_k = 2 / (freedom + 1) * (log_r / 2 - math.log(level))
+    if log_k >= log_r:
+        return math.inf
+    k = math.exp(log_k)
+    return math.sqrt(freedom * (k - 1) / (1 - k / math.exp(log_r)))

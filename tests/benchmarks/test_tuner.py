@@ -1,0 +1,10 @@
+"""The benchmark of the tuner in its tiny form."""
+
+from collections.abc import Callable
+
+from printed import Printed
+
+
+def test_the_tuner_is_measured(tiny: Callable[..., Printed]) -> None:
+    text = "\n".join(tiny("tuner.py").lines)
+    assert "6 landscapes" in text and "usual" in text

@@ -1,0 +1,413 @@
+"""A strict model of NCCL and of streams for the engine's executor, for ranks in one thread.
+
+It is the model of tests/programs/stream_model.py for arrays that are not PyTorch's. All work is queued per stream and
+runs later, in an order that only events and NCCL restrict. `StreamError` names both places, if
+
+- two streams use the same memory, one of them writes, and no event orders the two;
+- two operations of a communicator are enqueued on streams that no event orders;
+- the collectives of two ranks differ, or a message has no receive, or another size than its receive;
+- the groups of the ranks wait for each other forever: a group runs only while those that it exchanges messages with
+  have been reached, too;
+- the host waits for the device.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from emulated_accelerator import POISON, EmulatedCallMemory, EmulatedDevice, address, seen
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "programs"))
+from stream_model import Clock, Event, Stream, StreamError, Use, find_place
+
+from hpcbench.codecs.cuda import CudaCodec
+from hpcbench.codecs.device import Build, CallMemory, View, view_of
+from hpcbench.comm import gpu_pools
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, StreamEvent
+from hpcbench.comm.nccl import Communicator
+from hpcbench.comm.rounding import is_half, narrow, widen
+
+CALLER = 0
+ORDER = -1
+"""Address that stands for the order of a communicator's operations."""
+
+
+class Model:
+    """All ranks."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Stream] = {}
+        self.host: Clock = {}
+        self.ran = False
+
+    def run(self, seed: int) -> None:
+        """Run all work: 0 prefers the streams that were made last, 1 the first ones, others are random."""
+        order = Random(seed)
+        while pending := [stream for stream in self.streams.values() if stream.todo]:
+            turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
+            for stream in turns:
+                if stream.todo[0][1]():
+                    stream.todo.popleft()
+                    stream.done += 1
+                    break
+            else:
+                raise StreamError("no stream can continue: " + "; ".join(s.todo[0][0] for s in pending))
+        self.ran = True
+
+
+class StrictEvent(StreamEvent):
+    def __init__(self, model: Model, stream: Stream) -> None:
+        self.model, self.event = model, Event(model, stream)  # type: ignore[arg-type]
+
+    def done(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        if not self.model.ran:
+            raise StreamError(f"the host waits for the device: {find_place('wait')}")
+
+    def since(self, earlier: StreamEvent) -> float:
+        return 1e-9
+
+
+class StrictDevice(EmulatedDevice):
+    def __init__(self, owner: "StrictAccelerator") -> None:
+        super().__init__()
+        self._owner = owner
+
+    def stream(self, stream: Any, array: Any) -> int:
+        return CALLER if stream is None else int(stream)
+
+    def view(self, name: str, array: Any, stream: int) -> View:
+        return view_of(name, array.__cuda_array_interface__)
+
+    def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
+        run = super().launch
+        self._owner.put(stream, kernel, lambda: run(build, kernel, blocks, arguments, stream))
+
+    def memory(self, word_count: int) -> CallMemory:
+        return StrictCallMemory(self._owner, word_count)
+
+
+class StrictCallMemory(CallMemory):
+    def __init__(self, owner: "StrictAccelerator", word_count: int) -> None:
+        self._owner, self._inner = owner, EmulatedCallMemory(word_count)
+        self.word_count, self.pointer = word_count, self._inner.pointer
+        self._last: StreamEvent | None = None
+
+    def begin(self, stream: int, zeros: int) -> None:
+        if self._last is not None:
+            self._owner.follow(stream, self._last)
+        self._owner.put(stream, "begin", lambda: self._inner.begin(stream, zeros))
+
+    def end(self, stream: int) -> None:
+        self._owner.put(stream, "end", lambda: self._inner.end(stream))
+        self._last = self._owner.mark(stream)
+
+    def wait(self) -> tuple[int, int]:
+        assert self._last is not None
+        self._last.wait()
+        return self._inner.wait()
+
+
+class StrictAccelerator(Accelerator):
+    """The device of one rank."""
+
+    def __init__(self, model: Model, rank: int) -> None:
+        self.model, self.rank = model, rank
+        self._streams: list[Stream] = []
+        self._uses: list[Use] = []
+        self._memory: list[np.ndarray] = []  # kept, so that no address is used twice
+        self.codecs = StrictDevice(self)
+        assert self.new_stream() == CALLER
+
+    def put(self, stream: int, what: str, work: Callable[[], object]) -> int:
+        queue = self._streams[stream]
+        return queue.put(find_place(f"{what} on {queue.name}"), lambda: (work(), True)[1])
+
+    def use_memory(self, stream: int, what: str, reads: list[Any], writes: list[Any]) -> None:
+        """Note uses by the last work of a stream. Raise an error if nothing orders one behind an earlier one."""
+        queue = self._streams[stream]
+        for arrays, write in ((reads, False), (writes, True)):
+            for x in arrays:
+                low = address(x) if not isinstance(x, int) else x
+                high = low + (x.nbytes if not isinstance(x, int) else 1)
+                place = find_place(f"{what} on {queue.name}")
+                use = Use(queue.name, queue.clock[queue.name], low, high, write, place)
+                for earlier in self._uses:
+                    overlaps = earlier.low < use.high and use.low < earlier.high and (earlier.writes or write)
+                    if overlaps and earlier.count > queue.clock.get(earlier.stream, 0):
+                        raise StreamError(f"no event orders {place} behind {earlier.place}")
+                self._uses.append(use)
+
+    def use(self) -> None:
+        pass
+
+    def new_stream(self) -> int:
+        self._streams.append(Stream(self.model, f"stream {len(self._streams)} of rank {self.rank}"))  # type: ignore[arg-type]
+        return len(self._streams) - 1
+
+    def memory(self, nbytes: int) -> DeviceArray:
+        self._memory.append(np.full(nbytes, POISON, np.uint8))
+        return DeviceArray(self._memory[-1], self._memory[-1].ctypes.data, nbytes, np.dtype(np.uint8))
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        raise AssertionError("nothing passes through the host")
+
+    def copy(self, target: Any, source: Any, stream: int) -> None:
+        assert target.nbytes == source.nbytes
+        self.put(stream, "copy", lambda: np.copyto(content(target), content(source)))
+        self.use_memory(stream, "copy", [source], [target])
+
+    def mark(self, stream: int) -> StrictEvent:
+        return StrictEvent(self.model, self._streams[stream])
+
+    def follow(self, stream: int, event: StreamEvent) -> None:
+        assert isinstance(event, StrictEvent)
+        self._streams[stream].wait_event(event.event)
+
+    def convert(self, target: Any, source: Any, stream: int, *, accumulate: bool = False, residual: Any = None) -> None:
+        super().convert(target, source, stream, accumulate=accumulate, residual=residual)
+        written = [target] if residual is None else [target, residual]
+        self.use_memory(stream, "convert", [source], written)
+
+    def add(self, total: Any, values: Any, stream: int) -> None:
+        super().add(total, values, stream)
+        self.use_memory(stream, "add", [values], [total])
+
+    def add_residual(self, target: Any, source: Any, residual: Any, stream: int) -> None:
+        super().add_residual(target, source, residual, stream)
+        self.use_memory(stream, "add residual", [source], [target, residual])
+
+    def array(self, x: Any, stream: int) -> DeviceArray:
+        assert isinstance(x, DeviceArray)
+        return x
+
+    def fill(self, values: np.ndarray) -> DeviceArray:
+        """Return an array that the caller's stream fills later."""
+        x = self.memory(max(1, values.nbytes))[: values.nbytes].view(values.dtype)
+        taken = values.copy()
+        self.put(CALLER, "fill", lambda: np.copyto(seen(x), taken))
+        self.use_memory(CALLER, "fill", [], [x])
+        return x
+
+    def read(self, x: DeviceArray) -> list[np.ndarray]:
+        """Let the caller's stream read an array. The list has its values when all work has run."""
+        values: list[np.ndarray] = []
+        self.put(CALLER, "read", lambda: values.append(seen(x).copy()))
+        self.use_memory(CALLER, "read", [x], [])
+        return values
+
+
+class StrictCodec(CudaCodec):
+    """A codec whose uses of memory are noted."""
+
+    def encode(self, x: Any, out: Any, *, residual: Any = None, seed: int = 0, stream: Any = None) -> Any:
+        used = super().encode(x, out, residual=residual, seed=seed, stream=stream)
+        device = self._device
+        assert isinstance(device, StrictDevice)
+        room = out[: self.wire_bytes(x.size, x.dtype)]
+        device._owner.use_memory(stream, "encode", [x], [room] if residual is None else [room, residual])
+        return used
+
+    def decode(self, wire: Any, out: Any, *, dtype: Any = None, accumulate: bool = False, stream: Any = None) -> Any:
+        used = super().decode(wire, out, dtype=dtype, accumulate=accumulate, stream=stream)
+        device = self._device
+        assert isinstance(device, StrictDevice)
+        device._owner.use_memory(stream, "decode", [wire], [out])
+        return used
+
+
+def with_strict_codecs() -> Any:
+    return patch.object(gpu_pools, "CudaCodec", StrictCodec)
+
+
+def content(x: Any) -> np.ndarray:
+    return (x if isinstance(x, np.ndarray) else seen(x)).view(np.uint8)
+
+
+@dataclass
+class Part:
+    """A message or a collective of one rank in one of its operations."""
+
+    kind: tuple[Any, ...]
+    """What must be equal on all ranks that take part."""
+    src: DeviceArray
+    dst: DeviceArray
+    place: str
+    reached: bool = False
+
+
+@dataclass
+class World:
+    """The operations of all ranks of one communicator."""
+
+    ranks: int
+    collectives: list[dict[int, Part]] = field(default_factory=list)
+    messages: dict[tuple[int, int], list[list[Part | None]]] = field(default_factory=lambda: defaultdict(list))
+    """Send and receive of each message, by its two ranks, in their order."""
+    done: set[int] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raise an error if a rank lacks a collective, or a message one of its sides."""
+        for everyone in self.collectives:
+            if len(everyone) < self.ranks:
+                places = ", ".join(part.place for part in everyone.values())
+                raise StreamError(f"ranks {sorted(set(range(self.ranks)) - set(everyone))} never make {places}")
+        for (source, target), pairs in self.messages.items():
+            for send, receive in pairs:
+                if receive is None and send is not None:
+                    raise StreamError(f"rank {target} never receives what rank {source} sends by {send.place}")
+                if send is None and receive is not None:
+                    raise StreamError(f"rank {source} never sends what rank {target} receives by {receive.place}")
+
+
+class StrictCommunicator(Communicator):
+    """One rank's communicator."""
+
+    def __init__(self, world: World, rank: int, accelerator: StrictAccelerator) -> None:
+        self.rank, self.size = rank, world.ranks
+        self._world, self._accelerator = world, accelerator
+        self._open: list[tuple[Part, Callable[[], bool]]] | None = None
+        self._stream = CALLER
+        self._collectives = 0
+        self._counts: dict[tuple[int, int, int], int] = defaultdict(int)
+
+    def start(self) -> None:
+        assert self._open is None
+        self._open = []
+
+    def end(self) -> None:
+        parts, self._open = self._open or [], None
+        if not parts:
+            return
+        place = find_place(f"NCCL operation of rank {self.rank}")
+
+        def run() -> bool:
+            for part, _ in parts:
+                part.reached = True
+            ended = [moved() for _, moved in parts]  # all of them are tried
+            return all(ended)
+
+        stream = self._accelerator._streams[self._stream]
+        stream.put(place, run)
+        reads = [part.src for part, _ in parts if part.src.size]
+        writes = [part.dst for part, _ in parts if part.dst.size]
+        self._accelerator.use_memory(self._stream, "NCCL", reads, [*writes, ORDER])
+
+    def send(self, content: DeviceArray, peer: int, stream: int) -> None:
+        self._message(self.rank, peer, 0, content, stream)
+
+    def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:
+        self._message(peer, self.rank, 1, inbox, stream)
+
+    def all_reduce(self, buf: DeviceArray, op: Any, stream: int) -> None:
+        self._collective(("all-reduce", buf.size, buf.dtype, op.handle), buf, buf, stream)
+
+    def reduce_scatter(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
+        self._collective(("reduce-scatter", src.size, src.dtype, dst.size), src, dst, stream)
+
+    def all_gather(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
+        self._collective(("all-gather", src.size, src.dtype, dst.size), src, dst, stream)
+
+    def broadcast(self, buf: DeviceArray, root: int, stream: int) -> None:
+        self._collective(("broadcast", buf.size, buf.dtype, root), buf, buf, stream)
+
+    def reduce(self, src: DeviceArray, dst: DeviceArray, root: int, stream: int) -> None:
+        into = dst if self.rank == root else dst[:0]
+        self._collective(("reduce", src.size, src.dtype, root), src, into, stream)
+
+    def free(self) -> None:
+        pass
+
+    def _message(self, source: int, target: int, side: int, array: DeviceArray, stream: int) -> None:
+        pairs = self._world.messages[source, target]
+        number = self._counts[source, target, side]
+        self._counts[source, target, side] += 1
+        if number == len(pairs):
+            pairs.append([None, None])
+        empty = array[:0]
+        place = find_place(f"{'receive' if side else 'send'} of rank {self.rank}")
+        part = Part((array.nbytes,), empty if side else array, array if side else empty, place)
+        pair = pairs[number]
+        pair[side] = part
+        other = pair[1 - side]
+        if other is not None and other.kind != part.kind:
+            raise StreamError(f"sizes differ: {part.place} has {part.kind[0]} bytes, {other.place} {other.kind[0]}")
+
+        def moved() -> bool:
+            send, receive = pair
+            if send is None or receive is None or not (send.reached and receive.reached):
+                return False
+            if id(pair) not in self._world.done:
+                self._world.done.add(id(pair))
+                np.copyto(seen(receive.dst), seen(send.src))
+            return True
+
+        self._add(part, moved, stream)
+
+    def _collective(self, kind: tuple[Any, ...], src: DeviceArray, dst: DeviceArray, stream: int) -> None:
+        world, number = self._world, self._collectives
+        self._collectives += 1
+        if number == len(world.collectives):
+            world.collectives.append({})
+        everyone = world.collectives[number]
+        part = Part(kind, src, dst, find_place(f"{kind[0]} of rank {self.rank}"))
+        for other in everyone.values():
+            if other.kind != kind:
+                raise StreamError(f"collective {number} differs between ranks: {part.place}, and {other.place}")
+        everyone[self.rank] = part
+
+        def moved() -> bool:
+            if len(everyone) < world.ranks or not all(other.reached for other in everyone.values()):
+                return False
+            if id(everyone) not in world.done:
+                world.done.add(id(everyone))
+                carry_out(kind, [everyone[rank] for rank in range(world.ranks)])
+            return True
+
+        self._add(part, moved, stream)
+
+    def _add(self, part: Part, moved: Callable[[], bool], stream: int) -> None:
+        alone = self._open is None
+        if alone:
+            self.start()
+        assert self._open is not None
+        self._stream = stream
+        self._open.append((part, moved))
+        if alone:
+            self.end()
+
+
+def carry_out(kind: tuple[Any, ...], parts: list[Part]) -> None:
+    """Carry out a collective for all ranks at once."""
+    name, sources = kind[0], [seen(part.src).copy() for part in parts]
+    if name == "all-gather":
+        joined = np.concatenate(sources)
+        for part in parts:
+            np.copyto(seen(part.dst), joined)
+    elif name == "broadcast":
+        for part in parts:
+            np.copyto(seen(part.dst), sources[kind[3]])
+    else:
+        total = sum_of(sources)
+        for rank, part in enumerate(parts):
+            n = part.dst.size
+            np.copyto(seen(part.dst), total[rank * n : (rank + 1) * n] if name == "reduce-scatter" else total[:n])
+
+
+def sum_of(sources: list[np.ndarray]) -> np.ndarray:
+    if not is_half(sources[0].dtype):
+        return np.sum(sources, axis=0, dtype=sources[0].dtype)
+    wide = np.zeros((len(sources), sources[0].size), np.float32)
+    for values, row in zip(sources, wide, strict=True):
+        widen(values, row)
+    total = np.empty(sources[0].size, sources[0].dtype)
+    narrow(wide.sum(axis=0, dtype=np.float32), total)
+    return total

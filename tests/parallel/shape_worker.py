@@ -1,0 +1,19 @@
+"""Trains models of other shapes than a GPT, compared with one process. Prints one JSON line per case."""
+
+import sys
+from unittest.mock import patch
+
+import parity_worker
+import shape_cases
+from parity_worker import compare_all
+from shape_faults import FAULTS
+
+
+def main(suite: str) -> None:
+    with patch.object(parity_worker, "PLANTS", FAULTS):
+        # one step has every gradient and every message
+        compare_all(list(shape_cases.SUITES[suite]()), steps=1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
