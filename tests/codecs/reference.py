@@ -234,16 +234,16 @@ def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
 def rotate(stage: str, x: Floats, *, inverse: bool) -> Floats:
     """Rotate each whole block of values, by steps in the order of the kernels."""
     size = int(stage.lstrip("adehmort"))
-    whole = x.size // size * size
+    end = x.size // size * size
     with np.errstate(over="ignore"):
         word = np.arange(32, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(0x68627574)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
         word = (word ^ (word >> np.uint32(shift))) * np.uint32(factor)
-    at = np.arange(whole, dtype=np.uint32)
+    at = np.arange(end, dtype=np.uint32)
     flips = (word[at // 32 % 32] >> (at % 32) & 1) << np.uint32(31)
     if stage.startswith("hadamard"):
         flips = np.zeros_like(flips)
-    y = (x[:whole].view(np.uint32) ^ (0 if inverse else flips)).view(np.float32)
+    y = (x[:end].view(np.uint32) ^ (0 if inverse else flips)).view(np.float32)
     log = size.bit_length() - 1
     with np.errstate(all="ignore"):
         y = y * (np.float32(0.70710678 if log % 2 else 1) / np.float32(2 ** (log // 2)))
@@ -252,7 +252,7 @@ def rotate(stage: str, x: Floats, *, inverse: bool) -> Floats:
             y = np.stack([low + high, low - high], axis=1).ravel()
     bits = y.view(np.uint32) ^ (flips if inverse else np.uint32(0))
     turned = np.where(np.isnan(y), np.float32(np.nan), bits.view(np.float32))
-    return np.concatenate([turned, x[whole:]])
+    return np.concatenate([turned, x[end:]])
 
 
 def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
