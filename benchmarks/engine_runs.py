@@ -54,7 +54,7 @@ class Step:
     loss: float
     """A part of the loss that the ranks' sum completes."""
     gradients_s: float
-    """Forward and backward pass with the gradients' communication, as far as it was waited for."""
+    """Seconds of the forward and backward passes, including exposed communication of gradients."""
     optimizer_s: float
     """Norm, clipping, and the new weights."""
 

@@ -9,7 +9,8 @@
 //   wire: codes in two's complement (4 bits: two a byte; 3 bits: the low 2 bits four a byte, then the high ones eight a
 //   byte; 2 bits: four a byte; the first one lowest), the groups' maxima, then the blocks' scales. Each part but the last
 //   is followed by zeros up to a multiple of 4 bytes.
-// A group with infinity or NaN has the maximum infinity: its infinities are +-K, everything else 0, which decodes as NaN.
+// If a group contains an infinity or NaN, its stored maximum is infinity. Its infinities are coded as +-K, and
+// everything else as 0, which decodes as NaN.
 #pragma once
 #include "hb_float.h"
 #include "hb_random.h"

@@ -40,7 +40,7 @@ class Whole:
 
 
 def parameters(trainer: Trainer) -> list[Part]:
-    """Return the weights with which the model of this rank computes."""
+    """Return the weights that this rank's model uses."""
     return [Part(slot.shard, values.double().cpu().numpy()) for slot, values in trainer.data_parallel.weights()]
 
 

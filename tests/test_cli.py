@@ -63,7 +63,7 @@ def test_the_help_of_report_names_every_table(
     text = " ".join(out.split()).replace("- ", "-")  # words are cut at hyphens
     named = text.partition("Further tables: ")[2].partition(".")[0].split(", ")
     assert code == 0
-    assert named == [*tables.OF_CELL, *tables.OF_SUBMISSION]
+    assert named == [*tables.OF_CELL, *tables.OF_SUBMISSION, tables.METHOD]
 
 
 def test_report_takes_the_newest_submission_as_other_commands_do(

@@ -18,7 +18,7 @@ from hpcbench.errors import UserError
 
 
 def cancel(root: Path, only: str | None = None) -> str:
-    """End running jobs and drop waiting ones; return one line for the user.
+    """Cancel running and pending jobs; return one line for the user.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def open_device(name: str, isa: str | None = None) -> BenchDevice:
 
         return BenchGpu()
     if isa is not None and isa not in INSTRUCTION_SETS:
-        raise UserError(f"--isa {isa}: not known: use one of {', '.join(INSTRUCTION_SETS)}")
+        raise UserError(f"--isa {isa}: unknown value: use one of {', '.join(INSTRUCTION_SETS)}")
     try:
         return Cpu(kernels(isa))
     except ValueError:

@@ -17,7 +17,7 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         close = difflib.get_close_matches(value, choices, 1)
         hint = f": did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"{option} {value}: not known: use one of {', '.join(choices)}{hint}")
+        raise UserError(f"{option} {value}: unknown value: use one of {', '.join(choices)}{hint}")
 
 
 def check_repeats(value: int) -> None:

@@ -110,7 +110,7 @@ def cancel(
         typer.Option(metavar="EXPR", help="Only the jobs of some runs, named as for submit: scheme=naive-*|identity."),
     ] = None,
 ) -> None:
-    """End the running jobs of a submission, and drop the waiting ones."""
+    """Cancel the running and pending jobs of a submission."""
     from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find_submission import find_root
 

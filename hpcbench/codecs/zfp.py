@@ -2,7 +2,7 @@
 
 A block of 4 values takes ``4 * rate`` bits. The last block is padded in libzfp's way, and the stream with zeros to a
 multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros).
-Infinities come back with their sign and place. All other values of that block come back as NaN, because the stream does
+Infinities keep their sign and position. All other values of that block come back as NaN, because the stream does
 not hold their values.
 """
 

@@ -1,4 +1,4 @@
-"""The choice of the plan for a collective: the fastest of those that can do it. Pure functions."""
+"""Selection of the plan for a collective: the fastest plan that supports it. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from hpcbench.contract.traffic import Algorithm
 _MEASURED, _EXPECTED = 0.95, 0.8
 """Largest fractions of the library's time at which a plan with a codec is chosen.
 
-Medians differ by some percent from day to day, and a model by more.
+Measured medians vary by a few percent from day to day; predictions of the model are less accurate.
 """
 
 

@@ -89,4 +89,4 @@ class Exchanged:
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
         """Raise TypeError, because an exchange has no sums."""
-        raise TypeError("nothing is summed in an exchange")
+        raise TypeError("an exchange sums nothing: use a reduction")

@@ -1,4 +1,4 @@
-"""A line of a log that is damaged."""
+"""A damaged line of a log."""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,7 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 def format_assignments(environment: Mapping[str, str]) -> str:
-    """Return a scheme's variables as assignments of a shell."""
+    """Format a scheme's environment variables as shell assignments."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 

@@ -42,7 +42,7 @@ BAD = frozenset(State) - OPEN - {State.COMPLETED}
 DONE_TO_IT = frozenset(
     {State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED},
 )
-"""States that a scheduler imposes on a job. Its script and runs then end with any status."""
+"""States that a scheduler imposes on a job. Its script and runs may then have any exit status."""
 
 STOPPED_EXIT = 75
 """Exit status of a worker that stopped on request and left a checkpoint (``EX_TEMPFAIL``: try again)."""

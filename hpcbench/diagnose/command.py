@@ -35,7 +35,7 @@ def diagnose_files(
     Parameters
     ----------
     paths
-        Traces of the ranks of one job, directories of them, or a submission of hpcbench.
+        Trace files of the ranks of one job, directories of trace files, or an hpcbench submission.
     patterns
         ``REGEX=DIMENSION`` for groups whose description matches.
     output

@@ -1,4 +1,4 @@
-"""Compiled kernels that read and write flat tensors of the host once.
+"""Compiled kernels that process flat host tensors in a single pass over memory.
 
 Each of PyTorch's operations reads the memory again, and its fused optimizer rounds an element differently depending
 on its place in an array. The kernels use as many threads as PyTorch. Neither the number of threads nor the

@@ -41,7 +41,8 @@ class Mesh:
         Group of the neighbors in data parallelism that share the experts; None if each rank holds all. They have the
         same positions of their samples.
     ends : Group
-        Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
+        Group of the first and the last stage of this rank's pipeline. On other stages this group contains only the
+        rank itself.
     grid : Grid
         The tensor-parallel ranks.
     places : Places

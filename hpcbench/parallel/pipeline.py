@@ -188,7 +188,7 @@ class Pipeline:
 
 
 def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
-    """Return the tag of the message of micro-batch `i` over a boundary, one of `parts` boundaries.
+    """Return the MPI tag of micro-batch `i`'s message across one of `parts` boundaries.
 
     A tag is used again after some micro-batches, so that few tags are enough. Messages of one boundary and direction
     are sent in the order in which they are received, so that MPI keeps messages with equal tags apart.

@@ -89,7 +89,7 @@ class StreamPipeline(Pipeline):
 
         Returns
         -------
-        The mean loss of each micro-batch of the step in nats on the last stage, nothing on the others.
+        On the last stage, the mean loss of each micro-batch of the step, in nats; empty on other stages.
         """
         losses: list[Tensor] = []
         times = self._phases = phases or Phases(clock=self._phases.clock)

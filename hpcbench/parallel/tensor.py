@@ -45,7 +45,7 @@ class Tensors(Protocol):
         """Return the shape of the rank's part of the residual stream."""
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """Make the loss: a function of the head's logits and of all targets."""
+        """Return the loss function, which takes the logits of the head and all targets."""
 
 
 class InOneDimension:
@@ -76,7 +76,7 @@ class InOneDimension:
         return samples, positions // self._group.size if self.spread else positions, hidden
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """Make the loss of logits that are split by vocabulary."""
+        """Return the loss function for logits that are split along the vocabulary."""
         return split_loss(plain, vocab=vocab, group=self._group, policy=self._policy)
 
 

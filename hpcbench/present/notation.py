@@ -189,7 +189,7 @@ def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[I
 
 
 def column_name(head: str) -> str:
-    """Return the name of a column from its head."""
+    """Derive the name of a column from its header."""
     return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 

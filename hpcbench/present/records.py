@@ -1,4 +1,4 @@
-"""Data for programs, as JSON and CSV. Figures are not rounded."""
+"""Machine-readable output in JSON and CSV. Figures are not rounded."""
 
 import csv
 import io

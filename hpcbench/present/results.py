@@ -92,7 +92,7 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
         No format has this name or suffix.
     """
     if wanted is not None and wanted not in formats:
-        raise UserError(f"--format {make_printable(wanted, 40)}: not known: use one of {', '.join(formats)}")
+        raise UserError(f"--format {make_printable(wanted, 40)}: unknown value: use one of {', '.join(formats)}")
     suffix = output.suffix.lower() if output else ""
     if wanted or not output or not suffix:
         return wanted or TERMINAL

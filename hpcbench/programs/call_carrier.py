@@ -14,7 +14,7 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.programs.account import CallCounts
 
 Begin = Callable[[Sequence[Plan]], Work]
-"""Function that begins a prepared call by its plans, in any thread.
+"""Function that starts a prepared call, given its plans. It may run in any thread.
 
 Calls begin in the order of the program on all ranks.
 """

@@ -9,7 +9,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.programs.dimensions import remedy
 
 PLAN = "plan"
-"""Reason of calls that `auto` left to PyTorch because that was faster."""
+"""Reason recorded for calls that `auto` left to PyTorch because PyTorch was faster."""
 CUDA, TORCHCOMMS = "device cuda", "torchcomms"
 """Reasons of calls with tensors on a GPU that have no carrier."""
 

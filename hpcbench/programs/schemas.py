@@ -30,14 +30,22 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "gather_": ("output_tensors", "input_tensors", "process_group", "root_rank", *_END),
     "scatter_": ("output_tensors", "input_tensors", "process_group", "root_rank", *_END),
 }
-COUNTED = ("allgather_coalesced_", "broadcast_", "reduce_", "gather_", "scatter_")
+NEWER: dict[str, tuple[str, ...]] = {
+    "gather_into_tensor_": ("output_tensor", "input_tensor", "process_group", "root_rank", *_END),  # PyTorch 2.14
+}
+"""Operators that PyTorch 2.13 lacks."""
+ARGUMENTS |= {name: arguments for name, arguments in NEWER.items() if hasattr(torch.ops.c10d, name)}
+COUNTED = (
+    *("allgather_coalesced_", "broadcast_", "reduce_", "gather_", "scatter_"),
+    *(name for name in NEWER if name in ARGUMENTS),
+)
 """Operators whose calls are counted and never encoded."""
 
 
 GIVE_VALUES = frozenset(
     (
         *("allreduce_", "_allgather_base_", "allgather_", "_reduce_scatter_base_", "reduce_scatter_", "alltoall_"),
-        *("broadcast_", "scatter_"),
+        *("broadcast_", "scatter_", "gather_into_tensor_"),
     )
 )
 """Operators that return tensors in addition to the handle of their work. The others return only the handle."""

@@ -49,8 +49,8 @@ class Pace:
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, or over those that are among `steps`.
 
-    Samples/s follow from the batch in the settings, else they are those that the log prints, or follow from the batch
-    that every step line gives.
+    Samples/s are computed from the batch in the settings. If it is unknown, the samples/s of the log are used, or
+    else the batch that each step line states.
     """
     first = rests_on.first
     times = read_step_times(log, first, steps)

@@ -16,7 +16,7 @@ from hpcbench.report.statistics import is_usable
 
 Basis = Literal["validation", "training"]
 Points = Sequence[tuple[float, float]]
-"""Seconds since the run began, and the loss then; in the order of time."""
+"""Pairs of the seconds since the run began and the loss at that time, in chronological order."""
 
 
 @dataclass(frozen=True)

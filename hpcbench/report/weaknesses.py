@@ -189,7 +189,7 @@ _VIRTUAL_HOSTS = "virtual-hosts"
 
 
 def _find_machine(run: Measures, rank: Rank) -> str | None:
-    """Return the machine whose cores a rank has. Several virtual hosts may be on one."""
+    """Return the machine that a rank runs on. Several virtual hosts may be on one."""
     if rank.machine is None and run.run.settings.site == _VIRTUAL_HOSTS:
         return _VIRTUAL_HOSTS
     return rank.machine or rank.host

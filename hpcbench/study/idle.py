@@ -123,7 +123,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if layout.cp == 1:
         yield ("layout", "context"), "layout.cp 1 does not split positions: leave it out, or set layout.cp to 2 or more"
     if layout.parts == 1:
-        yield ("layout", "stages"), "layout.pp 1 has one part: leave it out, or set layout.pp to 2 or more"
+        yield ("layout", "stages"), "layout.pp 1 has only one stage: leave this out, or set layout.pp to 2 or more"
     if micro_batches == 1 and train.schedule == "gpipe":
         yield (
             ("train", "schedule"),

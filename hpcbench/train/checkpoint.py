@@ -99,7 +99,7 @@ class Checkpoints:
     directory
         Directory of the checkpoints. The first checkpoint makes it.
     comm
-        The ranks of the run. Nothing else may be under way on this communicator.
+        The ranks of the run. No other operation may be in progress on this communicator.
     run
         The run. Checkpoints of another run are refused.
     """

@@ -18,7 +18,7 @@ def train_served(
     told_to_stop: Callable[[], bool] = stop.never,
     observers: Sequence[Observer] = (),
 ) -> tuple[str, str, int]:
-    """Take all steps that are left.
+    """Run all remaining steps.
 
     A step is an update of the first shard: its line has the mean loss of the gradients that made it, the time since the
     update before, and the bytes that the workers had sent when they pushed them.

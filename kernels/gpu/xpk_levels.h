@@ -51,7 +51,7 @@ struct hb_xpk_level {
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
       : width(width), base(base), start(start), most((1u << width) - 1u) {}
 
-  // Writes the codes of n bytes as planes; returns the number of remainders. No byte moves backwards.
+  // Writes the codes of n bytes as planes; returns the number of remainders. A byte moves only to its own or to a lower index.
   HB_FN hb_u32 encode(hb_u32 lane, hb_byte *list, hb_u32 n, hb_u32 *planes) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     hb_u32 left = 0;

@@ -311,7 +311,7 @@ def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
 
 
 def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command of Hydra; its ranks may end before they get the end of its input."""
+    """Run a Hydra command with an open standard input; its ranks may exit before they read the end of it."""
     with endless_input() as waiting:
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting

@@ -171,10 +171,13 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 are fewer than node.sockets, 2"),
         (
             {"node": {"gpus": 40, "cores": 32}},
-            "node: the usual ranks of a node do not fit it: 40 ranks: a node of x has 32",
+            "node: the default ranks per node do not fit on a node: 40 ranks: a node of x has 32",
         ),
         ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
-        ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads per rank: each has 8 cores"),
+        (
+            {"threads": 9},
+            "threads: the default ranks per node do not fit on a node: 9 threads per rank: each has 8 cores",
+        ),
         (
             {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
             "above the last bin, 8",

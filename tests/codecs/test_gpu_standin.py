@@ -1,4 +1,4 @@
-"""The tests for GPUs on a stand-in for CuPy, so that the Python between codecs and CuPy is tested without a GPU.
+"""GPU tests that run on a stand-in for CuPy, so that the Python code between codecs and CuPy is tested without a GPU.
 
 Kernels that CuPy compiles flush subnormal values, and CuPy's streams may destroy those of other libraries. These faults
 are tested, too.

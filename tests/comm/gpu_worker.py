@@ -473,6 +473,17 @@ def on_gpu() -> None:
         compare_all(side, [*cases(), *half_cases()])
 
 
+def on_nccl() -> None:
+    """Compare each operation that NCCL carries on a real GPU with NumPy arrays. NCCL's own sums have another order."""
+    from hpcbench.comm import nccl
+
+    side, places = Torch(), Places(nccl=nccl.connect)
+    for operation, codec, algorithm, *details in [*cases(), *half_cases()]:
+        if codec in ("mpc", "xpk") or algorithm is Algorithm.NATIVE:
+            continue
+        compare(side, places, True, shifts if operation is exchange else operation, codec, algorithm, *details)
+
+
 def on_standin(chosen: str) -> None:
     """Run `cases` or `half_cases` on the stand-in for CuPy."""
     use_standin.use()
@@ -501,6 +512,6 @@ def compile_kernels() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] != "on_gpu":
+    if sys.argv[1] not in ("on_gpu", "on_nccl"):
         compile_kernels()
     globals()[sys.argv[1]](*sys.argv[2:])

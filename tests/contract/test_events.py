@@ -26,7 +26,7 @@ from hpcbench.contract.log_line import parse
 from hpcbench.contract.step_line import Step
 
 LINES = Path(__file__).with_name("log_lines.txt").read_text().splitlines()
-"""Lines of runs, as version 0.1.0 wrote them."""
+"""Log lines written by version 0.1.0."""
 EVENTS = [line for line in LINES if line.startswith("{")]
 
 

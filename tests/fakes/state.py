@@ -69,7 +69,7 @@ class Job:
     pid: int = 0
     exit: int | None = None
     why: str = ""
-    """Cause of its past or coming end: owner, force, limit, requeue, preempt, host, orphan."""
+    """Why the job ended or will end: owner, force, limit, requeue, preempt, host, orphan."""
     note: str = ""
     plan: list[tuple[float, int, str]] = field(default_factory=list)
     """Future signals: time, signal, and reason."""

@@ -1,4 +1,4 @@
-"""Messages in half precision, bf16 weights and lost overflows on real ranks. Prints JSON lines."""
+"""Worker that tests half-precision messages, bf16 weights and lost overflows on MPI ranks. Prints JSON lines."""
 
 import json
 import sys

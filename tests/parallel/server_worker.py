@@ -194,7 +194,7 @@ def coded() -> None:
 
 
 def resumes() -> None:
-    """Check that BSP with a checkpoint has the bits of a run without one."""
+    """Check that a BSP run with a checkpoint is bitwise identical to a run without one."""
     directory = Path(WORLD.bcast(tempfile.mkdtemp()))
     settings = run("bsp", CODED, checkpoint_every=4)
     expected = run_whole(settings)[3]

@@ -46,7 +46,8 @@ def test_a_block_of_8192_rows_and_4096_features(mode, ranks, depth, millions):
 
 
 def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
-    """The crossover by bytes: 2-D loses at 4 ranks and wins from 16 on; 3-D wins at 8 already."""
+    """Compare the bytes received: a 2-D grid receives more than 1-D at 4 ranks and less from 16 ranks on; a 3-D grid
+    receives less already at 8."""
     assert [round(one_dimension(ranks) / 1e6) for ranks in (4, 8, 64)] == [201, 235, 264]
     assert received("2d", 4) > one_dimension(4)
     assert received("2d", 16) < received("2d", 4) and received("2d", 64) < one_dimension(64)

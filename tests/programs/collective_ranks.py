@@ -97,7 +97,7 @@ def ranks_of(ranks: int) -> list[Rank]:
 
 
 def on_gloo(ranks: int, work: Callable[[int, Counted], Any]) -> list[Any]:
-    """Return the results of work on ranks with a group of gloo."""
+    """Run `work` on each rank of a gloo process group, and return the results."""
     for rank in ranks_of(ranks):
         rank.work.put(work)
     results = [rank.results.get() for rank in ranks_of(ranks)]

@@ -215,7 +215,7 @@ class Model(TorchDispatchMode):
             raise StreamError(self._late.pop(0))
 
     def run(self, seed: int) -> None:
-        """Run all work in an order by a seed: 0 prefers the streams that were made last, 1 the first ones."""
+        """Run all queued work in an order set by the seed: 0 prefers the newest streams, 1 the oldest ones."""
         self.check()
         order = Random(seed)
         with _disable_current_modes():

@@ -73,7 +73,7 @@ def programs() -> dict[str, Any]:
 
 
 def refusals() -> dict[str, Any]:
-    """Return the reasons of the calls of programs with schemes that NCCL's carrier refuses."""
+    """Run programs with schemes that the NCCL carrier refuses, and return the reasons that it gives."""
 
     def reasons(name: str, asked: Interposition) -> list[str]:
         rows = run_program(name, asked)["rows"]

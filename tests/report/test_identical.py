@@ -1,4 +1,4 @@
-"""Identical schemes: found from their rules and the traffic of their runs, and named in the report."""
+"""Tests that identical schemes are detected by their rules and traffic, and named in the report."""
 
 import json
 from pathlib import Path

@@ -115,7 +115,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, kind: str, format: str) -> None
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(UserError, match="--format xml: not known: use one of table, md, latex, csv, json"):
+    with pytest.raises(UserError, match="--format xml: unknown value: use one of table, md, latex, csv, json"):
         report([Path()], "xml")
     with pytest.raises(UserError, match="--tables sped: not a table: use all, or some of speed, phases, loss, traffic"):
         report([Path()], tables="loss, sped")

@@ -175,7 +175,7 @@ class Cluster:
         self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
 
     def end_time(self, job: str, seconds: int) -> None:
-        """Let a running job's time limit end in `seconds`. The job is ended up to 30 seconds after that."""
+        """Set the time limit of a running job to end `seconds` from now. It ends up to 30 seconds later."""
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:

@@ -232,7 +232,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
-    ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has one part"),
+    ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has only one stage"),
     ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
 """Refused field, settings that make it idle, and text of the reason or the remedy."""

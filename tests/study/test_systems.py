@@ -1,4 +1,4 @@
-"""Compression systems of other projects: their presets, and schemes that complete them."""
+"""Tests of the presets for other compression systems, and of schemes that complete a preset."""
 
 from pathlib import Path
 from typing import Any

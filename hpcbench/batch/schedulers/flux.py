@@ -76,7 +76,7 @@ class Flux(JobScheduler):
         return {id: statuses[id] for id in ids if id in statuses}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End running jobs and drop waiting ones by `flux cancel`."""
+        """Cancel running and pending jobs with `flux cancel`."""
         statuses = self.poll(ids)
         alive = [id for id, word in statuses.items() if word.state.alive]
         answers = {id: "already over" if id in statuses else "unknown to Flux" for id in ids}

@@ -112,7 +112,7 @@ class Local(JobScheduler):
         return {id: _word(self.root, Path(id), *queue_of.get(Path(id).name, (None, None))) for id in ids}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End running jobs and drop waiting ones."""
+        """Cancel running and pending jobs."""
         outcomes = {}
         statuses = self.poll(ids)
         for id, word in statuses.items():

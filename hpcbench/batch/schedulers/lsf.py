@@ -70,7 +70,7 @@ class Lsf(JobScheduler):
         return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End running jobs and drop waiting ones by `bkill`."""
+        """Cancel running and pending jobs with `bkill`."""
         forces = [Force(lambda some: _bkill(some, []), TERMINATE_WAIT), Force(lambda some: _bkill(some, ["-r"]), 10.0)]
         return cancel(ids, self._query.listed, forces)
 

@@ -213,7 +213,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """Return the maximum below a head, not the default; empty if there is none."""
+    """Return the maximum below a column header, not the default; empty if there is none."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

@@ -195,7 +195,7 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End running jobs and drop waiting ones; return for each ``ended``, ``already over``, or why not."""
+        """Cancel running and pending jobs; return for each ``ended``, ``already over``, or why not."""
 
 
 _MODULES = {

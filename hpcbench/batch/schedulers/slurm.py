@@ -62,7 +62,7 @@ class Slurm(JobScheduler):
         return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End running jobs and drop waiting ones by `scancel`."""
+        """Cancel running and pending jobs with `scancel`."""
         forces = [Force(lambda some: _scancel(some, []), KILL_WAIT)]
         forces.append(Force(lambda some: _scancel(some, ["--signal=KILL", "--full"]), 10.0))
         return cancel(ids, self._query.listed, forces)

@@ -183,7 +183,7 @@ def _usual_ranks_fit(site: Site) -> Iterator[Fault]:
         solve(site, nodes=1, ranks_per_node=usual)
     except ValueError as error:
         names = [name for name in ("ranks_per_node", "threads") if getattr(site, name) is not None]
-        yield Fault((names[0] if names else "node",), f"the usual ranks of a node do not fit it: {error}")
+        yield Fault((names[0] if names else "node",), f"the default ranks per node do not fit on a node: {error}")
 
 
 @rule()

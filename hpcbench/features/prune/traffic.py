@@ -55,7 +55,7 @@ def list_masked_buckets(
 
 
 def _expected(bucket: PredictedBucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
-    """Return the zeros of each replica's piece, assuming an even distribution, which is exact for 2:4."""
+    """Return the number of zeros in each replica's piece, assuming an even distribution (exact for 2:4)."""
     part = prune.compute_fraction(updates)
     if prune.pattern in ("rows", "heads"):
         count = count_units(model, prune.pattern)

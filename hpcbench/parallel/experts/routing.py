@@ -26,7 +26,7 @@ class Routing(NamedTuple):
     Attributes
     ----------
     expert
-        Numbers of the token's experts, the most probable first.
+        Indices of the token's experts, the most probable first.
     gate
         Weights of their outputs, in fp32 or better.
     place

@@ -17,7 +17,8 @@ class Rows(NamedTuple):
 def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     """Set the rows of a table to the sums of all ranks' rows.
 
-    Each sum is made in rank order, as in the direct exchange of an all-reduce. A rank without a row counts as zeros.
+    Each sum is made in rank order, as in the direct exchange of an all-reduce. A row that a rank does not have counts
+    as zeros.
     These change only the sign of zeros: -0.0 + 0.0 is +0.0.
 
     Parameters

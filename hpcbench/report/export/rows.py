@@ -151,7 +151,7 @@ _NUMBERS = (
     *("layout.dp", "layout.cp", "layout.tp", "layout.pp"),
     *("train.zero", "train.seed", "train.warmup_steps", "train.global_batch", "train.micro_batch", "train.seq_len"),
 )
-"""Places of the table's whole numbers in a run's settings."""
+"""Setting paths of the table's integer columns."""
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
