@@ -248,7 +248,8 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
     Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine has neither. It keeps the
     inputs and outputs of two norms, queries, keys and values, the result of attention twice, and input and output of
     the activation: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A gated MLP keeps
-    the gate after its activation, too.
+    the gate after its activation, too. Selective recomputation drops one result of attention; the inputs of its core
+    stay. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which do not count here.
     """
     model, train, t = workload.model, workload.train, workload.layout.tp
     how = train.recompute if recompute is None else recompute
@@ -271,7 +272,7 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
     # Norms hold the rank's positions only. Inputs of tensor-parallel regions are gathered.
     norms, entered = 4 / spread, 4.0
     h, qkv, rotated = model.hidden, model.qkv_width, _count_rotated(model)
-    attention = qkv + rotated + 2 * h - (qkv + h if how == "selective" else 0)
+    attention = qkv + rotated + 2 * h - (h if how == "selective" else 0)
     inside = 2.0 * (attention + count_mlp_elements(model, model.middle)) / t
     tokens = train.seq_len // workload.layout.cp * train.micro_batch
     return tokens * (h * (norms + entered) + inside) * wide + _count_score_bytes(workload, how)
@@ -325,7 +326,7 @@ def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
     h, qkv = model.hidden, model.qkv_width
     # queries, keys, values; a copy of attention's result; values of the activation that are no product's input
     middle = count_mlp_elements(model, model.middle) - model.middle
-    attention = qkv + h + _count_rotated(model) - (qkv + h if how == "selective" else 0)
+    attention = qkv + _count_rotated(model) + (0 if how == "selective" else h)
     inside = rows / grid.ranks * (attention + middle)
     products = sum(grids.count_kept_elements(grid, layer) for layer in grids.list_block_products(rows, model))
     return 2 * stream * get_itemsize(train) + (inside + products) * width

@@ -7,15 +7,17 @@ import pytest
 import shape_faults
 import torch
 import torch.nn.functional as F  # noqa: N812
-from cases import MOST_RANKS
+from cases import GPT2, MOST_RANKS, NEOX
 from shape_cases import FAULTY, LLAMA, NEMOTRON, OPEN, SHAPES, few, first_shapes, make_comparison, other_shapes
 from test_parity import assert_bytes, assert_detected, assert_same
 from tiers import list_names
 
 from hpcbench.contract.layout import Layout
+from hpcbench.parallel.recompute import recompute
 from hpcbench.predict import flops
 from hpcbench.predict.experts import describe_experts
-from hpcbench.predict.workload import make_train
+from hpcbench.predict.memory import count_activation_bytes
+from hpcbench.predict.workload import Workload, make_train
 from hpcbench.train.model import GPT, loss
 
 WORKER = Path(__file__).with_name("shape_worker.py")
@@ -159,3 +161,38 @@ def test_the_formula_counts_the_parameters_of_the_model(model):
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": S}
     counted = flops.count_parameters(**sizes, positions=model.positions, tied=model.tied, **shape)
     assert counted == sum(parameter.numel() for parameter in GPT(model, S).parameters())
+
+
+# ---------------------------------------------------------------- memory
+
+B = 3
+WITH_MEANS = LLAMA.changed(name="llama-layernorm", norm="layernorm")
+"""On a CPU, RMSNorm is not one kernel, and keeps more than on a GPU."""
+
+
+def count_kept_bytes(model, what):
+    """Return the bytes that a block keeps for its backward pass, by storage."""
+    gpt = GPT(model, S)
+    for parameter in gpt.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    weights = {parameter.untyped_storage().data_ptr() for parameter in gpt.parameters()}
+    recompute(gpt, what)
+    storages = {}
+
+    def pack(x):
+        if x.untyped_storage().data_ptr() not in weights:
+            storages[x.untyped_storage().data_ptr()] = x
+        return x
+
+    x = torch.randn(B, S, model.hidden, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        gpt.blocks["0"](x)
+    return sum(x.untyped_storage().nbytes() for x in storages.values())
+
+
+@pytest.mark.parametrize("what", ["none", "selective"])
+@pytest.mark.parametrize("model", [NEOX, GPT2, NEMOTRON, WITH_MEANS], ids=lambda model: model.name)
+def test_the_predicted_activations_are_those_that_a_block_keeps(model, what):
+    train = make_train(global_batch=B, micro_batch=B, seq_len=S, precision="fp32", recompute=what)
+    predicted = count_activation_bytes(Workload(model, train, Layout(), 1))
+    assert predicted == pytest.approx(count_kept_bytes(model, what), rel=0.08)

@@ -208,7 +208,7 @@ def test_more_ranks_are_more_replicas() -> None:
         scale_to_ranks(built, 30)
 
 
-@pytest.mark.parametrize(("section", "fields"), [(Model, 10), (Train, 40), (Layout, 10)])
+@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 40), (Layout, 10)])
 def test_what_the_model_lacks_is_refused_by_name(section: type[Section], fields: int) -> None:
     """All settings except sparse gradients and weights are supported."""
     assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients", "prune"}
