@@ -83,6 +83,7 @@ GOALS = (
     Goal("decode_add", 1, _INT8, "memcpy"),
     Goal("encode", 0.6, _INT4, _INT8[0]),
     Goal("decode", 0.8, _INT4, _INT8[0]),
+    Goal("encode", 0.4, ("rotate64+int4:32/256",), _INT8[0]),
     Goal("ratio", 1.16, ("xpk",)),
     Goal("ratio", 1.40, ("xpk",), types=("bfloat16",)),
     Goal("encode", 5, ("xpk",), "pcodec", ("float32", "bfloat16")),

@@ -41,6 +41,11 @@ CODECS = (
     *("bf16", "fp8e4m3", "int8:256", "zfp:8", "zfp:4", "sign:1024", "int4:32", "int4:128"),
     *(f"int{bits}:{block}/256{levels}" for bits in (4, 3) for block in (32, 16) for levels in ("", ":nonuniform")),
     *("int2:32/256", "int2:16/256"),
+    *(
+        f"{stage}{codec}"
+        for codec in ("int4:128", "int4:32/256", "int3:16/256")
+        for stage in ("rotate64+", "hadamard64+")
+    ),
 )
 CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
 

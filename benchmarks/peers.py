@@ -20,7 +20,7 @@ BLOCK = 256
 """Values that share a scale in the int8 that is compared."""
 FEW_BITS = (
     *("int4:32", "int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic"),
-    *("int3:32/256", "int2:16/256"),
+    *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
 )
 """Codecs with fewer than 8 bits. They are compared with int8."""
 

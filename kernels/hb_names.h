@@ -26,5 +26,6 @@
 #define HB_2OF4 13        // 0
 #define HB_GROUPED 14     // block length, 16 or 32; plus bits << 16, HB_UNEVEN, HB_STOCHASTIC
 #define HB_FAMILIES 15
+// Bits 40 to 44 of a parameter may name a rotation (hb_rotate.h).
 #define HB_STOCHASTIC (1ull << 32)
 #define HB_UNEVEN (1ull << 33)

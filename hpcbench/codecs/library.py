@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 5
+_ABI = 6
 FAMILIES = (
     "zfp",
     "mpc",

@@ -6,11 +6,13 @@ from typing import cast
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.cast import Cast
+from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.grouped import Grouped
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.mpc import MpcCodec
 from hpcbench.codecs.quant import Quant
+from hpcbench.codecs.rotated import Rotated
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.sparse import Pick, RowSparse, Threshold, TopK
 from hpcbench.codecs.spec import parse, plugin
@@ -68,7 +70,8 @@ def get_codec(name: str, build: Kernels | None = None) -> Codec:
     """
     spec = parse(name)
     if spec.family in _MAKERS:
-        return _MAKERS[spec.family](spec.parameter, build)
+        codec = _MAKERS[spec.family](spec.parameter, build)
+        return Rotated(cast(Compiled, codec), spec.rotation, signs=spec.signs, build=build) if spec.rotation else codec
     make: Callable[[str], Codec] = cast(EntryPoint, plugin(spec.family)).load()
     return make(spec.parameter)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 
 ENTRY_POINTS = "hpcbench.codecs"
@@ -21,6 +21,10 @@ GROUP_BLOCKS = (16, 32)
 """Numbers of values that may share a scale in ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
 GROUP = 256
 """Number of values that share a maximum there."""
+ROTATIONS = (16, 32, 64, 128, 256)
+"""Numbers of values that may be rotated together before a codec."""
+ROTATED = ("int8", "int4", "int3", "int2", "sign", "fp8e4m3", "fp8e5m2")
+"""Families whose values may be rotated first."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class CodecSpec:
     """Whether decoding gives every bit back; None for another package's codec, which is not loaded here."""
     on_gpu: bool
     """Whether it has kernels for a GPU, or needs none. Another package's codec has none."""
+    rotation: int = 0
+    """Number of values that are rotated together before they are encoded; 0 for none."""
+    signs: bool = False
+    """Whether their signs change at random first."""
 
     @property
     def takes_fp64(self) -> bool | None:
@@ -117,7 +125,11 @@ FAMILIES = {
     "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
     "2:4": Family(_none, "2:4"),
 }
-KNOWN = ", ".join(family.forms for family in FAMILIES.values())
+_ROTATION = (
+    "rotateN+CODEC with N a power of two from 16 to 256 (hadamardN+CODEC: without random signs) and CODEC one of "
+    f"{', '.join(ROTATED)}"
+)
+KNOWN = ", ".join((*(family.forms for family in FAMILIES.values()), _ROTATION))
 
 
 def parse(name: str) -> CodecSpec:
@@ -126,13 +138,16 @@ def parse(name: str) -> CodecSpec:
     Parameters
     ----------
     name
-        A family and, for most of them, a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``.
+        A family and, for most of them, a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``; or a
+        rotation before one of `ROTATED`: ``rotate64+int4:32``.
 
     Raises
     ------
     ValueError
         There is no such codec, or not with this parameter. The message names the known forms.
     """
+    if isinstance(name, str) and re.match("(rotate|hadamard)[0-9]*[+]", name):
+        return _parse_rotated(name)
     family, parameter = split(name) if isinstance(name, str) else ("", "")
     if family in FAMILIES:
         ours = FAMILIES[family]
@@ -147,13 +162,23 @@ def parse(name: str) -> CodecSpec:
     raise ValueError(f"unknown codec {name!r}: use one of {KNOWN}")
 
 
+def _parse_rotated(name: str) -> CodecSpec:
+    stage, _, codec = name.partition("+")
+    kind = stage.rstrip("0123456789")
+    size = stage.removeprefix(kind)
+    if not size or int(size) not in ROTATIONS or split(codec)[0] not in ROTATED:
+        raise ValueError(f"codec {name!r} is not known: {_ROTATION}")
+    inner = parse(codec)
+    return replace(inner, name=f"{kind}{int(size)}+{inner.name}", rotation=int(size), signs=kind == "rotate")
+
+
 def plugin(family: str) -> EntryPoint | None:
     """Return the entry point of another package's family, if one is installed."""
     return next(iter(entry_points(group=ENTRY_POINTS, name=family)), None)
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return family and parameter of a name; ``2:4`` is a family."""
+    """Return family and parameter of a name without a rotation; ``2:4`` is a family."""
     if name == "2:4":
         return name, ""
     family, _, parameter = name.partition(":")

@@ -7,11 +7,10 @@
 //   decode(planes, out)               TILE floats
 // Planes begin at multiples of 4 bytes; gaps are zeros. A short last tile is processed in buffers.
 #pragma once
+#include "rotate.h"
 #include "values.h"
 
 namespace {
-#include "../hb_random.h"
-
 // Random words of a tile: those of its first value, whose number is a multiple of TILE, and of the following ones.
 struct noise_source {
   uint64_t seed, first;
@@ -73,15 +72,22 @@ template <class C> struct tiled {
 
   static uint64_t encode(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
                          uint64_t seed) {
-    const C c(param, type);
+    const C c(param & HB_CODEC_PARAM, type);
+    const rotation turn(param);
     cursor to(c, wire, n);
-    alignas(64) float values[TILE], sent[TILE];
+    alignas(64) float values[TILE], sent[TILE], turned[TILE];
     for (uint64_t at = 0; at < n; at += TILE) {
       uint64_t count = n - at < TILE ? n - at : TILE;
       const float *v = load_values(type, (const byte *)x + size_of(type) * at, count, values);
       if (residual) add_residual(v, residual + at, count, values), v = values;
-      to.encode(v, count, {seed, at});
-      if (residual) to.decode(count, sent), keep_residual(v, sent, count, residual + at);
+      const float *coded = v;
+      if (turn) turn.template apply<false>(v, count, turned), coded = turned;
+      to.encode(coded, count, {seed, at});
+      if (residual) {
+        to.decode(count, sent);
+        if (turn) turn.template apply<true>(sent, count, sent);
+        keep_residual(v, sent, count, residual + at);
+      }
       to.advance(count);
     }
     return wire_bytes(c, n);
@@ -89,7 +95,8 @@ template <class C> struct tiled {
 
   static uint32_t decode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_size, uint64_t n, void *out,
                          uint32_t out_type, uint32_t add) {
-    const C c(param, type);
+    const C c(param & HB_CODEC_PARAM, type);
+    const rotation turn(param);
     if (wire_size != wire_bytes(c, n)) return 1;
     cursor from(c, wire, n);
     alignas(64) float values[TILE];
@@ -98,8 +105,10 @@ template <class C> struct tiled {
       byte *to = (byte *)out + size_of(out_type) * at;
       if (count == TILE && out_type == HB_F32 && !add) {
         from.decode(count, (float *)to);
+        if (turn) turn.template apply<true>((float *)to, count, (float *)to);
       } else {
         from.decode(count, values);
+        if (turn) turn.template apply<true>(values, count, values);
         put_values(out_type, to, values, count, add);
       }
       from.advance(count);
@@ -109,22 +118,25 @@ template <class C> struct tiled {
 
   static uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_size,
                                     const void *local, uint64_t n, void *out, uint64_t seed) {
-    const C c(param, type);
+    const C c(param & HB_CODEC_PARAM, type);
+    const rotation turn(param);
     if (wire_size != wire_bytes(c, n)) return HB_MALFORMED;
     cursor from(c, wire, n), to(c, out, n);
     alignas(64) float values[TILE], buffer[TILE];
     for (uint64_t at = 0; at < n; at += TILE) {
       uint64_t count = n - at < TILE ? n - at : TILE;
       from.decode(count, values);
+      if (turn) turn.template apply<true>(values, count, values);
       const float *own = load_values(type, (const byte *)local + size_of(type) * at, count, buffer);
       add_residual(own, values, count, values);
+      if (turn) turn.template apply<false>(values, count, values);
       to.encode(values, count, {seed, at});
       from.advance(count), to.advance(count);
     }
     return wire_bytes(c, n);
   }
 
-  static uint64_t room(uint64_t param, uint32_t type, uint64_t n) { return wire_bytes(C(param, type), n); }
+  static uint64_t room(uint64_t param, uint32_t type, uint64_t n) { return wire_bytes(C(param & HB_CODEC_PARAM, type), n); }
   static constexpr hb_ops ops = {room, encode, decode, decode_add_encode};
 };
 }  // namespace

@@ -1,6 +1,6 @@
 // GPU front of the codecs, compiled on demand for each family, parameter and type:
 //   HB_CODEC, HB_TYPE   numbers of hb_names.h
-//   HB_PARAM            the family's parameter, unsigned long long
+//   HB_PARAM            the family's parameter, unsigned long long; its upper bits are of a rotation (hb_rotate.h)
 //   HB_OUT              type that is decoded to, where it is not HB_TYPE
 // The kernels run in any number of blocks of HB_THREADS threads, without contraction of multiplication and addition.
 // Pointers need no alignment. The kernels of a family of fixed size give the bytes and values of the CPU front.
@@ -29,7 +29,7 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_INT4, P, T> { typedef hb_quant_
 template <hb_u64 P, int T> struct hb_codec_of<HB_SIGN, P, T> { typedef hb_sign_codec<(hb_u32)P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_GROUPED, P, T> { typedef hb_grouped_codec<P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_codec<T> type; };
-typedef hb_tiled<hb_codec_of<HB_CODEC, HB_PARAM, HB_TYPE>::type, HB_TYPE> hb_front;
+typedef hb_tiled<hb_codec_of<HB_CODEC, (HB_PARAM & HB_CODEC_PARAM), HB_TYPE>::type, HB_TYPE, HB_PARAM> hb_front;
 
 // Number of blocks that a multiprocessor must hold at once; with long tiles each thread has more loads in flight.
 constexpr unsigned hb_resident = hb_front::R > 4 ? 2 : 4;

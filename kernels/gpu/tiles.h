@@ -8,6 +8,7 @@
 //   load(tile), store(tile, code)  a code from the wire and to it
 // Codes stay in registers, so encoders with a residual and the fused kernel access memory only once.
 #pragma once
+#include "rotate.h"
 #include "values.h"
 #include "warp.h"
 
@@ -62,6 +63,12 @@ template <int R> HB_FN void hb_add_tile(float (*v)[4], const float (*more)[4]) {
     for (int i = 0; i < 4; i++) v[r][i] = hb_add(more[r][i], v[r][i]);
 }
 
+template <int R> HB_FN void hb_copy_tile(const float (*v)[4], float (*to)[4]) {
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    for (int i = 0; i < 4; i++) to[r][i] = v[r][i];
+}
+
 // Calls work(tile) for the tiles of this warp.
 template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work) {
   alignas(16) __shared__ hb_u32 stage[HB_WARPS][HB_STAGE];
@@ -77,9 +84,13 @@ template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work)
   }
 }
 
-template <class C, int T> struct hb_tiled {
+// ROTATION: the parameter, whose upper bits say how values are rotated before they are coded
+template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
   static constexpr int R = C::ROUNDS;
   typedef hb_tile<R> tile;
+  template <bool INVERSE> static HB_FN void rotate(const tile &t, float (*v)[4]) {
+    hb_rotate<HB_ROTATION(ROTATION), HB_ROTATION_SIGNS(ROTATION), INVERSE>(t, v);
+  }
 
   static HB_FN void encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 seed) {
     const C c(wire, n, true, residual);
@@ -93,11 +104,15 @@ template <class C, int T> struct hb_tiled {
         kept.load(t, lack);
         hb_add_tile<R>(v, lack);
       }
-      const typename C::code code = c.encode(t, v);
+      float turned[R][4];
+      hb_copy_tile<R>(v, turned);
+      rotate<false>(t, turned);
+      const typename C::code code = c.encode(t, turned);
       c.store(t, code);
       if (residual) {
         float sent[R][4];
         c.decode(t, code, sent);
+        rotate<true>(t, sent);
 #pragma unroll
         for (int r = 0; r < R; r++)
           for (int i = 0; i < 4; i++) v[r][i] = hb_finite_or_0(v[r][i] - sent[r][i]);
@@ -113,6 +128,7 @@ template <class C, int T> struct hb_tiled {
       const typename C::code code = c.load(t);
       if (ADD) values.load(t, old);  // before the work: both are on their way at once
       c.decode(t, code, v);
+      rotate<true>(t, v);
       if (ADD) hb_add_tile<R>(v, old);
       values.store(t, v);
     });
@@ -125,12 +141,14 @@ template <class C, int T> struct hb_tiled {
       const typename C::code code = from.load(t);
       values.load(t, own);
       from.decode(t, code, v);
+      rotate<true>(t, v);
       hb_add_tile<R>(v, own);
       if (!t.full) {  // decoded padding need not be 0
 #pragma unroll
         for (int r = 0; r < R; r++)
           for (int i = 0; i < 4; i++) v[r][i] = t.place(r) + i < t.count ? v[r][i] : 0.0f;
       }
+      rotate<false>(t, v);
       to.store(t, to.encode(t, v));
     });
   }

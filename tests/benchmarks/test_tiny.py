@@ -115,7 +115,7 @@ def test_codecs(tiny: Tiny) -> None:
         for row in (cells[name], halves[name]):
             assert row[-1] == MISSING or (float(row[0]) > 0 and min(numbers(row[:3])) >= 0)  # 0.00 where others compute
     verdicts = [line for line in printed.lines if ">=" in line]
-    assert len(verdicts) == 11 and all(re.search(r": (reached|MISSED.*|not measured, .*)$", line) for line in verdicts)
+    assert len(verdicts) == 12 and all(re.search(r": (reached|MISSED.*|not measured, .*)$", line) for line in verdicts)
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:

@@ -230,8 +230,36 @@ def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
     return (scale | negative.astype(np.uint32) << np.uint32(31)).view(np.float32)
 
 
+# ------------------------------------------------------------------------------------------------ rotations
+def rotate(stage: str, x: Floats, *, inverse: bool) -> Floats:
+    """Rotate each whole block of values, by steps in the order of the kernels."""
+    size = int(stage.lstrip("adehmort"))
+    end = x.size // size * size
+    with np.errstate(over="ignore"):
+        word = np.arange(32, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(0x68627574)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+        word = (word ^ (word >> np.uint32(shift))) * np.uint32(factor)
+    at = np.arange(end, dtype=np.uint32)
+    flips = (word[at // 32 % 32] >> (at % 32) & 1) << np.uint32(31)
+    if stage.startswith("hadamard"):
+        flips = np.zeros_like(flips)
+    y = (x[:end].view(np.uint32) ^ (0 if inverse else flips)).view(np.float32)
+    log = size.bit_length() - 1
+    with np.errstate(all="ignore"):
+        y = y * (np.float32(0.70710678 if log % 2 else 1) / np.float32(2 ** (log // 2)))
+        for step in (2**k for k in range(log)):
+            low, high = np.moveaxis(y.reshape(-1, 2, step), 1, 0)
+            y = np.stack([low + high, low - high], axis=1).ravel()
+    bits = y.view(np.uint32) ^ (flips if inverse else np.uint32(0))
+    turned = np.where(np.isnan(y), np.float32(np.nan), bits.view(np.float32))
+    return np.concatenate([turned, x[end:]])
+
+
 def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
     """Return the bytes of a codec by name."""
+    stage, _, codec = name.rpartition("+")
+    if stage:
+        return encode(codec, rotate(stage, x, inverse=False), seed)
     family, _, parameter = name.partition(":")
     if "/" in parameter:
         block, *options = parameter.split(":")
@@ -246,6 +274,9 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
 
 def decode(name: str, wire: Bytes, n: int) -> Floats:
     """Return the values of a codec by name."""
+    stage, _, codec = name.rpartition("+")
+    if stage:
+        return rotate(stage, decode(codec, wire, n), inverse=True)
     family, _, parameter = name.partition(":")
     if "/" in parameter:
         block, *options = parameter.split(":")

@@ -45,7 +45,7 @@ static void fail(const char *what, unsigned family, unsigned long long param) {
 }
 static const size_t SIZES[] = {4, 2, 2, 8, 1};
 
-static uint64_t parameter(unsigned family, size_t n) {
+static uint64_t codec_parameter(unsigned family, size_t n) {
   uint64_t block = 32ull << random64() % 6;
   switch (family) {
     case HB_ZFP: return 4 + random64() % 29;
@@ -63,6 +63,13 @@ static uint64_t parameter(unsigned family, size_t n) {
     case HB_ROWSPARSE: return 1 + random64() % 200;
     default: return 0;
   }
+}
+
+// One of three with a rotation of 16 to 256 values before the codec, where it may have one.
+static uint64_t parameter(unsigned family, size_t n) {
+  bool turns = (family >= HB_FP8_E4M3 && family <= HB_SIGN) || family == HB_GROUPED;
+  uint64_t rotation = turns && random64() % 3 == 0 ? 4 + random64() % 5 + 16 * (random64() % 2) : 0;
+  return codec_parameter(family, n) | rotation << 40;
 }
 
 // Of arrays that end where the memory does; the weights of every other run of elements decay.

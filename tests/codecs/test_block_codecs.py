@@ -25,6 +25,7 @@ NAMES = [
         "int3:16/256:nonuniform",
     ),
     *("int2:16/256", "int2:32/256:stochastic"),
+    *("rotate64+int4:32/256", "hadamard16+int8:1024", "rotate256+sign:32", "hadamard128+fp8e4m3", "rotate32+int4:32"),
 ]
 BUILDS = builds()
 LENGTHS = [*range(10), *range(30, 35), *range(125, 132), 255, 256, 257, 1000, *range(1022, 1028), 2047, 2500]
@@ -146,7 +147,7 @@ def test_an_overflow_reaches_the_receiver(name: str) -> None:
             x[place] = special
             y = decode(codec, encode(codec, x), x.size, np.float32)
             assert not np.isfinite(y[place])
-            if np.isinf(special) and name not in ("fp8e4m3",):
+            if np.isinf(special) and name not in ("fp8e4m3",) and "+" not in name:
                 assert y[place] == special or (name.startswith("sign") and np.isinf(y[place]))
             apart = np.abs(np.arange(x.size) - place) > 1024
             assert np.isfinite(y[apart]).all(), "other blocks unharmed"

@@ -21,6 +21,7 @@ NAMES = [
         "int8:32:stochastic",
         "int4:32",
         "int4:32/256",
+        "rotate64+int4:32/256",
         "int3:16/256:nonuniform",
         "sign:1024",
         "topk:0.01",

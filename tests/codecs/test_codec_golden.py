@@ -15,7 +15,7 @@ from codec_data import Array, builds, encode, float_sets
 
 from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.registry import get_codec
-from hpcbench.codecs.spec import FAMILIES
+from hpcbench.codecs.spec import FAMILIES, ROTATED, split
 from hpcbench.codecs.types import BFLOAT16
 
 FILE = Path(__file__).with_name("golden.json")
@@ -30,6 +30,9 @@ OTHERS = (
     *(f"int{bits}:{block}/256" for bits in (4, 3, 2) for block in (16, 32)),
     *(f"int{bits}:{block}/256:nonuniform" for bits in (4, 3) for block in (16, 32)),
     *("int4:32/256:stochastic", "int3:16/256:nonuniform:stochastic", "int2:32/256:stochastic"),
+    *(f"{stage}{size}+int4:32/256" for stage in ("rotate", "hadamard") for size in (16, 32, 64, 128, 256)),
+    *("rotate64+int8:256", "rotate32+int4:32", "hadamard64+sign:1024", "rotate128+fp8e4m3", "rotate16+fp8e5m2"),
+    *("rotate64+int3:16/256", "hadamard256+int2:16/256"),
     *(f"sign:{block}" for block in (32, 64, 128, 256, 512, 1024)),
 )
 SEED = 20
@@ -73,7 +76,8 @@ def test_streams_equal_the_committed_digests(build: str) -> None:
 
 
 def test_every_family_is_included() -> None:
-    assert {name if name == "2:4" else name.partition(":")[0] for name, _ in cases()} == set(FAMILIES)
+    assert {split(name)[0] for name, _ in cases() if "+" not in name} == set(FAMILIES)
+    assert {split(name.partition("+")[2])[0] for name, _ in cases() if "+" in name} == set(ROTATED)
 
 
 def test_inputs_differ_and_a_flipped_bit_is_detected() -> None:

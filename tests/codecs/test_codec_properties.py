@@ -24,6 +24,8 @@ LOSSY = [
         "int4:32/256",
         "int3:16/256:nonuniform",
         "int2:16/256:stochastic",
+        "rotate64+int4:32/256",
+        "hadamard16+int8:256",
         "sign:32",
         "topk:0.1",
         "topk:0.6",

@@ -38,6 +38,8 @@ KNOWN = [
     ),
     ("int2", "int2", "16/256", "int2:16/256", False),
     ("int2:32/256:stochastic", "int2", "32/256:stochastic", "int2:32/256:stochastic", False),
+    ("rotate64+int4", "int4", "32", "rotate64+int4:32", False),
+    ("hadamard256+int4:16/256", "int4", "16/256", "hadamard256+int4:16/256", False),
     ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
     ("sign", "sign", "1024", "sign:1024", False),
     ("topk:0.01", "topk", "0.01", "topk:0.01", False),
@@ -87,6 +89,12 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         *[(name, "int3:B/256") for name in ("int3:32", "int3:", "int3:16/256:", "int3:/256", "int3:stochastic")],
         *[(name, "int2:B/256") for name in ("int2:16", "int2:16/256:nonuniform")],
         ("int8:32/256", "int8:B"),
+        *[
+            (f"{stage}+int8", "rotateN+CODEC with N a power")
+            for stage in ("rotate", "rotate8", "rotate48", "hadamard512")
+        ],
+        *[(f"rotate64+{codec}", "rotateN+CODEC with N a power") for codec in ("", "zfp:8", "mpc", "rotate64+int8")],
+        ("rotate64+int8:33", "B a power of two"),
         ("int8::stochastic", "int8:B:stochastic"),
         ("sign:16", "sign:B"),
         *[(name, "0 < F <= 1") for name in ("topk", "topk:0", "topk:1.5", "topk:nan", "topk:-0.1", "topk:0x1")],

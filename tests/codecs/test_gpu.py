@@ -41,6 +41,7 @@ NAMES = [
     "int8:256",
     "int4:32",
     "int4:32/256",
+    "rotate64+int4:32/256",
     "int3:16/256:nonuniform:stochastic",
     "int2:16/256",
     "int8:64:stochastic",

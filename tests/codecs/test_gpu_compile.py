@@ -51,7 +51,16 @@ Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
     *((name, F32) for name in ("zfp:4", "zfp:8", "zfp:13", "zfp:16", "zfp:24", "zfp:32")),
     *((name, F32) for name in ("int8:256", "int8:1024", "int8:32:stochastic", "int4:256", "sign:128", "sign:1024")),
-    *((name, F32) for name in ("int4:32/256", "int4:16/256:nonuniform:stochastic", "int3:16/256", "int2:16/256")),
+    *(
+        (name, F32)
+        for name in (
+            "int4:32/256",
+            "int4:16/256:nonuniform:stochastic",
+            "int3:16/256",
+            "int2:16/256",
+            "rotate256+int4:32/256",
+        )
+    ),
     *((name, F32) for name in ("fp16", "bf16", "fp8e4m3", "2:4")),
     ("zfp:8", F16),
     ("int8:256", BFLOAT16),

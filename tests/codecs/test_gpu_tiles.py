@@ -23,16 +23,24 @@ BLOCKED = [f"{family}:{block}" for family in ("int8", "int4", "sign") for block 
 STOCHASTIC = ["int8:64:stochastic", "int4:1024:stochastic"]
 GROUPED = [
     *("int4:16/256", "int4:32/256:nonuniform", "int4:16/256:stochastic", "int3:16/256", "int3:32/256:nonuniform"),
+    *("hadamard16+int4:32/256", "rotate32+int3:16/256", "hadamard128+int2:16/256", "rotate256+int8:1024:stochastic"),
+    *("rotate64+int8:256", "rotate128+sign:128", "hadamard64+fp8e4m3", "rotate16+fp8e5m2"),
     *("int3:32/256:nonuniform:stochastic", "int2:16/256", "int2:32/256", "int2:32/256:stochastic"),
 ]
-FEW_BITS = ["int4:32/256", "int4:16/256:nonuniform:stochastic", "int3:32/256", "int2:16/256:stochastic"]
+FEW_BITS = [
+    "int4:32/256",
+    "rotate256+int4:16/256",
+    "int4:16/256:nonuniform:stochastic",
+    "int3:32/256",
+    "int2:16/256:stochastic",
+]
 ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + GROUPED + FEW_BITS + CASTS + ["2:4"]
 SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:stochastic", "sign:128", *CASTS, "2:4"]
-SOME += FEW_BITS[2:]
+SOME += FEW_BITS[3:]
 CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOME for kind in (F16, BFLOAT16)]
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
-OFTEN += [(name, F32, F32) for name in FEW_BITS[:2]]
+OFTEN += [(name, F32, F32) for name in FEW_BITS[:3]]
 """Codecs of `make test`: one of every kind, and 16 bits of one kind; `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
 LONG = 26_003  # with every tile, more than the emulated launch has threads for
@@ -204,6 +212,8 @@ FAULTS = {
     "decoded padding in a sum": ("gpu/tiles.h", "t.count ? v[r][i] : 0.0f", "t.count ? v[r][i] : v[r][i]", "sign:32"),
     "a maximum of half a group": ("gpu/grouped.h", "hb_group_max<32>(top)", "hb_group_max<16>(top)", "int4:32/256"),
     "a maximum without its zeros": ("gpu/grouped.h", "? 4u : 2u", "? 2u : 2u", "int3:32/256"),
+    "a step of a rotation": ("gpu/rotate.h", "? far - own", "? own - far", "rotate16+int8:256"),
+    "a part that is rotated": ("gpu/rotate.h", "<= t.count;", "<= t.count + 4u;", "rotate64+int4:32/256"),
     "a byte too many": ("gpu/warp.h", "i < bytes; i += 32u) to[i]", "i <= bytes; i += 32u) to[i]", "bf16"),
 }  # fmt: skip
 

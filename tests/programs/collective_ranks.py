@@ -37,6 +37,7 @@ FIXED = (
         "int8:256:stochastic",
         "int4:32",
         "int4:32/256",
+        "rotate64+int4:32/256",
         "zfp:8",
         "zfp:16",
     ),
