@@ -134,6 +134,8 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := find_unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: `hpcbench predict` does not cover this setting yet")
+    if program is ENGINE and run.train.transport == "nccl":
+        raise ValueError("train.transport nccl: `hpcbench predict` covers hpcbench's engine over MPI only")
     if changes := run.scheme.process_changes:
         raise ValueError(
             f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems, here by {changes}"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from small_runs import RUN
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -19,7 +20,7 @@ from hpcbench.predict.memory import predict_memory, suggest_remedy
 from hpcbench.predict.prediction import predict, scale_to_ranks
 from hpcbench.predict.products import MeasuredProduct, interpolate, read_published
 from hpcbench.predict.step import StepModel
-from hpcbench.predict.workload import KNOWN, Workload, find_unknown_setting, make_train
+from hpcbench.predict.workload import KNOWN, Workload, find_unknown_setting, make_train, make_workload
 
 MODEL = Model(
     name="small",
@@ -208,7 +209,7 @@ def test_more_ranks_are_more_replicas() -> None:
         scale_to_ranks(built, 30)
 
 
-@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 40), (Layout, 10)])
+@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 41), (Layout, 10)])
 def test_what_the_model_lacks_is_refused_by_name(section: type[Section], fields: int) -> None:
     """All settings except sparse gradients and weights are supported."""
     assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients", "prune"}
@@ -223,6 +224,12 @@ def test_what_the_model_lacks_is_refused_by_name(section: type[Section], fields:
         patch.setitem(KNOWN, Tomorrow, KNOWN[section])  # type: ignore[arg-type]
         assert find_unknown_setting(Tomorrow(**given)) is None
         assert find_unknown_setting(Tomorrow(**given, tomorrow=8)) == "tomorrow"
+
+
+def test_messages_over_nccl_are_refused() -> None:
+    assert make_workload(RUN.changed(train=RUN.train.changed(transport="mpi")), ranks_per_node=4)
+    with pytest.raises(ValueError, match=r"train\.transport nccl"):
+        make_workload(RUN.changed(train=RUN.train.changed(transport="nccl")), ranks_per_node=4)
 
 
 def test_products_between_measured_ones() -> None:
