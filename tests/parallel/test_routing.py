@@ -17,7 +17,7 @@ NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
 """A capacity of two for each of two experts, with four tokens."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
-"""Probabilities of expert 0 for four tokens, all of which prefer expert 0."""
+"""Probabilities of expert 0 for four tokens. All tokens prefer expert 0."""
 
 
 def logits_of(first):
