@@ -1,6 +1,6 @@
 """Sampler that copies a rank's messages in some steps, before encoding.
 
-If a run samples no messages, there is no sampler. A sample contains the values in the dtype in which they are sent.
+Runs without message sampling have no sampler. A sample contains the values in the dtype in which they are sent.
 This is the input of the codec without the residuals of error feedback.
 """
 
