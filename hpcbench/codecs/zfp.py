@@ -50,8 +50,8 @@ class ZfpCodec(Compiled):
     def error_bound(self, x: Array) -> float | None:
         """Return a bound on the absolute error, computed from the largest magnitude and the rate, or None.
 
-        There is no bound for non-finite values, or for values so close to the maximum of their dtype that decoding may
-        round them to infinity.
+        Non-finite values have no bound. The same applies to values so close to the maximum of their dtype that decoding
+        may round them to infinity.
 
         Notes
         -----
