@@ -128,9 +128,6 @@ class JobScheduler(ABC):
         jobs
             Number of array elements, or 1 for a single job.
         """
-        jobs
-            Number of array elements, or 1 for a single job.
-        """
 
         def rank(id: str) -> tuple[int, int]:
             state = statuses[id].state
