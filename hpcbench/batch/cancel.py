@@ -38,7 +38,7 @@ def cancel(root: Path, only: str | None = None) -> str:
         ledger, scheduler = Ledger(root), open_scheduler(root)
         settle(scheduler, ledger)
         tracked = track(root)
-        open_ = (State.UNKNOWN, State.LOST)  # The job may still be running. The scheduler may know.
+        open_ = (State.UNKNOWN, State.LOST)  # the job may still be running, as the scheduler may report
         states = {job: status.state for job, status in tracked.jobs.items()}
         wanted = set(tracked.ids) if only is None else _jobs_of(tracked, only)
         open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]

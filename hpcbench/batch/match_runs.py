@@ -16,7 +16,7 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
     runs
         Scheme, repeat and matrix values of each run, keyed by run id.
     only
-        Comma-separated conditions, all of which must hold: ``key=value`` for ``scheme``, ``repeat`` or a matrix key. A
+        Comma-separated conditions that must all hold: ``key=value`` for ``scheme``, ``repeat`` or a matrix key. A
         condition without ``=`` applies to the run id. Values and ids are patterns with ``*`` and ``?``. ``|``
         separates alternatives.
 

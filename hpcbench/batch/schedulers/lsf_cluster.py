@@ -213,7 +213,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """Return the maximum, not the default, below a column header. Empty if there is no maximum."""
+    """Return the maximum, not the default, below a column header. Empty if the maximum is missing."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

@@ -48,7 +48,7 @@ class JobScheduler(ABC):
     interval: float = 30.0
     """Minimum number of seconds between two polls by a watcher."""
     programs: tuple[str, ...] = ()
-    """Scheduler commands, all of which must be on PATH."""
+    """Scheduler commands. All must be on PATH."""
     keeps_accounts: bool = True
     """Whether the scheduler reports waiting time and resource usage of ended jobs."""
     element: str = "{}_{}"

@@ -35,7 +35,7 @@ def find_kind(program: str | None) -> str:
     Parameters
     ----------
     program
-        Path of the launcher. By default, the launcher next to this interpreter, or else on PATH.
+        Path of the launcher. By default, the launcher next to this interpreter, otherwise on PATH.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:
         outcome = attempt([find_sibling(name) or name, "--version"])

@@ -36,7 +36,7 @@ class SubmittedJob(BatchJob):
     """Time of cancellation by hpcbench."""
 
     def element(self, job: str) -> str | None:
-        """Return the scheduler id of one of the jobs, or None if there is no receipt."""
+        """Return the scheduler id of one of the jobs, or None if the receipt is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
 
     def make_record(self, job: str) -> SubmissionRecord:
