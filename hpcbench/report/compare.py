@@ -78,7 +78,7 @@ class SchemeRow:
 
     @property
     def idle(self) -> bool:
-        """Whether the scheme has codecs, none of which encoded anything."""
+        """Whether the scheme has codecs that never encoded anything."""
         return self.coded_part == 0
 
     @property
@@ -93,17 +93,17 @@ class SchemeRow:
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed; None if there is no pair."""
+        """Finding about the speed; None without a pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps; None if there is no pair."""
+        """Finding about the loss at equal steps; None without a pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Largest loss difference that is ignored; None if there is no pair."""
+        """Largest loss difference that is ignored; None without a pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -152,7 +152,7 @@ def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list
 def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
     """Compare the schemes of all studies of a report, with a common level for all findings.
 
-    Returns the cells of each study.
+    The result contains the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _make_drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])

@@ -167,7 +167,7 @@ def _make_loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return the seed of a run. In joined submissions, the number of the repeat identifies the seed."""
+    """Return a key that runs with the same seed share: the repeat in joined submissions, otherwise the pairing."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
