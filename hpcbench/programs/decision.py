@@ -27,7 +27,7 @@ class Decision:
     """Function that decides together with the other ranks. It may block."""
 
     def make(self) -> Sequence[Plan]:
-        """Return the plans. If there is no decision yet, decide first, which may block until all ranks participate."""
+        """Return the plans. Undecided calls are decided first, which may block until all ranks participate."""
         if self.plans is None:
             self.plans = self.ask() if self.ask is not None else ()
         return self.plans

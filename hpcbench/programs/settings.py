@@ -42,7 +42,7 @@ def _named(name: str, entry: Any) -> NamedScheme:
 
 
 def load_groups(path: Path | None) -> Groups:
-    """Return the settings of a groups file, or the defaults if there is no file.
+    """Return the settings of a groups file, or the defaults if `path` is None.
 
     Raises
     ------
