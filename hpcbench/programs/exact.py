@@ -54,7 +54,7 @@ def explain(why: str) -> str:
 
 
 def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
-    """Return whether no call was encoded, although the scheme encodes and PyTorch was not measured as faster.
+    """Return whether calls should have been encoded, but none was.
 
     Parameters
     ----------
