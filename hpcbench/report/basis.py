@@ -38,7 +38,9 @@ class Basis:
     """Number of tokens per sequence."""
     ranks: int | None
     shape: dict[str, Any] | None
-    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, any ``block`` and ``experts``: input of `predict.flops`.
+    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, and optionally ``block`` and ``experts``.
+
+    The sizes are inputs of `predict.flops`.
 
     Experts are assumed to keep all rows within their capacity, as in predictions before a run.
     """
@@ -103,8 +105,8 @@ def read_warmup(run: RunResult) -> int | None:
 def find_first_step(run: RunResult, log: RunLog) -> int:
     """Return the number of the first step that is included in the speed.
 
-    The speed starts after the stated warm-up. If no warm-up is stated, the log's first step line is excluded, unless it
-    is the only step line. This rule does not depend on how the framework numbers its steps.
+    Speed is measured after the stated warm-up. If no warm-up is stated, the log's first step line is excluded, unless
+    it is the only step line. This rule does not depend on how the framework numbers its steps.
     """
     warmup = read_warmup(run)
     if warmup is None:

@@ -48,7 +48,7 @@ def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
 
 
 def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
-    """Return the entry of a finding. If `tones` is given, a finding that it does not contain is a warning."""
+    """Return the entry of a finding. Findings that a given `tones` does not contain are warnings."""
     if not finding:
         return Entry()
     return Entry(finding, finding, tones.get(finding, "warning") if tones else "")

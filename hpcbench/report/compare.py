@@ -119,7 +119,7 @@ class Cell:
     duels: tuple[Duel, ...] = ()
     """Comparisons of all pairs of schemes other than the baseline."""
     gains: tuple[Duel, ...] = ()
-    """The speed of each scheme with a codec compared with each control without one."""
+    """Speed of each scheme with a codec relative to each control without a codec."""
 
     @property
     def runs(self) -> list[Measures]:

@@ -167,7 +167,7 @@ def _make_loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return a key that runs with the same seed share: the repeat in joined submissions, otherwise the pairing."""
+    """Return a grouping key for runs with the same seed: the repeat in joined submissions, otherwise the pairing."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 

@@ -23,7 +23,7 @@ class Front:
     duels: tuple[Duel, ...]
     """Comparisons of all pairs of schemes. Comparisons with the baseline use the findings of the verdicts."""
     gains: tuple[Duel, ...] = ()
-    """The speed of each scheme with a codec compared with each control without one.
+    """Speed of each scheme with a codec relative to each control without a codec.
 
     A codec pays only if it is significantly faster than both the baseline and the control.
     """
@@ -54,7 +54,7 @@ class Front:
 def compute_front(cell: Cell) -> Front:
     """Gather the pairwise comparisons of a cell's schemes, over runs of the same pairing.
 
-    Schemes are excluded if they diverged, have no pair with the baseline, or never ran their codecs.
+    Schemes are excluded if they diverged, have no pair with the baseline, or if their codecs never ran.
     """
     base = cell.row(cell.baseline)
     if base is None or not base.completed:

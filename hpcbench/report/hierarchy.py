@@ -44,7 +44,7 @@ class Question:
     side: float
     """Share above which the sign of the difference is significant.
 
-    For losses, the side of the margin is significant.
+    For losses, the sign is relative to the margin.
     """
     complete: float
     """Share above which the interval contains no bound, so that the question is completely decided."""

@@ -23,7 +23,7 @@ Extract = TypeVar("Extract")
 class Measures(Pace):
     """Numbers of a run; None if the log does not contain them. The pace refers to steps after the warm-up.
 
-    FLOP/s are required by the model, executed, or printed without a label. These kinds are never mixed.
+    FLOP/s required by the model, executed FLOP/s and unlabeled FLOP/s are never mixed.
     """
 
     run: RunResult

@@ -35,7 +35,7 @@ def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
 
 
 def _note_uneven(runs: Sequence[Measures]) -> list[str]:
-    """Note large differences between mean and median step times, with the run where they are largest."""
+    """Note large differences between mean and median step times, and name the run with the largest difference."""
     ratios = {run.run.id: run.unevenness for run in runs if run.unevenness is not None}
     uneven = {name: ratio for name, ratio in ratios.items() if not 1 - UNEVEN <= ratio <= 1 + UNEVEN}
     if not uneven:

@@ -25,7 +25,7 @@ class TimeToLoss:
 
     target: float
     basis: Basis
-    """Kind of the loss."""
+    """Kind of loss."""
     mine: float | None
     """Time of the first run in seconds; None if it never reached the loss."""
     other: float

@@ -60,7 +60,7 @@ class Weakened:
 
     reasons: tuple[tuple[str, Weakness], ...]
     of: Mapping[str, tuple[str, ...]]
-    """Letters of each scheme."""
+    """Letters by scheme."""
 
     def mark(self, scheme: str) -> str:
         """Return the letters next to a verdict, such as ``[ab]``; empty without weaknesses."""
@@ -312,4 +312,4 @@ WEAKNESSES = (
         _has_correlated_repeats,
     ),
 )
-"""The weaknesses in the order of their letters."""
+"""All weaknesses, in the order of their letters."""

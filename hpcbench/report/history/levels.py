@@ -17,7 +17,7 @@ from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_interv
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A significant change of level."""
+    """A significant level change."""
 
     at: int
     """Index of the first point after the change."""

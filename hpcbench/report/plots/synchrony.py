@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LINE = 0.19
 """Height of a line in inches."""
 _NAMES = 120.0
-"""Largest width of a name in points."""
+"""Maximum width of a name in points."""
 
 
 def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:

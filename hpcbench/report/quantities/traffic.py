@@ -17,7 +17,7 @@ def _declare_raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantit
 
 
 def _declare_time(part: str, meaning: str) -> Quantity:
-    """Declare a quantity in seconds per step and rank. `part` is its attribute in `TimeSplit`."""
+    """Declare a quantity in seconds per step and rank. `part` is the attribute name in `TimeSplit`."""
     return Quantity(
         key=f"{part}_s",
         head=f"{part} ({{unit}})",
