@@ -1,7 +1,7 @@
-"""Self-test of every codec family on fixed values. Encoded bytes must match the committed digests, and errors must
-be within bounds.
+"""Self-test of every codec family on fixed values.
 
-After an intended format change, ``python -m hpcbench.doctor.selftest`` updates the digests.
+Encoded bytes must match the committed digests, and errors must be within bounds. After an intended format change,
+``python -m hpcbench.doctor.selftest`` updates the digests.
 """
 
 import hashlib

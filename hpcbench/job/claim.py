@@ -34,7 +34,7 @@ class ClaimError(Exception):
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """This script's claim on its job."""
+    """A script's claim on its job."""
 
     path: Path
     files: StatusFiles
