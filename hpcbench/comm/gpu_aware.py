@@ -59,8 +59,8 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     ----------
     comm
         Communicator of all ranks of the run.
-    Value set by the site or the user, or None to detect support.
-        Setting of the site or the user; None to detect it.
+    asked
+        Value set by the site or the user, or None to detect support.
     """
     if asked is not None:
         here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "set by the site or the user")

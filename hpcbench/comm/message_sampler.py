@@ -25,18 +25,18 @@ class MessageSampler:
 
     Parameters
     ----------
-    Samples per channel and step. They are evenly spaced in the channel's message sequence of the previous step. Without
-    a previous step, the first messages are sampled.
-        if there was none.
-    Maximum sample size in bytes. Longer messages are truncated.
-        Largest number of bytes of a sample: the first values of its message.
-    Maximum total sample size per step in bytes.
-        Largest number of bytes of all samples of a step.
+    each
+        Number of samples per channel and step. They are spaced evenly over as many messages as the channel sent in the
+        previous step. Without a previous step, the first messages are sampled.
+    message_bytes
+        Maximum sample size in bytes. Longer messages are truncated.
+    step_bytes
+        Maximum total sample size per step in bytes.
 
     Attributes
     ----------
-    Number of selected messages of the step that were not sampled because they exceeded `step_bytes`.
-        Messages of the step that were chosen and exceeded `step_bytes`.
+    left_out : int
+        Number of selected messages of the step that were not sampled because they exceeded `step_bytes`.
     """
 
     def __init__(self, each: int, message_bytes: int, step_bytes: int) -> None:

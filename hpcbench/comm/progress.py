@@ -109,8 +109,8 @@ class Progress:
 
     Parameters
     ----------
-    How to wait between two tests.
-        What to do between two tests.
+    wait
+        Way of waiting between two tests.
     background
         Whether a thread drives operations while the caller computes.
 

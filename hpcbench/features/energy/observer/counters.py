@@ -1,4 +1,4 @@
-"""Energy counters that the kernel shows as files: RAPL through powercap, and those of Cray nodes."""
+"""Energy counters that the kernel exposes as files: RAPL (through powercap) and Cray node counters."""
 
 import re
 from collections.abc import Iterator
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Part = Literal["node", "gpu", "processor"]
-"""Hardware that a counter measures. The counter of a node includes its GPUs and processors."""
+"""Hardware that a counter measures. A node counter includes the GPUs and processors of the node."""
 POWERCAP = Path("/sys/class/powercap")
 PM_COUNTERS = Path("/sys/cray/pm_counters")
 
 
 class NoCounterError(Exception):
-    """A counter is missing or cannot be read. The message contains the reason."""
+    """A counter is missing or cannot be read. The message states the reason."""
 
 
 class Counter(Protocol):
-    """A counter of joules since an unspecified time."""
+    """A cumulative energy counter in joules, with an unspecified start."""
 
     source: str
     """``rapl``, ``cray`` or ``nvml``."""
@@ -25,9 +25,9 @@ class Counter(Protocol):
     """Name of the counter, unique on its host."""
     part: Part
     span: float | None
-    """Joules at which the counter wraps around; None if it never does."""
+    """Value in joules at which the counter wraps around; None if it never wraps around."""
     refresh: float
-    """Approximate seconds between two changes of the counter."""
+    """Approximate refresh period of the counter in seconds."""
 
     def read(self) -> float:
         """Return the current value in joules. Raises NoCounterError."""
@@ -35,7 +35,7 @@ class Counter(Protocol):
 
 @dataclass
 class FileCounter:
-    """A counter in a file that contains one number."""
+    """An energy counter stored as one number in a file."""
 
     source: str
     name: str
@@ -55,7 +55,7 @@ class FileCounter:
 
 
 def read_file(path: Path) -> str:
-    """Return the content of a file of the kernel.
+    """Read a counter file of the kernel.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def read_file(path: Path) -> str:
 
 
 def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
-    """Yield the RAPL counters of this node: its packages, and their memory if it has separate counters.
+    """Yield the RAPL counters of this node: one per processor package, and separate memory counters if present.
 
-    Zones within a package (cores, graphics) and the zone of the whole platform would be counted twice, and so would
-    ``intel-rapl-mmio``, a second interface to the same counters.
+    Zones within a package (cores, graphics) and the platform zone are skipped, because their energy would be counted
+    twice. The same applies to ``intel-rapl-mmio``, a second interface to the same counters.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
 
 
 def open_cray_counter(root: Path = PM_COUNTERS) -> FileCounter:
-    """Return the counter of a whole Cray node.
+    """Open the energy counter of a whole Cray node.
 
     Raises
     ------
