@@ -1,6 +1,6 @@
 """Tests that codecs on a GPU give the same bytes and values as on the CPU.
 
-The tests run with ``pytest -m gpu tests/codecs``. They are skipped if there is no GPU or no CuPy.
+The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, they are skipped.
 """
 
 import json

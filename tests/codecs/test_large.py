@@ -61,7 +61,7 @@ def test_beyond_two_to_the_31(name: str) -> None:
         assert x.size > 1 << 31
         x[:PERIOD] = period
         x[-END:] = end
-        wire = np.frombuffer(mmap.mmap(-1, codec.wire_bytes(x.size, x.dtype)), dtype=np.uint8)  # not touched, no memory
+        wire = np.frombuffer(mmap.mmap(-1, codec.wire_bytes(x.size, x.dtype)), dtype=np.uint8)  # untouched
         used = codec.encode(x, wire)
         x[:PERIOD] = 7
         x[-END:] = 7
