@@ -116,7 +116,7 @@ def receive(client: socket.socket) -> Place | None:
 def take(place: Place) -> None:
     """Become the program that the launcher started."""
     die_with_parent()
-    free = max(*place.numbers, *place.files, 100) + 1  # a launcher of many ranks gives the last ones high numbers
+    free = max(*place.numbers, *place.files, 100) + 1  # with many ranks, the last ones have high descriptor numbers
     aside = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in place.files]
     os.closerange(3, free)
     for file, number in zip(aside, place.numbers, strict=True):
