@@ -11,7 +11,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes, type_of
 class Codec(ABC):
     """A codec with its parameter. Codecs are stateless, so one object may serve any number of channels and threads.
 
-    Both sides of a message use the same codec, number of values, and dtype, so these are not sent.
+    Messages do not include the codec, the number of values, or the dtype, which are the same on both sides.
     """
 
     name: str

@@ -17,9 +17,9 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.resources import data_dir
 
 THREADS = 256
-"""Number of threads per block."""
+"""Number of threads per thread block."""
 _BLOCKS = 8
-"""Number of blocks per multiprocessor. All of them fit at once."""
+"""Number of thread blocks per multiprocessor. This many blocks can run concurrently."""
 _LENGTH, _FAULT = 1, 2
 
 

@@ -23,7 +23,7 @@ class Grouped(Compiled):
     Parameters
     ----------
     bits
-        4, 3 or 2.
+        Bits per value: 4, 3 or 2.
     block
         Number of values that share a scale: 16 or 32.
     nonuniform

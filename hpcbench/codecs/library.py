@@ -29,7 +29,7 @@ FAMILIES = (
 MALFORMED = 2**64 - 1
 """Return value of `decode_add_encode` for malformed bytes."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
-"""Instruction sets of the kernel builds, fastest first. ``generic`` is plain C++ without vector instructions."""
+"""Instruction sets of the kernel builds, fastest first. ``generic`` is plain C++."""
 
 
 _U32, _U64, _F64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p

@@ -1,7 +1,7 @@
 """Adapters for numcodecs and zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
 
-numcodecs finds the adapters through this package's entry points. A chunk is encoded as one vector after a header with
-the dtype and the number of values, because numcodecs passes only bytes to a decoder.
+numcodecs finds the adapters through this package's entry points. numcodecs passes only bytes to a decoder. Therefore an
+encoded chunk begins with a header that contains the dtype and the number of values.
 """
 
 from typing import Any, ClassVar

@@ -22,7 +22,7 @@ class Quant(Compiled):
     Parameters
     ----------
     bits
-        8 or 4.
+        Bits per value: 8 or 4.
     block
         Number of values that share a scale: a power of two from 32 to 1024.
     stochastic

@@ -117,7 +117,7 @@ class TopK(Compiled):
 class Threshold(Compiled):
     """The codec ``threshold:T``, which sends NaN, infinity, and values with magnitudes above T.
 
-    If sending all 65536 values of a chunk takes no more bytes, all of them are sent.
+    A chunk of 65536 values is sent completely if this takes no more bytes.
 
     Parameters
     ----------

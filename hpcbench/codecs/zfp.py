@@ -50,8 +50,8 @@ class ZfpCodec(Compiled):
     def error_bound(self, x: Array) -> float | None:
         """Return a bound on the absolute error, computed from the largest magnitude and the rate, or None.
 
-        Non-finite values have no bound. The same applies to values so close to the maximum of their dtype that decoding
-        may round them to infinity.
+        The result is None for non-finite values. It is also None if values are so close to the maximum of their dtype
+        that decoding may round them to infinity.
 
         Notes
         -----

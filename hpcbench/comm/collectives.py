@@ -1,4 +1,4 @@
-"""The collectives of a group, executed by the MPI library, by a plan, or by steps created for a single call.
+"""Collectives of a group. The MPI library, a plan, or the steps of a single call execute them.
 
 In groups of at least two ranks, all ranks call each function. Arrays must be in the memory described by `place`.
 """

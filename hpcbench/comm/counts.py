@@ -1,4 +1,4 @@
-"""Counts of sent messages. Operations add them to channels."""
+"""Counts of sent messages, which operations add to channels."""
 
 from dataclasses import dataclass
 

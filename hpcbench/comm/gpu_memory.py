@@ -90,7 +90,7 @@ class _Copied:
 
 
 class _Finish:
-    """The end of a slice on the device."""
+    """Completion of a slice on the device."""
 
     def __init__(self, memory: "DeviceMemory", decodings: list[tuple[StreamEvent, StreamEvent, int | Length]]) -> None:
         self._memory, self._decodings = memory, decodings
@@ -116,7 +116,7 @@ class DeviceMemory:
     codec
         The operation's CPU codec. The device codec with the same name is used.
     dtype
-        Dtype in which values are sent. Other values are rounded to this dtype before sending.
+        Dtype in which values are sent. Values of other dtypes are rounded before sending.
     pools
         The device's pools.
     stream

@@ -2,9 +2,9 @@
 
 Every operation takes the channel of its traffic, writes to the caller's buffers, and counts the bytes sent by this
 rank. Buffers are contiguous NumPy arrays, or torch or CuPy arrays on a GPU. An operation immediately returns a `Work`
-object, which the caller waits for. A group of one rank neither sends nor encodes anything. A GPU operation is ordered
-after the caller's current stream. `wait` returns when the device has completed the operation, so any stream can use the
-result.
+object, which the caller waits for. A group of one rank neither sends nor encodes anything. A GPU operation starts after
+the work on the caller's current stream. `wait` returns when the device has completed the operation, so any stream can
+use the result.
 """
 
 from collections.abc import Sequence
@@ -191,7 +191,7 @@ class Group:
         Parameters
         ----------
         src, dst
-            Values. The shape of each array is the sum of its counts.
+            One-dimensional arrays. The length of each array is the sum of its counts.
         counts
             Element counts sent to each rank, and element counts received from each rank.
         channel

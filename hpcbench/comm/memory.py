@@ -1,7 +1,7 @@
-"""Memory of an operation's values. Messages are read from it and written to it.
+"""Memory that holds an operation's values. Messages are created from these values and written to this memory.
 
-The executor uses steps and requests; a memory uses bytes. Therefore one executor handles both host arrays, whose calls
-finish immediately, and GPU arrays (gpu_memory.py), whose messages become ready later.
+The executor uses steps and requests; a memory uses bytes. Therefore one executor handles both host and GPU arrays. Host
+calls finish immediately; GPU messages become ready later (gpu_memory.py).
 """
 
 import time
@@ -129,7 +129,7 @@ class HostMemory:
     Parameters
     ----------
     codec, dtype
-        Codec and dtype of the operation. Other values are rounded to `dtype` before sending.
+        Codec and dtype of the operation. Values of other dtypes are rounded to `dtype` before sending.
     scratch
         Pool of message buffers.
     tally

@@ -107,7 +107,7 @@ def _begin(
 
 
 def _refuse_pairs(member: Member, buf: Array) -> None:
-    """Raise ValueError for point-to-point messages over NCCL, because nothing guarantees matching orders on both ranks.
+    """Raise ValueError for point-to-point messages over NCCL, because two ranks may start them in different orders.
 
     NCCL has no tags. If two ranks both begin with a send, they may deadlock.
     """

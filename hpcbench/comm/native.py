@@ -2,7 +2,7 @@
 
 Calls are nonblocking, so that the run decides how to wait. Blocking calls, which may be faster, are used if no other
 operation is in flight. The library chooses the algorithm. The counted bytes are those of a bandwidth-optimal algorithm.
-`half_sums` sums 16-bit values.
+Sums of 16-bit values are implemented in `half_sums`.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Library:
     comm
         The communicator. Creating a library is a collective call.
     half_sums
-        Sums of 16-bit values if the ranks have already chosen them. If None, the ranks choose them now.
+        Previously chosen sums of 16-bit values. If None, the ranks choose these sums now.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
-        """Send bytes to a rank. The rank must receive them in the corresponding group."""
+        """Send bytes to a rank. The rank must post the receive in the corresponding group."""
 
     @abstractmethod
     def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:

@@ -179,13 +179,13 @@ class DevicePlace:
         *,
         on_host: bool = False,
     ) -> Slice:
-        """Run a collective of the MPI library that reads and writes `source` and `target`, or copies of them.
+        """Run a collective of the MPI library on `source` and `target`, or on copies.
 
         Parameters
         ----------
         call
             Function that receives arrays of `dtype`. They are device arrays if the library is GPU-aware, and NumPy
-            arrays otherwise. If source and target are the same array, the function receives one array twice.
+            arrays otherwise. If source and target are the same array, the function receives the same array twice.
         source, target
             Values.
         dtype
@@ -231,7 +231,7 @@ class DevicePlace:
     def _room(
         self, pool: Scratch, source: Any, target: Any, dtype: np.dtype[Any], lent: list[tuple[Scratch, Any]]
     ) -> tuple[Any, Any]:
-        """Borrow arrays of a dtype for source and target. If both are one array, return one borrowed array twice."""
+        """Borrow arrays of a dtype for source and target. If both are the same array, return one array twice."""
         rooms = []
         for values in (source,) if target is source else (source, target):
             nbytes = values.size * dtype.itemsize

@@ -29,7 +29,7 @@ ROOTED = (Operation.BROADCAST, Operation.REDUCE)
 """Operations from one rank to all ranks, or from all ranks to one."""
 
 UNIT = 1024
-"""Slices and pieces of long vectors are multiples of this number of elements, at which a chunk of every codec begins.
+"""Slices and pieces of long vectors contain a multiple of this number of elements, to align them with codec chunks.
 """
 
 
@@ -115,7 +115,7 @@ class Plan:
         )
 
     def busiest_link(self) -> int:
-        """Return the wire bytes that leave the node that sends the most."""
+        """Return the largest number of wire bytes that any node sends to other nodes."""
         return max(
             sum(self.wire_bytes(rank, between_nodes=True) for rank in members) for members in self.topology.members
         )

@@ -10,7 +10,8 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Fraction of the smaller of wire time and work time that overlap does not hide, because both use cores and memory."""
+"""Exposed fraction of the smaller of wire time and work time. Overlap is imperfect, because both use cores and memory.
+"""
 
 
 def seconds(plan: Plan, links: Links) -> float:

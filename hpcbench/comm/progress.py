@@ -46,7 +46,7 @@ class SliceQueue:
         """Seconds from start to end."""
 
     def advance(self) -> bool:
-        """Advance as far as received messages allow. Return whether there was any progress."""
+        """Advance all slices whose messages have arrived. Return whether any slice advanced."""
         try:
             moved = self._advance()
         except BaseException as error:
@@ -110,7 +110,7 @@ class Progress:
     Parameters
     ----------
     wait
-        Way of waiting between two tests.
+        Wait strategy between two tests.
     background
         Whether a thread drives operations while the caller computes.
 
@@ -175,7 +175,7 @@ class Progress:
             raise operation.error
 
     def complete(self, requests: list[MPI.Request]) -> None:
-        """Wait for the caller's requests with the process's way of waiting."""
+        """Wait for the caller's requests with the process's wait strategy."""
 
         def alone() -> Slice:
             yield requests

@@ -52,7 +52,7 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: 
     tag
         MPI tag of the messages. Concurrent hops between the same ranks need different tags.
     memory
-        Memory of the messages. If None, the memory is created from the call's place.
+        Memory of the messages. If None, the memory is created by `call.place`.
     """
     memory = memory or call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
     inbox = memory.inbox(of.span.size, coded=True)

@@ -2,7 +2,7 @@
 
 An algorithm cuts a vector into pieces, one per owner. Its reduction gives each owner the sum of its piece. Its
 gathering gives every rank all pieces. An all-reduce is a reduction followed by a gathering. The caller chooses owners
-and pieces, so the functions also implement reduce-scatter, all-gather, and slices of a vector.
+and pieces. The functions therefore also implement reduce-scatter, all-gather, and slices of a vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,8 +82,8 @@ def _exchange(
 ) -> list[PlanStep]:
     """Exchange parts directly between all members.
 
-    In a reduction, each member sends every owner its spans. In a gathering, each member sends its own spans to all
-    others.
+    In a reduction, each member sends every owner that owner's spans. In a gathering, each member sends its own spans to
+    all others.
     """
     members = list(owned)
     place = members.index(rank)
@@ -220,7 +220,7 @@ def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[PlanStep]:
-    """Send pieces between ranks with the same local rank first, then within nodes. Their owners encode them once."""
+    """Send pieces between ranks with the same local rank first, then within nodes. Owners encode pieces once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("gather between nodes", 2, True, False, rank, _across(topology, rank, pieces)),

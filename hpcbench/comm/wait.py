@@ -1,8 +1,8 @@
-"""Ways of waiting for messages.
+"""Strategies for waiting for messages.
 
 MPI libraries wait by busy polling. This is appropriate if each rank has its own core. If ranks share cores, polling is
-very slow: a waiting rank takes time from the rank that it waits for. The way of waiting is chosen once per run. It
-applies to the MPI library's collectives and to hpcbench's own, so that schemes are comparable.
+very slow: a waiting rank takes time from the rank that it waits for. The strategy is chosen once per run. It applies to
+the MPI library's collectives and to hpcbench's own, so that schemes are comparable.
 """
 
 import time
@@ -13,7 +13,7 @@ _LEAST, _MOST, _SHARE = 10e-6, 150e-6, 0.5
 
 
 class Wait(Enum):
-    """A way of waiting."""
+    """A wait strategy."""
 
     SPIN = "spin"
     """Test again immediately. Latency is lowest, but each rank needs its own core."""

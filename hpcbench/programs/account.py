@@ -78,7 +78,7 @@ class Account:
             return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items() if row.calls]
 
     def write(self, directory: Path) -> None:
-        """Write this rank's file. Processes without calls, such as launchers, write no file."""
+        """Write this rank's file. Processes without calls, such as launchers, do not write a file."""
         if not self.rows:
             return
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Selection of the carrier for a group's encoded calls on a device, based on the group's backend, and its limits."""
+"""Selection of the carrier for encoded calls, based on the group's backend for a device."""
 
 import logging
 

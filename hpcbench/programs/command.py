@@ -50,7 +50,7 @@ def run(
     Returns
     -------
     int
-        Exit status of the program. It is 1 if no rank has reported counts, or if the scheme has encoded no call.
+        Exit status of the program, or 1 if no rank has reported counts or no call was encoded.
     """
     if not command:
         raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")

@@ -35,7 +35,7 @@ from hpcbench.programs.trial import Vectors
 from hpcbench.programs.worker import Job, JobThread
 
 _TAGS = 64
-"""Number of slices with distinct tags. It limits the number of slices in flight."""
+"""Number of slices with distinct tags, and maximum number of slices in flight."""
 
 
 class EncodedGroup(CallCarrier):

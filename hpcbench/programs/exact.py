@@ -54,7 +54,7 @@ def explain(why: str) -> str:
 
 
 def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
-    """Return whether no call was encoded, although the scheme encodes and PyTorch was not measured as faster.
+    """Return whether calls should have been encoded, but none was.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
 
 
 def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Return a sentence for a run in which no call was encoded."""
+    """Return a message for a run in which no call was encoded."""
     most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
     reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
     return f"no call was encoded, so that scheme {name} has changed nothing{reason}"
 
 
 def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
-    """Return a sentence for GPU calls that were not encoded because they had no carrier, or None."""
+    """Return a message if GPU calls were not encoded because they had no carrier, or None."""
     totals = {why: sum(int(row["call_bytes"]) for row in rows if row["why"] == why) for why in (CUDA, TORCHCOMMS)}
     parts = [f"{nbytes / 1e6:.3f} MB were {explain(why)}" for why, nbytes in totals.items() if nbytes]
     return f"tensors on GPUs stayed exact: {'; '.join(parts)}" if parts else None

@@ -158,7 +158,7 @@ def drive(slices: Iterable[Slice]) -> None:
 
     All ranks wait in the same order. Slice k starts in turn k. Messages of its stage s are awaited in turn k + (s + 1)
     LAG, earlier slices first. A message of stage s is sent after stage s - 1 has completed. Therefore the message that
-    the slowest rank waits for has been sent, or will be sent without help from that rank. This excludes deadlocks.
+    the slowest rank waits for has been sent, or will be sent without help from that rank. Deadlocks are impossible.
     """
     under_way: list[_UnderWay] = []
 

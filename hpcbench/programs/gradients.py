@@ -65,7 +65,7 @@ def _is_called_by(functions: dict[str, tuple[str, ...]]) -> bool:
 
 
 def has_complex(tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether a tensor is the real view of a complex tensor. PyTorch sums complex tensors through such views.
+    """Return whether a tensor is the real view of a complex tensor, which PyTorch uses to sum complex values.
 
     In inference mode, views do not store their base tensor. In this case, pairs of adjacent values count as complex.
     """

@@ -72,7 +72,7 @@ class GroupPlans:
         plans: list[Plan | None] = []
 
         def job() -> None:
-            self._second.gloo()  # used for the call regardless of the decision
+            self._second.gloo()  # connects the ranks: the call uses gloo regardless of the decision
             plans.extend(self._decide(operation, n, dtype, channel) for n in sizes)
 
         self._second.reporting(job)()

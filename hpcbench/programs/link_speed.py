@@ -38,15 +38,15 @@ def measure_links(
 ) -> Links:
     """Measure the speeds of a group over several nodes. All ranks return the speeds of the slowest link.
 
-    Each rank sends to the next rank, all at the same time. Speeds above the assumed speeds are limited to them, because
-    Python and the processors are then the bottleneck.
+    Each rank sends to the next rank, all at the same time. Measured speeds are capped at the assumed speeds. Above
+    these, Python and the processors are the bottleneck.
 
     Parameters
     ----------
     carrier
         Carrier of the group's messages.
     topology
-        Nodes of the ranks.
+        Node of each rank.
     exchange
         Function that publishes a string of this rank and returns the strings of all ranks.
     clock

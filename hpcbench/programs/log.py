@@ -43,7 +43,7 @@ class Log:
         Parameters
         ----------
         idle
-            Sentence for a scheme that has encoded no call, or None.
+            Message for a scheme that did not encode any call, or None.
 
         Raises
         ------

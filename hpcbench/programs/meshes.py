@@ -1,4 +1,4 @@
-"""Names of mesh dimensions that span all ranks. DeviceMesh uses the default group, which has no name, for them."""
+"""Names of mesh dimensions that span all ranks. For these, DeviceMesh uses the default group, which has no name."""
 
 import functools
 import logging

@@ -1,4 +1,4 @@
-"""Encoded point-to-point messages. Each of them is sent as one message of the program's group.
+"""Encoded point-to-point messages. Each tensor is sent as one message of the program's group.
 
 A second group would have to be created by all ranks, but a pipeline stage communicates only with its neighbors.
 """

@@ -2,8 +2,8 @@
 
 The second group sends encoded messages, and PyTorch collectives if `algorithm: auto` decides between the two. The
 program's calls use the first group and must not interleave with these messages. All ranks create the second group at
-the same call of the first group, in a separate thread, so that the caller's thread does not block. The second group has
-a separate store connection, because a waiting connection blocks all its users.
+the same call of the first group. A separate thread creates the second group, so that the caller's thread does not
+block. The second group has a separate store connection, because a waiting connection blocks all its users.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class SecondGroup:
         self._process_group: dist.ProcessGroup | None = None
 
     def topology(self) -> Topology:
-        """Return the nodes of the ranks."""
+        """Return the node of each rank."""
         return Topology.by_label(self._nodes)
 
     def exchange(self, key: str, text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Fast path for small calls from Python, which bypass PyTorch's dispatcher.
 
-A Python kernel would make these calls 1.5 times as long, although calls below `min_bytes` are never encoded. Therefore
-the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All other
-calls, including calls from C++, go through the kernels.
+A Python kernel would make small calls take 1.5 times as long, although calls below `min_bytes` are never encoded.
+Therefore the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All
+other calls, including calls from C++, go through the kernels.
 """
 
 from collections.abc import Callable, Mapping

@@ -125,7 +125,7 @@ class CudaOrder(StreamOrder):
     device
         The GPU.
     cuda
-        PyTorch's streams and events. Tests supply a model of them.
+        PyTorch module for streams and events. Tests supply a fake.
     """
 
     def __init__(self, device: torch.device, cuda: Any = torch.cuda) -> None:
@@ -150,8 +150,8 @@ class CudaOrder(StreamOrder):
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
         """Return a handle whose `wait` makes the caller's current stream wait for the private stream.
 
-        PyTorch's future records an event on the current stream of each device when it receives its result
-        (ATen/core/ivalue_inl.h, `markCompleted`), and its `wait` makes streams wait for these events.
+        When a PyTorch future receives its result, it records an event on the current stream of each device
+        (ATen/core/ivalue_inl.h, `markCompleted`). Its `wait` makes streams wait for these events.
         """
         return make_finished_handle(result, [self._device])
 

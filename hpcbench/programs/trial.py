@@ -1,8 +1,8 @@
 """Timing trials within one machine that compare gloo's call with the encoded call. Each size is tried once.
 
-No model predicts the result, which depends on the number of processors, on the number of ranks that share them, and on
-gloo itself: its reduce-scatter is an all-reduce of the complete vector. All ranks run the trial at the same time and
-use the times of the slowest rank, so all ranks get the same result.
+The result is hard to model. It depends on the number of processors, on the number of ranks per processor, and on gloo
+itself, whose reduce-scatter is an all-reduce of the complete vector. All ranks run the trial at the same time and use
+the times of the slowest rank, so all ranks get the same result.
 """
 
 import time
