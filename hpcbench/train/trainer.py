@@ -275,8 +275,7 @@ class Trainer:
         return self.data_parallel.held_bytes()
 
     def staleness(self) -> Staleness | None:
-        """Return the staleness of the gradients (a collective call); None if gradients always use the newest
-        weights."""
+        """Return the staleness of the gradients (a collective call); None if it is always zero."""
         return None
 
     def state(self) -> dict[str, Any]:
