@@ -1,6 +1,6 @@
 """GPU checks before the first timed step.
 
-There is no fallback to the CPU.
+A GPU run never falls back to the CPU.
 """
 
 from mpi4py import MPI
