@@ -51,7 +51,7 @@ def line_pattern(line: str) -> str:
 
 
 def run_page(page: Path, directory: Path, variables: Mapping[str, str] = MappingProxyType({})) -> tuple[int, int]:
-    """Run the commands of a page in a directory. Return the numbers of commands and files.
+    """Run the commands of a page in a directory. Return the number of commands and the number of files.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def driver(build: str, overrun: int, folder: Path) -> Path:
         objects = [folder / f"{path.stem}.o" for path in sources]
 
         def compile_one(source: Path, to: Path) -> None:
-            if not to.exists():  # not compiled for the previous driver
+            if not to.exists():  # reuse objects of the previous driver
                 compile_cpp(to, f"-DHB_BUILD={build}", *FLAGS[build], "-c", str(source))
 
         with ThreadPoolExecutor(2) as pool:

@@ -49,7 +49,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> 
 
 
 def test_ties_go_to_the_lower_places() -> None:
-    """Only a few magnitudes occur, so the smallest selected magnitude occurs in every chunk.
+    """Only a few magnitudes occur, so every chunk contains values of the smallest selected magnitude.
 
     One chunk is cut within it.
     """

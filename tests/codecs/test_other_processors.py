@@ -29,7 +29,7 @@ def test_streams_equal_the_committed_digests(foreign: Foreign) -> None:
 
 
 def results(name: str, x: Array, build: Kernels) -> list[Array | int]:
-    """Return what a codec decodes and adds, and what it encodes with error feedback and with a sum."""
+    """Return the results of decoding, accumulating, and encoding with error feedback and with a sum."""
     codec = get_codec(name, build)
     wire = encode(codec, x, seed=3)
     out = [decode(codec, wire, x.size, x.dtype)]

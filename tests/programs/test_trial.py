@@ -1,4 +1,4 @@
-"""Tests of trial calls with and without a codec. All ranks must find the same one to be faster."""
+"""Tests of trial calls with and without a codec. All ranks must select the same variant."""
 
 import threading
 from collections.abc import Callable
