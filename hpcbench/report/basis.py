@@ -40,9 +40,8 @@ class Basis:
     shape: dict[str, Any] | None
     """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, and optionally ``block`` and ``experts``.
 
-    The sizes are inputs of `predict.flops`.
-
-    Experts are assumed to keep all rows within their capacity, as in predictions before a run.
+    The sizes are inputs of `predict.flops`. Experts are assumed to keep all rows within their capacity, as in
+    predictions before a run.
     """
     model_flops: float | None
     """Required operations per sequence, excluding tokens that the run's experts dropped."""

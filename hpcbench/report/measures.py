@@ -64,7 +64,7 @@ class Measures(Pace):
     """Computing time of the ranks on each host."""
     memory: PeakMemory
     skipped: int | None
-    """Number of skipped weight updates."""
+    """Number of steps that did not update the weights."""
     nan_steps: int | None
     """Number of steps whose loss was NaN or infinite."""
     loss_train: float | None

@@ -47,7 +47,7 @@ def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def split_pooled(submissions: Sequence[Submission]) -> list[Submission]:
-    """Return the original submissions that were merged."""
+    """Return the original submissions, before merging."""
     return [part for submission in submissions for part in submission.parts or (submission,)]
 
 

@@ -29,8 +29,8 @@ def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
 def find_recommended(cell: Cell) -> SchemeRow | None:
     """Return the recommended scheme; None if no scheme significantly pays.
 
-    This is the simplest scheme that is not dominated. If this would be the baseline, a control, or several schemes, the
-    fastest scheme is recommended.
+    Candidates are the paying schemes among the simplest schemes on the Pareto front. If there are none, all paying
+    schemes are candidates. The fastest candidate is recommended.
     """
     pareto, plain = compute_front(cell), list_plain(cell)
     compared = [row for row in cell.rows if is_good(row) and row.compared and not row.idle and not row.kind.is_control]

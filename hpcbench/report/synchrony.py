@@ -157,7 +157,7 @@ def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
 
 
 def _is_asked(settings: LoggedSettings) -> bool:
-    """Return whether a run uses a mode other than the default."""
+    """Return whether a run uses an asynchronous schedule or a non-default synchronization method."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 

@@ -51,7 +51,10 @@ def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: flo
 
 
 def list_evaluations(log: RunLog, along: Curve) -> Points:
-    """Return validation losses with the end time of the preceding step. The time of evaluations is not counted."""
+    """Return pairs of time and validation loss.
+
+    The time is the end of the preceding step. Evaluations themselves are not timed.
+    """
     ends = dict(zip(log.steps, along.times, strict=True))
     losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
     return sorted((time, loss) for time, loss in losses.items() if time is not None)

@@ -45,8 +45,8 @@ def pairs_of(case: Labels) -> Iterator[Pair]:
 def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
     """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), in descending order of ranks.
 
-    Pairs whose runs equal one process up to rounding are covered by separate cases. All values of these cases have this
-    property.
+    Pairs of values that reproduce one process up to rounding are covered by separate cases, in which all values have
+    this property.
     """
     chance, cases = Random(seed), []
     for exact in (True, False):

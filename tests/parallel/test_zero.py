@@ -1,4 +1,4 @@
-"""Tests that ZeRO stages are bitwise identical to plain data parallelism, with the predicted memory and messages."""
+"""Tests that ZeRO stages are bitwise identical to plain data parallelism, and match predicted memory and messages."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_accumulation_and_clipping_train_like_one_process(results, model, stage)
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("change", [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}])
 def test_placement_and_timing_change_no_bit(results, stage, change):
-    """With bucket fusion, sending parameters in separate messages or in one message is bitwise identical."""
+    """With bucket fusion, sending parameters in one message instead of separate messages changes no bit."""
     (result,) = results("variants", zero=stage, change=change)
     assert_same_bits(result)
 

@@ -111,7 +111,10 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell. Assumed predictions are excluded, because measurements cannot refute them."""
+    """List the lines of a cell; empty if all predictions are assumed.
+
+    Measurements cannot refute assumed predictions.
+    """
     predictions = read_predictions(submission.root) if submission.root else {}
     grounded = {
         key: prediction for key, prediction in predictions.items() if prediction.basis != InputBasis.ASSUMED.value
