@@ -73,9 +73,9 @@ def report(
         typer.Option(metavar="OLD=NEW", help="In the bundle, also replace this word, such as an account's name."),
     ] = None,
 ) -> None:
-    """Compare the runs with the baseline, or with earlier ones.
+    """Compare the runs with the baseline or with earlier runs.
 
-    The exit status is 1 if a run failed or a threshold is not kept.
+    The exit status is 1 if a run failed or a threshold is not met.
     """
     from hpcbench.batch.find_submission import find_root
     from hpcbench.report.main import report as report_paths
@@ -229,7 +229,7 @@ def diagnose(
         ),
     ] = None,
 ) -> int:
-    """Find out from traces whether the network is the bottleneck."""
+    """Determine from traces whether the network is the bottleneck."""
     from hpcbench.diagnose.command import check_options, diagnose_files
 
     check_options(group or (), output, codec_speed, link)

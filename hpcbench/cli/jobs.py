@@ -1,4 +1,4 @@
-"""Commands that submit, follow and end jobs."""
+"""Commands that submit, monitor, and cancel jobs."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands for sites, schemas and this machine."""
+"""Commands for sites, schemes, schemas, and this machine."""
 
 from pathlib import Path
 from typing import Annotated

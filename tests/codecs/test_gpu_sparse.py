@@ -51,7 +51,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> 
 def test_ties_go_to_the_lower_places() -> None:
     """Only a few magnitudes occur, so every chunk contains values of the smallest selected magnitude.
 
-    One chunk is cut within it.
+    In one chunk, only some of these values are selected.
     """
     gpus = {}
     for name in ("topk:0.01", "topk:0.2", "topk:0.7"):

@@ -1,4 +1,4 @@
-"""Tests that ZeRO stages are bitwise identical to plain data parallelism, with the predicted memory and messages."""
+"""Tests that ZeRO stages are bitwise identical to plain data parallelism, and match predicted memory and messages."""
 
 from fractions import Fraction
 from pathlib import Path
