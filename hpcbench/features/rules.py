@@ -10,7 +10,7 @@ from hpcbench.features.prune import rules as prune
 
 
 class Rules(NamedTuple):
-    """The rules of a feature.
+    """Constraints of one feature.
 
     Attributes
     ----------

@@ -149,7 +149,7 @@ class Bucket:
 
     @property
     def tied(self) -> bool:
-        """Whether the bucket is one of the two copies of a tied weight."""
+        """Whether the bucket contains one of the two copies of a tied weight."""
         return self.slots[0].shard.tied is not Tied.NO
 
     @property

@@ -17,7 +17,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.feedback import Feedback
 
 Buffer = Any
-"""A contiguous buffer: a NumPy array in host memory, or a torch tensor on a GPU."""
+"""Contiguous buffer: a NumPy array in host memory, or a torch tensor on a GPU."""
 
 
 def on_device(x: Tensor) -> bool:

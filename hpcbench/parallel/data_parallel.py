@@ -6,10 +6,10 @@ gradients (`gradients`), and the distribution of updated weights (`weights`, `on
 ====== ============ ============================ =============================
 stage  owned        gradients                    weights
 ====== ============ ============================ =============================
-0      all          all-reduced once a step      all on every rank
-1      1/dp         reduce-scattered once a step gathered after the step
-2      1/dp         the same, each micro-batch   gathered after the step
-3      1/dp         the same, each micro-batch   gathered before they are used
+0      all          all-reduced each step        all on every rank
+1      1/dp         reduce-scattered each step   gathered after the step
+2      1/dp         same, each micro-batch       gathered after the step
+3      1/dp         same, each micro-batch       gathered before they are used
 ====== ============ ============================ =============================
 """
 
@@ -261,7 +261,7 @@ class DataParallel:
         Raises
         ------
         KeyError
-            A parameter has no saved weights.
+            The saved weights of a parameter are missing.
         """
         if not self._on_demand:
             for slot, values in self.weights():

@@ -166,7 +166,7 @@ class Gradients:
             self._start(other)
 
     def _start_and_free(self, piece: Piece) -> None:
-        """Reduce the gradients of one micro-batch, and free them."""
+        """Reduce the gradients of one micro-batch, and free their memory."""
         piece.to_come = len(piece.bucket.slots)
         if piece.reduction:
             self._finish(piece)  # the reduction of the previous micro-batch
@@ -236,7 +236,7 @@ class Gradients:
         clear_padding(piece)
 
     def _reduce_tied(self) -> None:
-        """Add the gradients of the two copies of a tied weight. Both stages have the same pieces."""
+        """Sum the gradients of the two copies of a tied weight. Both stages use the same pieces."""
         scale = self._loss_scale if self._tied.dtype == np.float16 else 1.0
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)

@@ -18,13 +18,13 @@ class Mesh:
     comm
         Communicator of ``layout.ranks`` ranks. The mesh uses only a duplicate of it.
     layout
-        Sizes of the axes.
+        Sizes of the parallel dimensions.
     progress
         Progress engine of the groups' operations.
     links
         Speeds of links and codecs, used to select plans.
     places
-        Memory locations of the groups' arrays. By default host memory, and GPU memory that MPI does not access.
+        Memory locations of the groups' arrays. By default host memory, and GPU memory without GPU-aware MPI.
 
     Attributes
     ----------

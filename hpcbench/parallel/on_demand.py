@@ -7,7 +7,7 @@ and when all gradients of the bucket have been added. Hooks and autograd detect 
 including evaluation and recomputation.
 
 With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2), the backward pass gathers weights from this
-copy. Each rank of a node keeps a part of the weights that the first forward pass after an update has gathered.
+copy. Each rank of a node keeps a part of the weights gathered in the first forward pass after an update.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class GatheredBucket:
     source: Tensor
     """Part that this rank sends to other ranks: its piece of the master weights, on the device of the model."""
     piece: Piece
-    """Piece that this rank owns, with the mask of zero weights."""
+    """Piece that this rank owns, including the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """This rank's part of the copy within the node, in the dtype of the weights."""

@@ -30,7 +30,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class OneBitAdam(DataParallel):
-    """Data parallelism without ZeRO that, after the warm-up, averages momenta instead of gradients.
+    """Data parallelism without ZeRO that averages momenta instead of gradients after the warm-up.
 
     Parameters
     ----------

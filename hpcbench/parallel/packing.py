@@ -13,7 +13,7 @@ from hpcbench.parallel.buffers import residuals, to_tensor
 
 
 class Packing:
-    """The mask of a bucket, and the position of each kept value in messages.
+    """Mask of a bucket, with the position of each kept value in messages.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Packing:
 
     @property
     def own(self) -> Tensor:
-        """The mask of the piece that this rank updates."""
+        """Mask of the piece that this rank updates."""
         return self.kept[self._cuts[self._own]]
 
     def pack(self, values: Tensor) -> Tensor:

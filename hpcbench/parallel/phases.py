@@ -54,7 +54,7 @@ class Phases:
         phase
             Name of the phase.
         begin, end
-            Marks of the clock.
+            Clock marks at the start and the end.
         out_of
             Enclosing phase, from which the time is subtracted.
         of

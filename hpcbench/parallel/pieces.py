@@ -63,7 +63,7 @@ class Reduction:
 
 @dataclass
 class Piece:
-    """The part of a bucket that this rank updates."""
+    """Part of a bucket that this rank updates."""
 
     bucket: Bucket
     owned: slice
@@ -81,7 +81,7 @@ class Piece:
     """Mask of the bucket; None for dense weights."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
-        """Yield each parameter with elements in the piece.
+        """Yield each parameter that has elements in the piece.
 
         Each result contains the slot of the parameter in the bucket, the slice of its elements in the piece, and the
         position of these elements in the parameter.

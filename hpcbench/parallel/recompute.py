@@ -1,4 +1,4 @@
-"""Activation recomputation. Only the inputs of a piece of the model are kept, and the backward pass recomputes it.
+"""Activation recomputation. The backward pass recomputes a piece of the model, so only its inputs are stored.
 
 The second forward pass performs the same operations on the same values as the first, because the model draws no random
 numbers. Gradients are therefore bitwise identical to gradients without recomputation. Tensor-parallel collectives are
@@ -70,7 +70,7 @@ def recompute(part: Any, what: str | int) -> None:
     Parameters
     ----------
     part
-        Part of a model with ``blocks``, each with ``attention.core``.
+        Part of a model. It must have ``blocks``, and each block must have ``attention.core``.
     what
         ``none``, ``selective``, ``full`` or a number n. ``selective`` recomputes the attention core of each layer,
         which consists of scores, softmax and the product with the values (arXiv 2205.05198, section 5). ``full``

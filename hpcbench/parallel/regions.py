@@ -103,7 +103,7 @@ class _Cross(torch.autograd.Function):
 def enter(x: Tensor, border: Border) -> Tensor:
     """Convert the residual stream, [b, s, h] or [b, s/t, h], to the input of a region, [b, s, h].
 
-    The backward pass sums the gradients.
+    The backward pass sums the gradients over the ranks.
     """
     return _cross(x, border, border.stream.expand, border.stream.contract)
 

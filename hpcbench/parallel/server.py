@@ -41,7 +41,7 @@ class TraceEntry(NamedTuple):
     """A trace entry."""
 
     what: str
-    """``pull`` or ``push``."""
+    """Kind of the request: ``pull`` or ``push``."""
     worker: int
     clock: int
     version: int
@@ -82,7 +82,7 @@ class ServerShard:
     left_out
         Number of later pulls and pushes.
     on_update
-        Callback, called after each update.
+        Callback that is called after each update.
     """
 
     workers: int
@@ -153,7 +153,9 @@ class ServerShard:
 
 @dataclass
 class Tickets:
-    """Permissions to compute another gradient. Only the first shard grants them, so all shards get the same pushes.
+    """Permissions to compute another gradient.
+
+    Only the first shard grants permissions, so all shards receive the same pushes.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ Residuals = Sequence[Sequence[Feedback | None]]
 
 
 class What(IntEnum):
-    """Requests of a worker."""
+    """Kinds of worker requests."""
 
     PULL = 0
     PUSH = 1

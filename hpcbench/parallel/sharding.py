@@ -26,7 +26,7 @@ class Tied(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """A piece of a dim."""
+    """Piece of a dim."""
 
     index: int
     count: int

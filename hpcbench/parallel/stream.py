@@ -8,9 +8,9 @@ with older weights. Version t denotes the weights after t updates.
 schedule         version of micro-batch i on stage r of p     versions held on stage r
 ================ ============================================ ===============================
 pipedream        the newest: floor((i - (p - 1 - r)) / m)     ceil((p - 1 - r) / m) + 1
-with vertical    the newest where it entered:                 ceil((p - 1) / m) + 1
+with vertical    the newest on stage 0:                       ceil((p - 1) / m) + 1
 sync             floor((i - (p - 1)) / m)
-pipedream-2bw    of the step before: floor(i / m) - 1         2
+pipedream-2bw    previous step: floor(i / m) - 1              2
 ================ ============================================ ===============================
 
 m is the number of micro-batches per step. Negative versions are replaced by 0. With m = 1, the first schedule is

@@ -68,7 +68,7 @@ class Versions:
         self.loaded = version
 
     def forget_before(self, version: int) -> None:
-        """Free all older versions than `version`, except the newest version."""
+        """Free all versions older than `version`. The newest version is always kept."""
         if self.loaded < version and self.loaded != self.newest:
             self.use(self.newest)
         for old in [old for old in self._stashed if old < version and old != self.newest]:

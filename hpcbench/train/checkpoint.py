@@ -76,7 +76,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class LatestCheckpoint:
-    """The result of `Checkpoints.find`."""
+    """Result of `Checkpoints.find`."""
 
     newest: Checkpoint | None
     damaged: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Checkpoints:
         return LatestCheckpoint(None, tuple(faults))
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
-        """Fill this rank's `Trainer.state` from the checkpoint, and return it.
+        """Load the checkpoint into this rank's `Trainer.state`, and return the state.
 
         In the same layout, the loaded state is bitwise identical to the written state. In another layout, this is true
         only for weights and optimizer states. `carried` describes the changes of residuals and call counts.
@@ -286,7 +286,7 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """Return the settings that identify the run of a checkpoint."""
+    """Return the settings that identify a run in its checkpoints."""
     return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 

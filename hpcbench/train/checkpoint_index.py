@@ -31,7 +31,7 @@ class Fragment:
     Attributes
     ----------
     kind
-        One of `SHARED`, or `RESIDUALS`.
+        One of `SHARED` or `RESIDUALS`.
     name, shape
         Name and shape of the whole parameter.
     extent

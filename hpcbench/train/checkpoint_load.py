@@ -114,7 +114,7 @@ def _shares(state: dict[str, Any], name: str) -> int:
 
 
 def lacking(fragment: Fragment, index: Index, files: Files, holders: list[list[int]]) -> Tensor:
-    """Return the total error of all messages of a layout, [fragment.extent.length], fp64."""
+    """Return the sum of all residuals of a layout, fp64 [fragment.extent.length]."""
     total = torch.zeros(fragment.extent.length, dtype=torch.float64)
     piece = torch.zeros_like(total)
     counted: set[tuple[tuple[int, ...], Extent]] = set()

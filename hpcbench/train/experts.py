@@ -30,7 +30,7 @@ class ExpertMLP(nn.Module):
     penalty : Penalty
         Object that adds the router losses to the main loss.
     watch : callable or None
-        Callback, called after every forward pass.
+        Callback that is called after every forward pass.
     """
 
     def __init__(

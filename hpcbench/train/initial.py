@@ -1,4 +1,4 @@
-"""Initial weights that do not depend on the layout.
+"""Initial weights, which do not depend on the layout.
 
 Each value is a function of the seed, the global name of the parameter, and the index in the global tensor. A rank
 computes only its own part, and all layouts start from the same model.

@@ -49,7 +49,7 @@ def train(
     told_to_stop
         Callback that returns whether to stop (see `Trainer.step`).
     observers
-        Observers of the steps, in the order of their events in the log.
+        Observers, in the order of their events in the log.
 
     Returns
     -------

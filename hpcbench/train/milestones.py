@@ -93,7 +93,7 @@ class Milestones:
         )
 
     def due(self, step: int) -> bool:
-        """Return whether an evaluation or a checkpoint is due after a step."""
+        """Return whether an evaluation or a checkpoint is due after this step."""
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:

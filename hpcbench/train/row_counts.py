@@ -14,7 +14,7 @@ from hpcbench.parallel.sparse.reduction import Taken
 
 
 class RowCounts:
-    """Counts of rows and bytes for the log.
+    """Statistics about reductions by rows for the log.
 
     Parameters
     ----------

@@ -13,16 +13,16 @@ class EnergyCounter(LogObject):
 
     host: str | None
     source: str | None
-    """``rapl``, ``cray`` or ``nvml``."""
+    """Source of the counter: ``rapl``, ``cray`` or ``nvml``."""
     name: str | None
     """Name of the counter, unique on its host."""
     part: str | None
-    """``node``, ``gpu`` or ``processor``."""
+    """Measured hardware: ``node``, ``gpu`` or ``processor``."""
     joules: float | None
     refresh_s: float | None
     """Approximate refresh period of the counter in seconds."""
     problem: str | None = None
-    """Why the joules cannot be used; None if they can."""
+    """Reason why the counter is unusable, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Energy(Counted):
     scope: str | None
     """Hardware whose energy is summed: ``nodes``, ``GPUs and processors``, ``GPUs`` or ``processors``.
 
-    None if a counter is missing.
+    The value is None if a counter is missing.
     """
     joules: float | None
     """Energy of the scope in joules."""

@@ -18,7 +18,7 @@ _MB = 10**6
 
 
 class MessageObserver(Observer):
-    """Observer of a run with `train.keep_messages`.
+    """Message sampler of a run with the setting `train.keep_messages`.
 
     If a step is repeated after a restart from a checkpoint, its files are replaced.
 

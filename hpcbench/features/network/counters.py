@@ -28,7 +28,7 @@ The port counters include the bytes of these interfaces.
 _WORD = 4
 """Bytes per unit of the data counters of an InfiniBand port."""
 _SATURATED = 2**32 - 1
-"""Value at which old 32-bit InfiniBand counters stop."""
+"""Saturation value of old 32-bit InfiniBand counters."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ class DeviceBytes(LogObject):
     host: str | None
     name: str | None
     kind: str | None
-    """``interface``, ``infiniband``, ``roce-apart``, ``roce``, ``slingshot`` or ``nvlink``, as in `counters.Kind`."""
+    """Kind of the counter (see `counters.Kind`)."""
     sent_bytes: int | None
     received_bytes: int | None
     uncertain_bytes: int | None = None

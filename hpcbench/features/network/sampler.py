@@ -40,7 +40,7 @@ def start_sampler(path: Path, program: int) -> None:
 
 
 def _detach() -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the sampler ends with the program, not before
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the sampler must outlive signals to the job
         signal.signal(ignored, signal.SIG_IGN)
     os.closerange(0, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     null = os.open(os.devnull, os.O_RDWR)

@@ -105,7 +105,7 @@ _MOST = 32
 
 
 def tabulate_zeros(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate the zeros, bytes per step and losses of each scheme; None if no run has sparse weights."""
+    """Tabulate zeros, bytes per step and losses of each scheme. Return None if no run has sparse weights."""
     if not any(run.extract(read_sparsity) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [make_scheme_column()]

@@ -110,4 +110,4 @@ def _by_pattern(value: Any) -> Any:
 Setting = Annotated[
     Prune | None, BeforeValidator(_by_pattern, json_schema_input_type=Pattern | Literal["none"] | Prune | None)
 ]
-"""The type of `train.prune`."""
+"""Type of the setting `train.prune`."""

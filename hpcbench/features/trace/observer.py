@@ -17,7 +17,7 @@ from hpcbench.train.trainer import Trainer
 
 
 class TraceObserver(Observer):
-    """Observer of a run with `train.trace`. All methods are collective calls.
+    """Trace observer of a run with the setting `train.trace`. All methods are collective calls.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def _ops() -> Any:
 
 
 def scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
-    """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better; masked scores are minus infinity."""
+    """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better. Masked scores are -inf."""
     k = repeat_heads(k, q)
     wide = torch.promote_types(q.dtype, torch.float32)
     computed = (q @ k.transpose(-1, -2)).to(wide) / math.sqrt(q.shape[-1])

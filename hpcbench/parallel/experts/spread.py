@@ -48,7 +48,7 @@ class WholeShares:
     Parameters
     ----------
     group
-        The ranks that share positions.
+        Ranks that share positions.
     exact
         Channel without compression, used for the counts.
     """
@@ -94,7 +94,7 @@ class Spread:
             self._way = Way(mesh.ep, there, back, overlap)
 
     def __call__(self, x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
-        """Return the output for the input [b, s, h]."""
+        """Return the layer output, [b, s, h], for the input x, [b, s, h]."""
         h = x.shape[2]
         k = routing.expert.shape[2]
         plan = self._parcels(routing)

@@ -63,7 +63,7 @@ class Lines:
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
     def backward(self, axis: str) -> GridLine:
-        """Return the line for the gradients of activations or weights."""
+        """Return the line for gradients of activations or weights."""
         return self._line((axis,), Dimension.TP, Phase.BACKWARD, MessageKind.GRAD)
 
     def exact(self, axes: Axes, phase: Phase) -> GridLine:

@@ -23,7 +23,7 @@ def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     Parameters
     ----------
     table
-        Table, [rows, width]. Rows that no rank has must already be +0.0.
+        Table, [rows, width]. Rows that are missing on all ranks must already be +0.0.
     everyones
         Rows of each rank, in rank order.
     """

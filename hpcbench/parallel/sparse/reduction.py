@@ -133,7 +133,7 @@ class ByRows:
         Parameters
         ----------
         piece, gradients
-            The piece, and the whole gradient.
+            Piece to reduce, and whole gradient.
         index
             Touched rows of this replica.
         counts

@@ -15,7 +15,7 @@ COUNT_BYTES = 8
 """Bytes of a row count. Counts are sent before rows."""
 
 Counts = Sequence[Sequence[int]]
-"""Number of touched rows, indexed by replica and piece. There is one piece if every replica needs the whole sum."""
+"""Numbers of touched rows of each replica: one per piece, or one in total if rows are sent to all replicas."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,6 @@ class Ways:
 
 
 def cut_rows(length: int, pieces: int, width: int) -> list[range]:
-    """Return for each of the equal pieces of a gradient the rows that it contains or shares with a neighbor."""
+    """Return the row range of each gradient piece. A row that is split between two pieces is in both ranges."""
     size = length // pieces
     return [range(piece * size // width, -(-(piece + 1) * size // width)) for piece in range(pieces)]

@@ -20,7 +20,7 @@ class Counter(Protocol):
     """A cumulative energy counter in joules, with an unspecified start."""
 
     source: str
-    """``rapl``, ``cray`` or ``nvml``."""
+    """Source of the counter: ``rapl``, ``cray`` or ``nvml``."""
     name: str
     """Name of the counter, unique on its host."""
     part: Part
@@ -42,7 +42,7 @@ class FileCounter:
     part: Part
     path: Path
     scale: float
-    """Joules per unit of the number."""
+    """Conversion factor from the number in the file to joules."""
     span: float | None
     refresh: float
 
@@ -77,7 +77,7 @@ def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
     Raises
     ------
     NoCounterError
-        The node has no counters, or they cannot be read.
+        The node has no RAPL counters, or a counter cannot be read.
     """
     found_any = False
     for zone in sorted(root.glob("intel-rapl:*")) if root.is_dir() else ():
@@ -101,7 +101,7 @@ def open_cray_counter(root: Path = PM_COUNTERS) -> FileCounter:
     Raises
     ------
     NoCounterError
-        The file is not a counter, or cannot be read.
+        The file does not contain a counter, or cannot be read.
     """
     counter = FileCounter("cray", "node", "node", root / "energy", 1.0, None, 0.1)
     counter.read()

@@ -182,7 +182,7 @@ def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any
 
 
 def _gpu(rank: Rank) -> tuple[object, ...]:
-    """Return an identifier of a rank's GPU that does not depend on the devices visible to the rank."""
+    """Return an identifier of a rank's GPU that does not depend on device visibility."""
     about = rank.gpu or RankGpu.read({})
     return (rank.host, about.uuid or about.pci or about.number)
 

@@ -19,7 +19,7 @@ class Metered:
     counter: Counter
     joules: float = 0.0
     problem: str = ""
-    """Why the joules cannot be used; empty if they can."""
+    """Reason why the counter is unusable, or an empty string."""
     _last: tuple[float, float] | None = field(default=None, repr=False)
 
     def begin(self, now: float) -> None:
@@ -57,7 +57,7 @@ class Metered:
 
 
 class Meter:
-    """Meter of one rank's counters.
+    """Meter of the energy counters of one rank.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ class Meter:
     def tick(self) -> None:
         """Read the counters if the last reading is at least `EACH` seconds old.
 
-        Called after a counted step if the next step follows immediately.
+        This method is called after a counted step that is directly followed by another step.
         """
         if self._running is not None and self._clock() - self._running >= EACH:
             self._running = self._count(self._running)
 
     def pause(self) -> None:
-        """Stop the meter before an evaluation, a checkpoint, or the end."""
+        """Stop the meter before an evaluation or a checkpoint, or at the end of the run."""
         if self._running is not None:
             self._count(self._running)
             self._running = None

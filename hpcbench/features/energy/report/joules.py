@@ -12,7 +12,7 @@ from hpcbench.report.checks.relations import CheckedRun
 
 @dataclass(frozen=True)
 class StepJoules:
-    """Energy of the counted steps of a run."""
+    """Energy consumption of the counted steps of a run."""
 
     scope: str
     """Hardware whose energy was summed: ``nodes``, ``GPUs and processors``, ``GPUs`` or ``processors``."""

@@ -135,7 +135,7 @@ _MORE = 1.05
 
 
 def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate the energy of each scheme next to its speed; None if no log contains energy.
+    """Tabulate energy and speed of each scheme. Return None if no log contains energy.
 
     If nothing could be measured, the notes contain the reasons.
     """

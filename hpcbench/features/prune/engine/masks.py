@@ -96,7 +96,7 @@ class Masks:
         Raises
         ------
         KeyError
-            A parameter that this rank updates has no mask.
+            The mask of a parameter that this rank updates is missing.
         """
         masks = []
         for piece, _ in self._of:
