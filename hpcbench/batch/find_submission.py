@@ -1,4 +1,4 @@
-"""Search for a submission by path."""
+"""Lookup of submissions by path, and record of their directories."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ ELSEWHERE = Path("results") / "elsewhere.txt"
 
 
 def elsewhere() -> list[Path]:
-    """Return the --out directories of submissions from the current directory."""
+    """Return the recorded --out directories of submissions made in the current directory."""
     try:
         return [Path(line) for line in ELSEWHERE.read_text(encoding="utf-8").splitlines() if line]
     except (OSError, ValueError):

@@ -41,7 +41,7 @@ def record_provenance(
     requests
         Stop requests. A signal ends the recording.
     describe_job, describe_python
-        Commands that describe the job and the ranks' interpreter. Empty commands are skipped.
+        Commands that describe the job and the ranks' interpreter. An empty command is skipped.
 
     Notes
     -----

@@ -17,7 +17,7 @@ class StopRequests:
     Parameters
     ----------
     descriptor
-        Pipe from which signal names are read. The job script writes them.
+        File descriptor of the pipe to which the job script writes signal names.
     may_be_preempted
         Whether SIGTERM may be a preemption after which the scheduler restarts the job. If so, runs may write a
         checkpoint.

@@ -41,7 +41,7 @@ STATES: Mapping[str, State] = {
 """Slurm job states. A revoked job runs on another cluster of the federation, so its state is unknown."""
 
 _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
-"""Slurm states that contain no more information than ours."""
+"""Slurm states with no more information than hpcbench's states."""
 
 _WAITED = frozenset({"Resources", "Priority"})
 """Pending reasons that Slurm still reports after a job was cancelled in the queue."""
@@ -203,7 +203,7 @@ def _file(statuses: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
 
 
 def _reason(theirs: str, reason: str) -> str:
-    """Format Slurm's state if it is more specific than ours, its reason, and the remedy for a stuck job."""
+    """Format Slurm's state if it is more specific than hpcbench's, its reason, and the remedy for a stuck job."""
     reason = _strip_placeholder(reason)
     state_name = "" if theirs in _PLAIN else theirs
     waits = state(theirs) is State.PENDING

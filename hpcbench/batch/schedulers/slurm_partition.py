@@ -20,7 +20,7 @@ def read_partition(
     qos: Mapping[str, Mapping[str, str]],
     associations: Sequence[Association],
 ) -> QueueFacts:
-    """Return a partition with the limits for this user's jobs on the partition's most frequent kind of node.
+    """Return a partition with the limits for this user's jobs on its most frequent kind of node.
 
     Parameters
     ----------

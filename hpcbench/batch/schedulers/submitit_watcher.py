@@ -1,4 +1,4 @@
-"""Adapter from our job states to submitit's, which polls all jobs with one call.
+"""Adapter that maps hpcbench's job states to submitit's, and polls all jobs with one call.
 
 submitit treats every unknown state, such as a suspension, as the end of a job. It also discards the whole response if
 the command fails, and LSF's command fails if any job is unknown. This watcher does neither.

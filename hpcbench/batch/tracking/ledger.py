@@ -36,11 +36,11 @@ class SubmittedJob(BatchJob):
     """Time of cancellation by hpcbench."""
 
     def element(self, job: str) -> str | None:
-        """Return the scheduler id of one of the jobs, or None if the receipt is missing."""
+        """Return the scheduler id of a job, or None if the receipt is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
 
     def make_record(self, job: str) -> SubmissionRecord:
-        """Return the record used to resolve the state of one of the jobs."""
+        """Return the record used to resolve a job's state."""
         return SubmissionRecord(self.time, self.begun[job], self.id is not None, self.cancelled)
 
 
