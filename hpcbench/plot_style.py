@@ -93,7 +93,7 @@ def styled(salt: str = "hpcbench") -> Iterator[None]:
     Parameters
     ----------
     salt
-        Salt for ids inside SVG files. Ids are then reproducible, and differ between the plots on a page.
+        Salt for ids inside SVG files. It makes ids reproducible, and different between the plots on a page.
     """
     import matplotlib.style
 

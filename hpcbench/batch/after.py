@@ -13,7 +13,7 @@ from hpcbench.files import exists
 
 @dataclass(frozen=True)
 class After:
-    """A submission to wait for."""
+    """An earlier submission that must end first."""
 
     root: Path
     ids: list[str]

@@ -18,7 +18,7 @@ from hpcbench.errors import UserError
 
 
 def cancel(root: Path, only: str | None = None) -> str:
-    """Cancel running and pending jobs; return one line for the user.
+    """Cancel running and pending jobs. Return one line for the user.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def cancel(root: Path, only: str | None = None) -> str:
     Raises
     ------
     UserError
-        The scheduler does not respond, the jobs were submitted by hand, another command holds the lock, no run
-        matches, or a matching run shares its job with unfinished runs that do not match.
+        The scheduler does not respond, the jobs were submitted by hand, or another command holds the lock. Other causes
+        are that no run matches, or that a matching run shares its job with unfinished runs that do not match.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)

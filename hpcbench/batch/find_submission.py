@@ -47,7 +47,7 @@ def is_own(root: Path) -> bool:
 
 
 def _own_first(roots: list[Path]) -> list[Path]:
-    """Return the user's own submissions. If there are none, return those of other users, which are readable."""
+    """Return the user's own submissions, or all submissions if the user owns none."""
     return [root for root in roots if is_own(root)] or roots
 
 

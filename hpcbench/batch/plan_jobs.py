@@ -144,7 +144,7 @@ def _system_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def _once_a_node(site: Site, container: Container | None, *, nodes: int, program: str | None) -> list[str]:
-    """Return the launcher that starts a command once on each node.
+    """Return a launch command that starts one process per node.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _once_a_node(site: Site, container: Container | None, *, nodes: int, program
         site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes"
     )
     if nodes == 1 and not part and not launch_host:
-        return ["env"]  # The job script runs on that node. IBM's job scripts run on a separate launch host.
+        return ["env"]  # The job script runs on this node, except on IBM machines with a separate launch host.
     if site.launcher.kind == "ibrun":
         raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
     _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)

@@ -1,4 +1,4 @@
-"""Continuation of a submission that was interrupted."""
+"""Resumption of interrupted submissions."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ _LARGEST = 1 << 30
 _AMPLE = 100
 """Ratio of free space to log size above which no note is printed."""
 _FILES = 20
-"""Number of files per run, including those of its job."""
+"""Number of files per run, including job files."""
 
 
 def check_room(root: Path, *, runs: int, steps: int) -> str:

@@ -93,7 +93,7 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
 
 
 def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
-    """List the runs of each cell of a study by scheme and repeat, one line per cell."""
+    """List the runs of each cell by scheme and repeat, one line per cell."""
     cells: dict[str, dict[str, list[int]]] = {}
     for run in runs:
         name = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"

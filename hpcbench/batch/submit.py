@@ -50,7 +50,7 @@ class Options:
     site: str | None = None
     """Name or file of the site. By default the study's site."""
     dry_run: bool = False
-    """Whether to write the scripts without submitting them."""
+    """Whether to write the job scripts without submitting them."""
     check: bool = False
     """Whether a dry run also checks files, images, and scheduler limits, like a submission."""
     out: Path | None = None

@@ -175,7 +175,7 @@ def predict(
         Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit its devices."""
+    """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit in device memory."""
     from hpcbench.predict.results import predict_and_show
 
     raise typer.Exit(
@@ -264,7 +264,7 @@ def tune(
         Path | None, typer.Option(metavar="FILE", help="File for the result: .html, .md, .json or another format.")
     ] = None,
 ) -> None:
-    """Find the fastest scheme whose loss stays within a budget. Called again, it continues an interrupted search."""
+    """Find the fastest scheme whose loss stays within a budget. Repeat the command to resume an interrupted search."""
     from hpcbench.tune.command import TuneOptions
     from hpcbench.tune.command import tune as search_scheme
 

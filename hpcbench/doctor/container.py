@@ -27,7 +27,7 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
     site
         Site with the container.
     run
-        Whether to start ranks on a cluster.
+        Whether to start ranks if the site is a cluster.
     """
     container = site.container
     if container is None:

@@ -46,7 +46,7 @@ class HeldClaim:
         return not exists(self.path.with_name(str(int(self.path.name) + 1)))
 
     def release(self) -> None:
-        """Release the job for the next script."""
+        """Release the claim, so that another script can claim the job."""
         self.files.write(self.path.with_name(f"{self.path.name}.end"), lambda: f"{format_now()}\n")
 
 

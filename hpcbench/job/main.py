@@ -152,7 +152,7 @@ def _begin_attempt(directory: Path, files: StatusFiles, claim: HeldClaim) -> int
 
 
 def _end_runs(root: Path, job: str, attempt: int, recorder: StatusRecorder) -> None:
-    """Record the end of the runs of a killed driver."""
+    """Record that a killed driver's runs have ended."""
     for path in (root / "runs").iterdir():
         status = mark.read_mark(path)
         if status is None or status.job != job or status.state != "running" or status.attempt != attempt:

@@ -50,7 +50,7 @@ class JobOptions:
 
 
 def parse_options(arguments: Sequence[str]) -> JobOptions:
-    """Parse the driver's command line, and read the launch commands of the runs from the pipe given there."""
+    """Parse the driver's command line, and read the runs' launch commands from the pipe in its options."""
     parser = argparse.ArgumentParser(prog="python -m hpcbench.job", description="Started by job scripts.")
     parser.add_argument("--scheduler", required=True, choices=("slurm", "lsf", "flux", "local"))
     parser.add_argument("--job", required=True)

@@ -27,7 +27,7 @@ class StopRequests:
         self.stopping = False
         """Whether runs must write a checkpoint and exit."""
         self.leaving: int | None = None
-        """Exit status with which the script must end immediately. None if there was no such signal."""
+        """Exit status with which the script must end immediately, or None before such a signal."""
         self.grace = 0.0
         """Seconds within which the run may exit on its own before it is killed."""
         self._descriptor = descriptor

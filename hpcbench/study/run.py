@@ -58,8 +58,7 @@ def run_file(
     Raises
     ------
     UserError
-        A value of the study is invalid for this run, such as a seed that becomes too large with the repeats, or the
-        study runs another program.
+        The study runs another program, or a value is invalid for this run, such as a seed that becomes too large.
     """
     study = run.study
     if isinstance(study, ProgramStudy):

@@ -51,8 +51,9 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     Raises
     ------
     UserError
-        The scheme has arguments, a rule is for traffic that does not occur with this optimizer or ZeRO stage, a codec
-        does not support the precision, or the backward pass would use different values than the forward pass.
+        The scheme has arguments, or a rule selects traffic that does not occur with this optimizer or ZeRO stage. Other
+        causes are a codec that does not support the precision, and a backward pass that would use different values
+        than the forward pass.
     """
     train, name = study.train, study.scheme
     if scheme.arguments:
@@ -93,7 +94,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
 
 
 def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callable[[FieldPath], str]) -> None:
-    """Check that the site's device supports the scheme. Otherwise the compute nodes would refuse to run.
+    """Check before submission that the site's device supports the scheme.
 
     Raises
     ------

@@ -20,7 +20,7 @@ class SystemPreset(Section):
     """Required software and settings."""
     limits: Line
     checked: Line
-    """Date and machine of a run with this preset, or ``never``."""
+    """Date and machine of a test run with this preset, or ``never``."""
     asks: list[Line]
     """Fields that the study must add, such as ``preload``."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
@@ -33,7 +33,7 @@ def read_systems() -> dict[str, SystemPreset]:
 
 
 def add_system(fields: dict[str, Any]) -> dict[str, Any]:
-    """Merge a scheme's fields with those of its system. The scheme's own fields take precedence.
+    """Merge the fields of a scheme and its system. The scheme's own fields take precedence.
 
     Raises
     ------

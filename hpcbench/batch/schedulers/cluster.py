@@ -32,7 +32,7 @@ def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: s
     client
         Name of the submission command.
     otherwise
-        What is wrong with the output if the call succeeded.
+        Description of the fault in the output if the call succeeded.
     """
     path = shutil.which(client)
     printed = " ".join(attempt.out.split())[:120]

@@ -9,12 +9,12 @@ from pathlib import Path
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 _RANKS = ("JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
-"""Variables with which launchers pass a process its rank. The first one that is set is used."""
+"""Variables with which launchers pass the rank to a process. The first variable that is set is used."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Job parameters: submitit's parameters, and LSF parameters, which have the prefix ``lsf_`` in submitit."""
+    """Job parameters of submitit, and LSF parameters, whose names in submitit start with ``lsf_``."""
 
     job_name: str = "submitit"
     time: int = 5

@@ -1,4 +1,4 @@
-"""Opening of the scheduler of an existing submission."""
+"""Scheduler access for existing submissions."""
 
 from pathlib import Path
 

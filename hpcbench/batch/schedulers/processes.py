@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """Return a process identity that is unique even if the id is reused. Return None if there is no such process.
+    """Return a process identity that is unique even if the id is reused, or None if the process does not exist.
 
     Zombies count as existing.
     """

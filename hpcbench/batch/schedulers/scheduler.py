@@ -183,7 +183,7 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses of these ids, with one call for all ids and one more for those no longer listed.
+        """Return the statuses of these ids, with one call for all ids and a second call for unlisted ids.
 
         Ids unknown to the scheduler are omitted.
 

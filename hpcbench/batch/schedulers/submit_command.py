@@ -28,7 +28,7 @@ class SubmitDialect:
     busy: "re.Pattern[str]"
     """Response of a busy scheduler, which did not accept the job but may accept it later."""
     unclear: "re.Pattern[str]"
-    """Response after which the job may or may not have been accepted."""
+    """Response that does not show whether the job was accepted."""
     remedies: Sequence[tuple["re.Pattern[str]", str | Callable[[], str]]]
     """Patterns of refusals, with remedies. The first match is used. Functions query the scheduler for details."""
     refused: "re.Pattern[str] | None" = None

@@ -30,7 +30,7 @@ class StatusWatcher(core.InfoWatcher):
     words
         Function that polls the scheduler. It maps ids to statuses and omits unlisted ids.
     delay_s
-        Minimum number of seconds between two calls, once jobs are no longer new.
+        Minimum number of seconds between two calls, except for new jobs.
     """
 
     def __init__(self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]], delay_s: int = 60) -> None:

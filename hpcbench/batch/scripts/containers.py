@@ -22,7 +22,7 @@ class Contained:
     launch: list[str]
     """Arguments appended to the launcher's arguments."""
     inside: list[str]
-    """Arguments between those of the launcher and the interpreter."""
+    """Arguments between the launcher's arguments and the interpreter."""
 
 
 @dataclass(frozen=True)

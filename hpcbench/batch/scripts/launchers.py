@@ -146,7 +146,7 @@ def mvapich(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("mpirun_rsh", "mpirun_rsh")
 def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of the launcher of MVAPICH2 and MVAPICH2-GDR.
+    """Return the arguments of mpirun_rsh, the launcher of MVAPICH2 and MVAPICH2-GDR.
 
     Ranks are assigned to the hosts of the host file in order. The library binds each rank to its cores, unless ranks
     share cores.

@@ -19,7 +19,7 @@ def check_overrides(directory: Path, environment: "Environment") -> None:
     """Refuse templates with lines that would not appear in any job script.
 
     Jinja silently ignores blocks that no parent template defines, text outside blocks in a child template, and unused
-    files. Syntax errors are reported later, by rendering.
+    files. Syntax errors are reported later, when a template is rendered.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Queue(Section):
 
 
 class Scheduler(Section):
-    """The scheduler of the jobs."""
+    """The job scheduler and its settings."""
 
     kind: Literal["local", "slurm", "lsf", "flux"] = Field(
         description="local runs jobs on this machine, one after another."
@@ -82,7 +82,7 @@ class Scheduler(Section):
 
 
 class Node(Section):
-    """One compute node."""
+    """The hardware of a compute node."""
 
     gpus: int = Field(0, ge=0, le=1024, description="Number of GPUs.")
     gpu: Line | None = Field(None, description="Model of the GPUs.")

@@ -79,7 +79,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
 
 
 def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
-    """Return the scheduler id of a job. If it was accepted twice, return the id of the copy that runs."""
+    """Return the scheduler id of a job. If it was accepted twice, return the id of the copy that holds the claim."""
     submitted = ledger.of(job)
     if submitted is None or mark is None or mark.attempt <= submitted.begun[job]:
         return ledger.element(job)
@@ -117,7 +117,7 @@ def _queue_name(job: str, ledger: Ledger) -> str:
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """Return what to query about a job: ``its end``, only its ``cost``, or an empty string for nothing."""
+    """Return the required query for a job: ``its end``, only its ``cost``, or an empty string for no query."""
     submitted = ledger.of(job)
     if submitted is None:
         return ""
