@@ -41,7 +41,7 @@ def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[flo
 
 
 def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) -> list[dict[int, int]]:
-    """Gather the counts of every rank, in rank order. Keys are integers from 0."""
+    """Gather the counts of every rank, in rank order. The keys are non-negative integers."""
     length = round(max(most for (most,) in gather(group, [float(max(counts, default=0) + 1)], exact)))
     rows = gather(group, [float(counts.get(k, 0)) for k in range(length)], exact)
     return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]

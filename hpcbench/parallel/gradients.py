@@ -248,7 +248,7 @@ class Gradients:
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
-        """Sum partial gradients over the ranks of their groups."""
+        """Sum partial gradients over the groups along the tensor grid."""
         for piece in (piece for piece in self._pieces if piece.bucket.summands):
             axes = piece.bucket.summands
             channel = self._summands[axes]

@@ -16,7 +16,7 @@ class Mesh:
     Parameters
     ----------
     comm
-        Communicator of ``layout.ranks`` ranks. The mesh uses only a duplicate of it.
+        Communicator of ``layout.ranks`` ranks. The mesh duplicates it and uses only the duplicate.
     layout
         Sizes of the parallel dimensions.
     progress

@@ -11,21 +11,22 @@ from hpcbench.contract.trace import STEPS
 
 @dataclass
 class Phases:
-    """Time in seconds of each phase, summed over steps. On a GPU, the compute stream is timed, otherwise the host.
+    """Time in seconds of each phase, summed over steps.
+
+    On a GPU, the phases are timed on the compute stream. Otherwise, they are timed on the host.
 
     Attributes
     ----------
     forward, backward
         Time of the passes, including tensor-parallel communication. Recomputation is part of the backward pass.
     bubble
-        Time in which the stage is idle between forward and backward passes, from the call that receives another stage's
-        message to the arrival of the message.
+        Idle time of the stage, from the call that receives another stage's message until the message arrives.
     reduction
         Exposed time of the gradient reduction after the last backward pass.
     optimizer
         Time from the gradient norm until all replicas have gathered the new weights.
     step
-        Time of the whole steps: the sum of the phases and the time between phases.
+        Total time of the steps: the sum of all phases and the time between phases.
     steps
         Number of steps.
     clock

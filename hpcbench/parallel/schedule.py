@@ -93,7 +93,7 @@ SCHEDULES: dict[ScheduleName, Schedule] = {
     "pipedream": one_f_one_b,
     "pipedream-2bw": one_f_one_b,
 }
-"""The schedules.
+"""Pipeline schedules by name.
 
 Schedules without a flush use 1F1B over the micro-batches of all steps (`hpcbench.parallel.stream`).
 """

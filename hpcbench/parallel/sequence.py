@@ -1,9 +1,10 @@
-"""Sequence parallelism (arXiv 2205.05198, section 4.2.2): ranks share positions between tensor-parallel regions.
+"""Sequence parallelism (arXiv 2205.05198, section 4.2.2).
 
-An all-gather before a region and a reduce-scatter after the region replace the all-reduce and together send the same
-number of bytes. Operations between regions compute and store 1/t of the values. For norms, biases of row layers and
-learned positions, the gradients on a rank are sums over the rank's own positions. `DataParallel` completes these sums
-once per step. A column layer keeps the gathered input for its backward pass, whereas the paper gathers the input again.
+Between tensor-parallel regions, each rank holds a part of the positions. An all-gather before a region and a
+reduce-scatter after the region replace the all-reduce and together send the same number of bytes. Operations between
+regions compute and store 1/t of the values. For norms, biases of row layers and learned positions, the gradients on a
+rank are sums over the rank's own positions. `DataParallel` completes these sums once per step. A column layer keeps the
+gathered input for its backward pass, whereas the paper gathers the input again.
 
 Shapes: b samples, s positions, t ranks. t divides s.
 """

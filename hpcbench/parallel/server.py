@@ -1,4 +1,4 @@
-"""A shard of the parameter server: the clocks of the workers, and the weight updates. No communication.
+"""A shard of the parameter server: the clocks of the workers, and the weight updates.
 
 The clock of a worker is the number of gradients that the worker has pushed. A worker may read the weights for its next
 gradient if the slowest worker is at most ``bound`` clocks behind (stale synchronous parallel, SSP). With a bound of 0,

@@ -106,7 +106,7 @@ class Versions:
 
     @property
     def stashed_bytes(self) -> int:
-        """Count the bytes of stashed versions when the maximum number of versions is stored."""
+        """Bytes of the stashed versions at their maximum number."""
         return (self.most - 1) * sum(flat.nbytes for flat in self._flats)
 
 

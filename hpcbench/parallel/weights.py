@@ -21,7 +21,7 @@ class Weights(Protocol):
     def give(self, piece: Piece, source: Tensor) -> None:
         """Set the source of an updated piece.
 
-        `source` is valid until the next update and on the device of the model.
+        `source` is on the model's device and remains valid until the next update.
         """
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Check that replicas hold identical weights. A faulty lossy collective could make them differ."""
+"""Consistency check of replicas. A faulty lossy collective could make their weights differ."""
 
 from collections.abc import Callable
 from functools import partial

@@ -82,12 +82,13 @@ def take_own_residuals(state: dict[str, Any], file: File) -> None:
 
 
 def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: list[list[int]]) -> None:
-    """Load residuals from another layout. Their sums are divided equally among the ranks of this layout.
+    """Load residuals from another layout.
 
-    The residuals of sums (``summed``) are added to the residuals of contributions (``sent``), because both correct the
-    same sum. The total error of each parameter is therefore conserved up to fp32 rounding, independent of the ranks
-    that own sums or hold contributions in the new layout. A layout with only one replica has no residuals, because it
-    sends no gradients.
+    The residuals are summed over the old ranks and divided equally among the ranks of this layout. The residuals of
+    sums (``summed``) are added to the residuals of contributions (``sent``), because both correct the same sum. The
+    total error of each parameter is therefore conserved up to fp32 rounding, independent of the ranks that own sums or
+    hold contributions in the new layout. A layout with only one replica has no residuals, because it sends no
+    gradients.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Corpus:
     train, valid
         Tokens of any integer dtype, in memory or memory-mapped.
     symbols
-        Exclusive upper bound of tokens: 256 for bytes, otherwise the vocabulary size of the model.
+        Exclusive upper bound of token IDs: 256 for bytes, otherwise the vocabulary size of the model.
     where
         File or source, for error messages.
     known_digest

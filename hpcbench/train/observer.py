@@ -23,7 +23,7 @@ class Observer:
         Parameters
         ----------
         more
-            Whether another action than the next step follows, such as an evaluation.
+            Whether an action other than the next step follows, such as an evaluation.
         """
 
     def end(self, step: int) -> Event | None:

@@ -29,7 +29,7 @@ def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
     seq_len
         Number of tokens per sample.
     vocab
-        Exclusive upper bound of tokens.
+        Exclusive upper bound of token IDs.
 
     Raises
     ------

@@ -85,7 +85,7 @@ def examine(data: Data) -> TokenFile:
 
 
 def _digest(file: TokenFile) -> str:
-    """Return the SHA-256 of all tokens. For a large file, hash its size, its modification time, and some blocks."""
+    """Return the SHA-256 of all tokens or, for a large file, of its size, modification time, and some blocks."""
     size = file.count * np.dtype(file.dtype).itemsize
     digest = hashlib.sha256()
     with Path(file.path).open("rb") as stream:
@@ -100,7 +100,7 @@ def _digest(file: TokenFile) -> str:
 
 
 def _bare(path: str, dtype: str) -> TokenFile:
-    """Locate the tokens of a raw binary file in little-endian byte order."""
+    """Locate the tokens of a raw binary file, which must be little-endian."""
     kind = np.dtype(dtype).newbyteorder("<")
     count, left_over = divmod(Path(path).stat().st_size, kind.itemsize)
     if left_over:

@@ -180,7 +180,7 @@ class Trainer:
     def _timed(self, step: int) -> Timed:
         """Run a step, and count its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
-        clock.settle()  # messages between the steps belong to no step
+        clock.settle()  # messages between steps belong to no step
         self.traffic.begin()
         start = clock.mark()
         mean_loss = self.backward(step)
@@ -282,10 +282,10 @@ class Trainer:
         """Return the state of this rank in host memory, keyed by global parameter names.
 
         The state contains all values that affect the next step. Two additional entries describe the parts of the
-        parameters that the tensors represent, and the ranks that hold different residuals of the same elements. Such
-        ranks are other replicas. If residuals belong to partial gradients, the other copy of a tied weight and other
-        ranks of the tensor-parallel group (under sequence parallelism) are included. The state does not contain the
-        step number.
+        parameters that the tensors represent, and the ranks that hold different residuals of the same elements. These
+        ranks are the other replicas. If residuals belong to partial gradients, they also include the stage with the
+        other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group. The
+        state does not contain the step number.
         """
         summands = self.data_parallel.residuals_are_summands
         spread = summands and any(shard.partial for _, shard in self.held)

@@ -72,7 +72,7 @@ def _find_start(process: int) -> str | None:
 
 
 _MOST_CORES = 0.9
-"""Minimum fraction of a node's cores for a job to count as the only one. Some sites reserve a few cores."""
+"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
 
 
 def shares_node() -> bool:

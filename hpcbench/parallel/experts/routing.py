@@ -92,8 +92,7 @@ def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
 
 
 Shares = Callable[[Tensor, int], Tensor]
-"""Function of the choices, [b, s, k], and the number of experts that returns each expert's share of the choices, [b,
-E]."""
+"""Function that returns each expert's share of the choices, [b, E], given the choices and the number of experts."""
 
 
 def own_shares(expert: Tensor, count: int) -> Tensor:

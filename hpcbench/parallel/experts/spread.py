@@ -29,8 +29,7 @@ from hpcbench.parallel.regions import WHOLE, Border, enter, leave
 
 Shared = Callable[[Tensor], Tensor] | None
 Apply = Callable[[Tensor, Routing, nn.ModuleDict, Shared], Tensor]
-"""Function of the input [b, s, h], the routing, the rank's experts and the shared expert that returns the layer
-output."""
+"""Function that computes the layer output from the input, the routing, the rank's experts and the shared expert."""
 
 
 class Layer(Protocol):

@@ -1,4 +1,4 @@
-"""Energy observer: assigns counters to ranks, and sums the energy of all ranks."""
+"""Energy observer, which assigns counters to ranks and sums the energy of all ranks."""
 
 import os
 from collections import defaultdict
@@ -23,7 +23,7 @@ from hpcbench.features.energy.observer.nvml import open_gpu_counter
 from hpcbench.train.observer import Observer
 
 _WIDE = 0.9
-"""Minimum fraction of a node's cores for a job to count as the only one. Sites reserve some cores for the system."""
+"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
 _OWNED = "SLURM_CPUS_ON_NODE"
 """Environment variable with the number of cores that Slurm allocated to the job on this node."""
 

@@ -48,11 +48,11 @@ def read_energy(log: RunLog) -> StepJoules | None:
 
 
 _ROUGH = 0.01
-"""Relative error due to the refresh period. A larger error causes a note."""
+"""Relative error due to the refresh period above which a note is added."""
 
 
 def check_energy(subject: CheckedRun) -> Iterator[str]:
-    """Yield a note for each missing counter, each counter shared by several jobs, and each too short measurement."""
+    """Yield a note for each missing counter, each counter shared by several jobs, and each short measurement."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:
         return

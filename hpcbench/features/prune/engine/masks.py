@@ -28,7 +28,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masks:
-    """Masks of a rank's weights. The class selects the weights to set to zero and sends the masks to all replicas.
+    """Masks of a rank's weights, with methods that select zeros and send masks to all replicas.
 
     Parameters
     ----------
