@@ -69,7 +69,7 @@ SOURCES = (
     Source("llm-foundry, A100 80 GB", "llm-foundry", "checked on", FSDP, "A100", 8, 1600, zero=3, row_gpu="a100_80"),
     Source("llm-foundry, A100 40 GB", "llm-foundry", "checked on", FSDP, "A100 40", 8, 1600, zero=3, row_gpu="a100_40"),
 )
-TABLE_5 = (  # layers, hidden, heads, pp, chunks, micro-batch, batch, seconds: full recomputation, selective with SP
+TABLE_5 = (  # layers, hidden, heads, pp, chunks, micro-batch, batch, step time: full recomputation, selective with SP
     ("22B", 48, 6144, 64, 1, 1, 4, 4, 1.42, 1.10),
     ("175B", 96, 12288, 96, 8, 3, 1, 64, 18.13, 13.75),
     ("530B", 105, 20480, 128, 35, 3, 1, 280, 49.05, 37.83),

@@ -64,7 +64,7 @@ def need_gpu() -> None:
 
 def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
     """Return the run of a scheme."""
-    both = ", ".join(dict.fromkeys(("baseline", scheme)))  # a study has what it compares with
+    both = ", ".join(dict.fromkeys(("baseline", scheme)))  # A study contains the controls of the scheme.
     runs = expand(
         load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Capacity("here", None, 1024)
     )

@@ -17,11 +17,11 @@ from start_ranks import RankServer, run_ranks
 
 pytest_plugins = ["needs", "unsteady"]
 
-# The default limit of 200 ms per example fails on a machine that is busy with other work.
+# The default limit of 200 ms per example is too short on a busy machine.
 settings.register_profile("patient", parent=settings(), deadline=None)
 settings.load_profile("patient")
 
-# Without it this process, and programs that tests start, would compile all modules each time.
+# Otherwise this process, and programs that tests start, would compile all modules each time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -29,7 +29,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("COLUMNS", None)
 
 # A command that a shell starts in the background, or nohup, ignores these signals, and so would all programs that tests
-# start. A handler is reset by exec, so these programs get the default.
+# # start. exec resets a handler, so these programs use the default action.
 for _number, _handler in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, lambda *_: None),
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import only files with long tests for `make test-long`. Each process of it would import all 340 otherwise."""
+    """For `make test-long`, import only files with long tests. Otherwise each process would import all 340 files."""
     is_other = config.option.markexpr == "long" and collection_path.suffix == ".py"
     return True if is_other and not crowds.may_be_long(collection_path) else None
 
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def rank_server() -> Iterator[RankServer]:
-    """Server that forks ranks which have imported their modules already."""
+    """Server that forks ranks with preloaded modules."""
     server = RankServer()
     yield server
     server.end()
@@ -74,7 +74,7 @@ def job_ranks() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Function that runs a worker, see `run_ranks`. Tests that kill ranks pass ``server=None``."""
+    """Function that runs a worker (see `run_ranks`). Tests that kill ranks pass ``server=None``."""
     return partial(run_ranks, server=rank_server)
 
 

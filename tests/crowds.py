@@ -1,9 +1,9 @@
-"""Crowds of tests for `pytest --dist loadgroup`: the tests of a crowd run one after another, in one process.
+"""Crowds of tests for `pytest --dist loadgroup`. The tests of a crowd run one after another, in one process.
 
-The tests of a crowd share a resource that exists once: the cores, which MPI ranks need for themselves; the machine's
-network; ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests run next to computing
-ones. Each file without a named crowd is a separate crowd. Crowds are also markers, which `make quick` leaves out. Tests
-with ranks form two crowds, because a single one would take longer than all other tests.
+The tests of a crowd share a unique resource: the cores, which MPI ranks need exclusively; the machine's network; or
+ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests overlap with computing tests.
+Each file without a named crowd is a separate crowd. Crowds are also markers, which `make quick` excludes. Tests with
+ranks form two crowds, because a single one would take longer than all other tests.
 """
 
 import re
@@ -26,7 +26,7 @@ NAMED = {
         *("benchmarks/test_predict_measured.py", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
         "programs/test_program_systems.py",
     ),
-    "programs": ("programs",),  # one process stands for all programs
+    "programs": ("programs",),  # one process represents all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
     "jobs": (
         "test_end_to_end.py",
@@ -37,7 +37,7 @@ NAMED = {
         "benchmarks",
     ),
 }
-"""Files and folders of each crowd; the first match counts. Tests with forked ranks belong to the crowd of ranks."""
+"""Files and folders of each crowd. The first match is used. Tests with forked ranks belong to the crowd of ranks."""
 ENGINE = {HERE / "parallel", HERE / "features"}
 """Folders whose tests with ranks form a separate crowd."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cupy_accelerator.py", "test_wheel.py")
@@ -49,7 +49,7 @@ TURNS = [*NAMED, "compiler", "long", None]
 
 
 class Of(NamedTuple):
-    """The crowd of the tests of a file, None if it has no name, their marker, and their turn."""
+    """Crowd of a file's tests (None if it has no name), their marker, and their turn."""
 
     crowd: str | None
     kind: str | None
@@ -76,7 +76,7 @@ def of_ranks(file: Path) -> Of:
 
 
 def assign(items: list[pytest.Item]) -> None:
-    """Mark tests with their crowds, and sort them, longest first: a long test that starts late ends late."""
+    """Mark tests with their crowds, and sort them, longest first, because a long test that starts late ends late."""
     turns: dict[int, list[pytest.Item]] = {turn: [] for turn in range(len(TURNS))}
     names = {file: file.relative_to(HERE).as_posix() for file in {item.path for item in items}}
     for item in items:
@@ -87,7 +87,7 @@ def assign(items: list[pytest.Item]) -> None:
         if group.kind:
             item.add_marker(group.kind)
         turns[group.turn].append(item)
-    items[:] = [item for turn in turns.values() for item in turn]  # tests of a file stay together
+    items[:] = [item for turn in turns.values() for item in turn]  # the tests of a file stay together
 
 
 def may_be_long(file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Shipped sites with the fake of a scheduler. The ranks do what a test sets for each scheme."""
+"""Shipped sites with a fake scheduler. The ranks act as a test specifies for each scheme."""
 
 import contextlib
 import json
@@ -71,16 +71,8 @@ STUDY: dict[str, Any] = {
 class Place:
     """A directory with a study and a copy of a shipped site, whose scheduler is a fake on PATH.
 
-    Parameters
-    ----------
-    name
-        The site.
-    real
-        Whether the ranks train, on this machine's cores; else they are stand-ins.
-    site
-        Fields of the site to change; ``a__b`` for ``a: {b: ...}``.
-    fake
-        Additional options of the fake.
+    Parameters ---------- name The site. real Whether the ranks train on this machine's cores. Otherwise they are
+    stand-ins. site Fields of the site to change; ``a__b`` for ``a: {b: ...}``. fake Additional options of the fake.
     """
 
     def __init__(
@@ -112,11 +104,11 @@ class Place:
         self.study.write_text(json.dumps({**STUDY, **changes}), encoding="utf-8")
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set what rank 0 of a run does, by run id: ok; stop once when asked to; hold until `go`; deaf; fail."""
+        """Set the behavior of rank 0 of a run, by run id: ok; stop once when asked to; hold until `go`; deaf; fail."""
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:
-        """Let the ranks that hold end."""
+        """Release the held ranks."""
         (self.directory / "go").touch()
 
     def began(self, run: str = "r1-baseline") -> None:
@@ -134,13 +126,13 @@ class Place:
 
     @property
     def ranks(self) -> list[tuple[str, str, int]]:
-        """Return attempt, fake host and number of each rank that was started."""
+        """Return attempt, fake host and index of each started rank."""
         lines = (self.directory / "ranks.txt").read_text(encoding="utf-8").splitlines()
         return [(attempt, host, int(rank)) for attempt, host, rank in map(str.split, lines)]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until the condition holds; fail if it does not hold in time."""
+    """Wait until the condition is true. Fail on a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
@@ -148,14 +140,14 @@ def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
 
 
 def wait_until_over(place: Place, root: Path) -> Tracked:
-    """Wait until the fake has no job left; return the state of the submission."""
+    """Wait until no job of the fake remains. Return the state of the submission."""
     place.fake.wait(seconds=120)
     wait_for(lambda: track(root).over)
     return track(root)
 
 
 def states(tracked: Tracked) -> list[State]:
-    """Return the states of all runs, in their order."""
+    """Return the states of all runs, in order."""
     return [status.state for status in tracked.runs.values()]
 
 
@@ -183,5 +175,5 @@ def launch_lines(root: Path) -> list[str]:
 
 
 def repository_on_python_path() -> dict[str, str]:
-    """Return the variables with which ranks find a checkout that is not installed."""
+    """Return the variables that allow ranks to find a checkout that is not installed."""
     return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}

@@ -13,8 +13,7 @@ CONTROLS = {
 }
 """Simple schemes as controls."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Validation loss minus the baseline's after 600 steps, of schemes that are significantly worse
-(docs/explanation/convergence.md)."""
+"""Loss minus the baseline's after 600 steps, for significantly worse schemes (docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
