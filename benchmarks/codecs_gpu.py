@@ -105,7 +105,7 @@ class Bench:
     def error(self, decoded: Any) -> float:
         """Return the RMS error of decoded values, relative to the RMS of the values."""
         decoded = self.cupy.asarray(decoded).view(self.cupy.float32)[: self.x.size]
-        lack = self.cupy.asnumpy(decoded).astype(np.float64) - self.host  # CuPy's kernels flush subnormal values
+        lack = self.cupy.asnumpy(decoded).astype(np.float64) - self.host  # CuPy's kernels flush subnormals to zero.
         return float(np.sqrt(np.mean(lack**2))) / self.rms
 
     def row(self, peer: Peer, three: Callable[[], Any] | None = None) -> Row:

@@ -1,4 +1,4 @@
-"""Processes that can import only the packages of an hpcbench installation with some extras."""
+"""Processes that can import only the packages of an hpcbench installation with given extras."""
 
 import os
 import re
@@ -39,14 +39,18 @@ if "SLURM_STEP_ID" in os.environ:  # a rank
     open({seen!r}, "a").close()
 '''
 SEEN = "seen-in-a-step"
-"""File next to the guard. The guard creates this file in a step of a Slurm job."""
+"""File next to the guard, which the guard creates in a step of a Slurm job."""
 
 
 def requirements(extras: Iterable[str], project: dict[str, object] | None = None) -> set[str]:
-    """Return the names of all distributions in an installation with these extras.
+    """Return the names of all distributions that are installed with these extras.
 
-    Parameters ---------- extras Extras of hpcbench. project Table `project` of a pyproject file; None for that of this
-    checkout.
+    Parameters
+    ----------
+    extras
+        Extras of hpcbench.
+    project
+        Table `project` of a pyproject file; None for this checkout's.
     """
     project = project or tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
@@ -68,7 +72,7 @@ def requirements(extras: Iterable[str], project: dict[str, object] | None = None
 
 
 def write_guard(directory: Path, installed: set[str]) -> Path:
-    """Write a `sitecustomize` that refuses modules of all other distributions. Return the directory for PYTHONPATH."""
+    """Write a `sitecustomize` that blocks all other distributions. Return the directory for PYTHONPATH."""
     brought, others = set[str](), set[str]()
     for each in distributions():
         (brought if canonicalize_name(each.metadata["Name"]) in installed else others).update(_modules(each))
@@ -79,7 +83,7 @@ def write_guard(directory: Path, installed: set[str]) -> Path:
 
 
 def installed_by(page: Path) -> set[str]:
-    """Return the names of all distributions that the page's `pip install` line installs."""
+    """Return the names of all distributions installed by the page's `pip install` line."""
     installing = [content for language, content, _ in blocks(page.read_text(encoding="utf-8")) if language == "sh"]
     (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", "".join(installing), re.MULTILINE)
     return requirements(extras.split(","))
@@ -88,8 +92,12 @@ def installed_by(page: Path) -> set[str]:
 def run_page(page: Path, directory: Path, variables: Mapping[str, str]) -> tuple[int, int]:
     """Run a page's commands with only the packages that the page installs. Return the same numbers as `typed_pages`.
 
-    Parameters ---------- page, directory Page, and working directory of its commands. The guard is in the subdirectory
-    `guard`. variables Further environment variables of the commands.
+    Parameters
+    ----------
+    page, directory
+        Page, and working directory of its commands. The guard is in the subdirectory `guard`.
+    variables
+        Additional environment variables for the commands.
     """
     guard = write_guard(directory / "guard", installed_by(page))
     paths = [str(guard), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,4 +1,4 @@
-"""Reading in bulk and line by line gives the same records for every damaged log, and no number that is not in it."""
+"""Tests that bulk and line-by-line parsing of damaged logs agree, and return no number that is not in the log."""
 
 import math
 import re

@@ -80,9 +80,7 @@ def repeats(grid: Grid, product: Product, dims: str, over: str) -> int:
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_every_rank_holds_an_equal_part_of_everything(grid):
-    """No element of activations or weights is stored twice, except the weights of 2.5d, which each layer of the grid
-    has.
-    """
+    """No element of activations or weights is stored twice, except 2.5d weights, which each grid layer stores."""
     for word, product in grid.products.items():
         matrices = [product.w, product.y] + ([product.x] if word != "vocabulary" else [])
         for cuts in matrices:
