@@ -41,7 +41,7 @@ class FusedAdamW:
         )
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
-        """Replacement of `hpcbench.parallel.adamw.AdamWState.step` for one piece."""
+        """Update one piece, as `hpcbench.parallel.adamw.AdamWState.step` does."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         if factor != 1.0:

@@ -1,5 +1,4 @@
-"""Ranks of engine.py. All contenders of a size run in the same processes; they are first compared, then timed in turns.
-"""
+"""Ranks of engine.py. All contenders of a size run in the same processes. They are compared, then timed in turns."""
 
 import json
 import time

@@ -53,8 +53,7 @@ def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[rando
 
 
 def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> tuple[float, float, float, float]:
-    """Return four values: the fraction of runs with an interval, covered and untrue fractions, and mean relative width.
-    """
+    """Return the fractions of runs with an interval, covered and untrue, and the mean relative width."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
     intervals = [compute_series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
     bounds = [(each.low, each.high) for each in intervals if each.low is not None and each.high is not None]

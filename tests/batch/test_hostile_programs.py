@@ -1,5 +1,4 @@
-"""Tests of hostile text in a study's program. It is refused in one line, or reaches command and environment unchanged.
-"""
+"""Tests of hostile text in a study's program. It is refused in one line, or passed on unchanged."""
 
 import json
 import os

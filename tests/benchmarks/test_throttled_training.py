@@ -1,5 +1,4 @@
-"""Tests of benchmarks/throttled_training.py: its tables for synthetic runs, and the complete script in its tiny form.
-"""
+"""Tests of benchmarks/throttled_training.py: its tables for synthetic runs, and the complete tiny form."""
 
 import json
 import re

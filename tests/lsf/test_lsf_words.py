@@ -1,5 +1,4 @@
-"""Tests of states that LSF reports for a job and later forgets. `status` reports them, and silence never means success.
-"""
+"""Tests of states that LSF reports for a job and later forgets. `status` reports them. Silence is never success."""
 
 from collections.abc import Callable
 

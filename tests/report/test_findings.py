@@ -79,8 +79,7 @@ def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None)
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
-    """The 95 % interval decides whether a difference is significant, the 90 % interval whether it is within a margin.
-    """
+    """The 95 % interval decides on significance, the 90 % interval on equivalence within a margin."""
     rng = random.Random(5)
     seen = set()
     for _ in range(300):

@@ -144,8 +144,7 @@ class Cluster:
         return done
 
     def job(self, job: str) -> dict[str, str]:
-        """Return the fields of ``scontrol show job`` (``JobState``, ``Reason``, ...), or no fields for a forgotten job.
-        """
+        """Return the fields of ``scontrol show job`` (``JobState``, ``Reason``, ...), or none for a forgotten job."""
         shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 

@@ -63,8 +63,7 @@ def is_lost(job: Job, state: State) -> bool:
 
 
 def describe_end(job: Job) -> str:
-    """Return the reason for the job's end, such as ``TERM_RUNLIMIT: ...``, or an empty text if the job ended by itself.
-    """
+    """Return the reason for the job's end, such as ``TERM_RUNLIMIT: ...``, or an empty text."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
 
 

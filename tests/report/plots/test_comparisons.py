@@ -1,5 +1,4 @@
-"""Tests of plots of speed and loss, scaling, time, and error over wire bytes. Markers match the comparison's numbers.
-"""
+"""Tests of plots of speed and loss, scaling, time, and error over wire bytes. Markers match the compared numbers."""
 
 from collections.abc import Callable
 from typing import Any
