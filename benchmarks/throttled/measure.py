@@ -45,7 +45,7 @@ def begin(
 
 
 def resume(path: Path, fresh: Document) -> Document:
-    """Return the content of the file, or `fresh` if there is no file.
+    """Return the content of the file, or `fresh` without a file.
 
     Raises ------ UserError The file contains a different measurement, or was written by a different revision.
     """

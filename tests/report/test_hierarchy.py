@@ -43,7 +43,7 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 
 
 def held(chain: Chain, shares: Shares) -> float:
-    """Return the share that the undecided questions of a chain use together, none of which passes its share on."""
+    """Return the share that the undecided questions of a chain use together. They pass no share on."""
     amount = 0.0
     loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:

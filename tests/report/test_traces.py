@@ -33,7 +33,7 @@ from hpcbench.report.sections import read
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a submission of two schemes, one of which is traced."""
+    """Write a submission of two schemes. One scheme is traced."""
     runs = [Planted("baseline", 1, 0.1, loss=2.0), Planted("naive-zfp8", 1, 0.08, loss=2.0)]
     written = write(tmp_path_factory.mktemp("traced") / "001", runs)
     plant(written / "runs" / "r1-naive-zfp8", ranks=10)

@@ -100,7 +100,7 @@ SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": f
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """Write a submission of four runs, one of which failed."""
+    """Write a submission of three completed runs and a failed run."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
