@@ -71,7 +71,7 @@ def predict_runs(
     place
         The site.
     base
-        Directory that relative paths in the study start from.
+        Base directory of relative paths in the study.
     measured
         Directory with measured tables, or with completed runs.
     ranks
