@@ -44,7 +44,7 @@ _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class LogLines(Section):
-    """Regular expressions for log lines of programs that use other frameworks."""
+    """Format of the log lines of a program that uses another framework."""
 
     line: str = Field(
         min_length=1,
