@@ -1,3 +1,3 @@
-"""hpcbench measures whether compressing the training traffic pays on this machine."""
+"""hpcbench measures whether compressing training traffic pays off on this machine."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The program ``python -m hpcbench``."""
+"""Entry point of ``python -m hpcbench``."""
 
 from hpcbench.cli import main
 

@@ -1,4 +1,4 @@
-"""Output of all commands: tables that fit the terminal or the file, and time spans."""
+"""Console output: tables that fit the terminal or file, and time spans."""
 
 import io
 import os
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNBOUND = 160
-"""Width of a table in columns without a terminal."""
+"""Table width in columns without a terminal."""
 
 
 def columns() -> int | None:
-    """Return the width of the standard output in columns; None for the width of the terminal."""
+    """Return the output width in columns, or None to use the terminal width."""
     return None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else UNBOUND
 
 
 def show_table(table: "Table", unbound: int = UNBOUND) -> None:
-    """Print a table. Without a terminal, the blanks that rich adds at the end of lines are removed.
+    """Print a table. Without a terminal, the trailing blanks added by rich are removed.
 
     Parameters
     ----------
     table
         The table to print.
     unbound
-        Width in columns without a terminal.
+        Table width in columns without a terminal.
     """
     from rich.console import Console
 
@@ -38,7 +38,7 @@ def show_table(table: "Table", unbound: int = UNBOUND) -> None:
 
 
 def span(seconds: float | None) -> str:
-    """Format a time span as minutes and seconds, or as hours, minutes and seconds."""
+    """Format a time span as minutes and seconds, or as hours, minutes, and seconds."""
     if seconds is None:
         return "-"
     total = round(seconds)

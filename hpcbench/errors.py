@@ -1,8 +1,8 @@
-"""Errors that are shown as one line."""
+"""Errors that are reported on one line."""
 
 
 class UserError(Exception):
-    """Invalid input. Each fault is one line with file, line, field and remedy. The exit status is 2."""
+    """Invalid input. Each fault is reported on one line with file, line, field, and remedy. The exit status is 2."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
@@ -10,4 +10,4 @@ class UserError(Exception):
 
 
 class TransitError(Exception):
-    """A message that did not arrive as it was sent. The exit status is 1."""
+    """A message was corrupted in transit. The exit status is 1."""

@@ -1,21 +1,21 @@
-"""Reading of files that another program may have written, and names of files in messages."""
+"""Reading of untrusted files, and formatting of file names in messages."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 _MOST = 64 << 20
-"""Maximum bytes that are read of a file. No file of hpcbench is longer."""
+"""Maximum size in bytes of files to read. No file written by hpcbench is larger."""
 
 
 def shown_path(path: Path | str) -> str:
-    """Return a path for a message of one line: unchanged if it is printable, else escaped."""
+    """Format a path for a one-line message. Unprintable paths are escaped."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the mapping in a JSON file; None if there is no such file, or its content is not a mapping."""
+    """Return the mapping in a JSON file. Return None if the file is missing or does not contain a mapping."""
     try:
         with path.open("rb") as stream:
             data = json.loads(stream.read(_MOST))
@@ -34,14 +34,14 @@ _MAGIC_NUMBERS = {
 
 
 def decompression(path: Path) -> str | None:
-    """Return the command that decompresses a file; None if it is not compressed."""
+    """Return the decompression command for a file, or None if the file is not compressed."""
     with path.open("rb") as stream:
         head = stream.read(8)
     return next((command for magic, command in _MAGIC_NUMBERS.items() if head.startswith(magic)), None)
 
 
 def exists(path: Path) -> bool:
-    """Return whether a file or directory exists. A name that no file system accepts does not exist."""
+    """Return whether a file or directory exists. Invalid names do not exist."""
     try:
         return path.exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""Labels that fit: cut to a width, or placed next to their points so that they cover nothing."""
+"""Plot labels: truncation to a width, and placement next to points without overlap."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 Named = tuple[str, float, float]
-"""A name and the place of its point in the data."""
+"""A name and the data coordinates of its point."""
 
 _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
 _ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
@@ -22,12 +22,12 @@ _FAR = [
     for dy in (0, 10, -10, 18, -18, 26, -26, 34, -34, 44, -44, 54, -54, 64, -64)
 ]
 _PLACES = [*_ROUND, *_ABOVE, *_FAR]
-"""Offsets of a label from its point, in points of type. The first free one is used."""
+"""Offsets of a label from its point, in typographic points. The first free position is used."""
 _LEADER = {"arrowstyle": "-", "color": INK, "alpha": 0.5, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
 
 
 def fitted(text: str, width: float, size: float = SMALL) -> str:
-    """Return the text, cut to a width of at most `width` points in a font of `size` points."""
+    """Truncate text to at most `width` points in a font of `size` points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -43,14 +43,14 @@ def fitted(text: str, width: float, size: float = SMALL) -> str:
 
 
 def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]") -> None:
-    """Write each point's name in a free place. A name that is not nearest to its own point has a line to it.
+    """Label each point at a free position. A label that is closer to a different point is connected by a line.
 
     Parameters
     ----------
     figure
-        The figure, finished except for the labels.
+        Figure that is complete except for the labels.
     named
-        The points of each axes.
+        Labeled points of each axes.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
@@ -68,7 +68,7 @@ def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]
             )
             text.set_in_layout(False)
             size = text.get_window_extent(renderer)
-            height = 0.8 * size.height  # without the room that a line keeps from the next
+            height = 0.8 * size.height  # without the spacing between lines
             best, least = _PLACES[0], 1000
             for place in _PLACES:
                 box = _box(centre, place, size.width, height, pixels)
@@ -99,19 +99,19 @@ def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]
 
 
 def _is_far(place: tuple[int, int, str]) -> bool:
-    """Return whether a label at this place needs a line to its point."""
+    """Return whether a label at this position needs a line to its point."""
     return abs(place[0]) > 5 or abs(place[1]) > 9
 
 
 def _distance(box: "Bbox", point: Any) -> float:
-    """Return the distance of a point from a box, 0 inside."""
+    """Return the distance of a point from a box, or 0 inside the box."""
     across = max(box.x0 - point[0], point[0] - box.x1, 0.0)
     along = max(box.y0 - point[1], point[1] - box.y1, 0.0)
     return math.hypot(across, along)
 
 
 def _box(centre: Any, place: tuple[int, int, str], width: float, height: float, pixels: float) -> "Bbox":
-    """Return the box of a name of this size at a place, in pixels."""
+    """Return the bounding box of a label at a position, in pixels."""
     from matplotlib.transforms import Bbox
 
     dx, dy, side = place

@@ -1,6 +1,6 @@
-"""The style of all plots, for paper and screen: sizes, colors and marks; and the writing of plot files.
+"""Style of all plots, for paper and screen, and writing of plot files.
 
-matplotlib is imported inside functions, so that it is needed only for plots.
+matplotlib is imported inside functions, so that it is required only for plots.
 """
 
 from collections.abc import Iterator
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 3.4
-"""Width in inches: a column of a two-column page.
+"""Width in inches of a column in a two-column layout.
 
-Plots are drawn at this size, so that their type keeps its size in print.
+Plots are drawn at this size, so that the font size is correct in print.
 """
 INK = "#1a1b1c"
-"""Color of text, axes and the baseline. Nothing else has it, so that a page can replace it by its own."""
+"""Color of text, axes, and the baseline. No other element uses this color, so a web page can replace it."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colors of Okabe and Ito, which differ for color-blind readers.
+"""Okabe-Ito colors, which color-blind readers can distinguish.
 
-Marks, dashes and hatches differ in gray print.
+Markers, dashes, and hatches are distinguishable in grayscale.
 """
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\\\\\")
 DPI = 200
-"""Resolution of a picture in dots per inch."""
+"""Image resolution in dots per inch."""
 SMALL = 6.5
-"""The smallest type size, in points."""
+"""Smallest font size, in points."""
 SETTINGS: dict[str, Any] = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 7.5,
@@ -66,14 +66,14 @@ SETTINGS: dict[str, Any] = {
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color", "hatch.color"),
         INK,
     ),
-    # A study chooses the names: a dollar sign in a name does not begin a formula.
+    # Names come from the study, so a dollar sign must not start a formula.
     "text.parse_math": False,
     "svg.fonttype": "none",
 }
 
 
 def need_matplotlib(option: str) -> None:
-    """Refuse a plot that cannot be drawn, before any other work.
+    """Raise an error early if plots cannot be drawn.
 
     Raises
     ------
@@ -88,13 +88,12 @@ def need_matplotlib(option: str) -> None:
 
 @contextmanager
 def styled(salt: str = "hpcbench") -> Iterator[None]:
-    """Draw in this style, whatever the user's own settings of matplotlib are.
+    """Draw in this style, regardless of the user's matplotlib settings.
 
     Parameters
     ----------
     salt
-        Salt of the names inside an SVG file. It makes them the same each time, and different between the plots of a
-        page.
+        Salt for ids inside SVG files. It makes ids reproducible, and different between the plots on a page.
     """
     import matplotlib.style
 
@@ -117,11 +116,11 @@ def save(figure: "Figure", path: Path, option: str = "--plot") -> None:
 
 
 def grid(axes: "Axes", axis: Any = "both") -> None:
-    """Draw faint lines behind the data, and no marks between the numbers."""
+    """Draw faint grid lines behind the data, and no minor ticks."""
     axes.grid(axis=axis)
     axes.minorticks_off()
 
 
 def power(exponent: int) -> str:
-    """Return a power of ten as text, such as ``10⁻³``; matplotlib would write a formula."""
+    """Format a power of ten as text, such as ``10⁻³``. matplotlib would use a formula."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

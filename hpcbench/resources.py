@@ -1,4 +1,4 @@
-"""The directories of templates, sites, presets and kernel sources, in a checkout and in a wheel."""
+"""Locations of templates, sites, presets, and kernel sources, in a checkout or wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir(name: str) -> Path:
-    """Return the directory of data files with this name at the top of the repository.
+    """Return the directory of data files with this name.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ def data_dir(name: str) -> Path:
     Raises
     ------
     FileNotFoundError
-        The installation lacks the directory.
+        The directory is missing from the installation.
     """
     checkout = _PACKAGE.parent
     candidates = [checkout / name] if (checkout / "pyproject.toml").is_file() else []

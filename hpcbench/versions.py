@@ -1,4 +1,4 @@
-"""Versions of the installed packages, and the revision of hpcbench."""
+"""Versions of installed packages, and the revision of hpcbench."""
 
 import importlib.metadata
 import subprocess
@@ -14,21 +14,21 @@ def packages() -> dict[str, str]:
 
 
 def revision(place: Path) -> str | None:
-    """Return the revision of the checkout that contains `place`; None if it is not in a checkout."""
+    """Return the revision of the checkout that contains `place`, or None outside a checkout."""
     commit = git(place, "rev-parse", "HEAD")
     return commit.strip() if commit is not None else None
 
 
 def package_revision(package: Path = _PACKAGE) -> str | None:
-    """Return the revision of hpcbench, with ``-dirty`` if it had changes; None if it is not known.
+    """Return the revision of hpcbench, with ``-dirty`` for uncommitted changes, or None if unknown.
 
-    The revision of a checkout is its current one. The revision of an installed package is the one that it was built
-    from, even if it lies below another checkout.
+    A checkout reports its current revision. An installed package reports the revision from which it was built, even if
+    it is located inside another checkout.
 
     Parameters
     ----------
     package
-        Directory of the package.
+        Package directory.
     """
     if is_checkout(package):
         answer = git(package, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -40,12 +40,12 @@ def package_revision(package: Path = _PACKAGE) -> str | None:
 
 
 def is_checkout(package: Path = _PACKAGE) -> bool:
-    """Return whether git tracks the package, which may also be installed below a checkout of something else."""
+    """Return whether git tracks the package. An installed package may be located inside an unrelated checkout."""
     return git(package, "ls-files", "--error-unmatch", "__init__.py") is not None
 
 
 def git(place: Path, *command: str) -> str | None:
-    """Return the output of a git command in a directory; None if git fails, hangs or is missing."""
+    """Return the output of a git command in a directory. Return None if git fails, hangs, or is missing."""
     try:
         done = subprocess.run(
             ["git", "-C", str(place), *command], capture_output=True, timeout=20, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""Crowds of tests, and ranks of MPI programs, for all tests."""
+"""Test crowds and MPI ranks for all tests."""
 
 import json
 import os
@@ -17,19 +17,19 @@ from start_ranks import RankServer, run_ranks
 
 pytest_plugins = ["needs", "unsteady"]
 
-# The default limit of 200 ms per example fails on a machine that is busy with other work.
+# The default limit of 200 ms per example is too short on a busy machine.
 settings.register_profile("patient", parent=settings(), deadline=None)
 settings.load_profile("patient")
 
-# Without it this process, and programs that tests start, would compile all modules each time.
+# Otherwise this process, and programs started by tests, would compile all modules each time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# pytest-xdist passes the terminal's width to its workers, which would cut tables.
+# pytest-xdist passes the terminal's width to its workers, which would truncate tables.
 os.environ.pop("COLUMNS", None)
 
-# A command that a shell starts in the background, or nohup, ignores these signals, and so would all programs that tests
-# start. A handler is reset by exec, so these programs get the default.
+# Commands that are started with nohup, or in the background by a shell, ignore these signals, and so would all programs
+# started by tests. exec resets a handler to the default.
 for _number, _handler in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, lambda *_: None),
@@ -45,7 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import only files with long tests for `make test-long`. Each process of it would import all 340 otherwise."""
+    """Import only files with long tests for `make test-long`.
+
+    Otherwise, each of its processes would import all 340 files.
+    """
     is_other = config.option.markexpr == "long" and collection_path.suffix == ".py"
     return True if is_other and not crowds.may_be_long(collection_path) else None
 
@@ -58,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def rank_server() -> Iterator[RankServer]:
-    """Server that forks ranks which have imported their modules already."""
+    """Server that forks ranks with all modules already imported."""
     server = RankServer()
     yield server
     server.end()
@@ -66,7 +69,7 @@ def rank_server() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def job_ranks() -> Iterator[RankServer]:
-    """Server of ranks that job scripts start (see `RankServer.python`). Its tests stay in their own crowds."""
+    """Server for ranks started by job scripts (see `RankServer.python`). Its tests stay in their own crowds."""
     server = RankServer()
     yield server
     server.end()
@@ -74,13 +77,13 @@ def job_ranks() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Function that runs a worker, see `run_ranks`. Tests that kill ranks pass ``server=None``."""
+    """Function that runs a worker; see `run_ranks`. Tests that kill ranks pass ``server=None``."""
     return partial(run_ranks, server=rank_server)
 
 
 @pytest.fixture(scope="session")
 def mpi_results(rank_server: RankServer) -> Callable[..., list[dict[str, Any]]]:
-    """Function that runs a worker once per session and arguments, and returns the JSON lines that it prints."""
+    """Function that runs a worker and returns its JSON lines. Results are cached per session and arguments."""
     cache: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def results(n: int, script: Path, *arguments: str) -> list[dict[str, Any]]:

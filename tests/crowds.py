@@ -1,9 +1,9 @@
-"""Crowds of tests for `pytest --dist loadgroup`: the tests of a crowd run one after another, in one process.
+"""Crowds of tests for `pytest --dist loadgroup`. The tests of a crowd run sequentially in one process.
 
-The tests of a crowd share a resource that exists once: the cores, which MPI ranks need for themselves; the machine's
-network; ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests run next to computing
-ones. Each file without a named crowd is a separate crowd. Crowds are also markers, which `make quick` leaves out. Tests
-with ranks form two crowds, because a single one would take longer than all other tests.
+The tests of a crowd share a resource that exists only once: the cores, which MPI ranks need for themselves; the
+machine's network; or the ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests
+overlap with computing tests. Each file without a named crowd is a separate crowd. Crowds are also markers, which `make
+quick` excludes. Tests with ranks form two crowds, because one crowd would take longer than all other tests.
 """
 
 import re
@@ -20,13 +20,13 @@ NAMED = {
         *("bench/test_bench_collectives.py", "bench/test_bench_network.py", "bench/test_bench_progress.py"),
         "comm/test_openmpi.py",
     ),
-    # MPI jobs under Slurm fail while virtual hosts are created and removed
+    # MPI jobs under Slurm fail while virtual hosts are created or removed
     "networks": (
         *("benchmarks/test_tiny_hosts.py", "benchmarks/test_overlap.py", "benchmarks/test_throttled_training.py"),
         *("benchmarks/test_predict_measured.py", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
         "programs/test_program_systems.py",
     ),
-    "programs": ("programs",),  # one process stands for all programs
+    "programs": ("programs",),  # one process runs all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
     "jobs": (
         "test_end_to_end.py",
@@ -37,7 +37,7 @@ NAMED = {
         "benchmarks",
     ),
 }
-"""Files and folders of each crowd; the first match counts. Tests with forked ranks belong to the crowd of ranks."""
+"""Files and folders of each crowd. The first match applies. Tests with forked ranks belong to the crowd of ranks."""
 ENGINE = {HERE / "parallel", HERE / "features"}
 """Folders whose tests with ranks form a separate crowd."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cupy_accelerator.py", "test_wheel.py")
@@ -49,7 +49,7 @@ TURNS = [*NAMED, "compiler", "long", None]
 
 
 class Of(NamedTuple):
-    """The crowd of the tests of a file, None if it has no name, their marker, and their turn."""
+    """The crowd of a file's tests (None if unnamed), their marker, and their turn."""
 
     crowd: str | None
     kind: str | None
@@ -71,12 +71,15 @@ def _among(place: Path, patterns: tuple[str, ...]) -> bool:
 
 @cache
 def of_ranks(file: Path) -> Of:
-    """Return the properties of the tests of a file that start ranks."""
+    """Return crowd, marker and turn for tests that start ranks."""
     return Of("ranks" if ENGINE & {*file.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
 
 
 def assign(items: list[pytest.Item]) -> None:
-    """Mark tests with their crowds, and sort them, longest first: a long test that starts late ends late."""
+    """Mark tests with their crowds, and sort them, longest first.
+
+    A long test that starts late delays the end.
+    """
     turns: dict[int, list[pytest.Item]] = {turn: [] for turn in range(len(TURNS))}
     names = {file: file.relative_to(HERE).as_posix() for file in {item.path for item in items}}
     for item in items:
@@ -87,16 +90,16 @@ def assign(items: list[pytest.Item]) -> None:
         if group.kind:
             item.add_marker(group.kind)
         turns[group.turn].append(item)
-    items[:] = [item for turn in turns.values() for item in turn]  # tests of a file stay together
+    items[:] = [item for turn in turns.values() for item in turn]  # keep the tests of a file together
 
 
 def may_be_long(file: Path) -> bool:
-    """Return whether a file of tests mentions tests of `make test-long`, or the `Tiers` that mark them."""
+    """Return whether a test file mentions the marker `long`, or `Tiers`, which sets the marker."""
     return _NAMES_LONG.search(file.read_text(encoding="utf-8")) is not None
 
 
 def refuse_hidden(items: Iterable[pytest.Item]) -> None:
-    """Refuse long tests in files that `make test-long` does not import."""
+    """Reject long tests in files that `make test-long` does not import."""
     files = {item.path for item in items if item.get_closest_marker("long")}
     if hidden := [str(file.relative_to(HERE)) for file in files if not may_be_long(file)]:
         raise pytest.UsageError(f"{', '.join(hidden)}: has long tests, but neither names mark.long nor Tiers")

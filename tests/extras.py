@@ -1,4 +1,4 @@
-"""Processes that can import only the packages of an installation of hpcbench with some extras."""
+"""Processes that can import only the packages of an hpcbench installation with given extras."""
 
 import os
 import re
@@ -43,14 +43,14 @@ SEEN = "seen-in-a-step"
 
 
 def requirements(extras: Iterable[str], project: dict[str, object] | None = None) -> set[str]:
-    """Return the names of all distributions that an installation with these extras has.
+    """Return the names of all distributions that are installed with these extras.
 
     Parameters
     ----------
     extras
         Extras of hpcbench.
     project
-        Table `project` of a pyproject file; None for that of this checkout.
+        Table `project` of a pyproject file; None for this checkout's.
     """
     project = project or tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
@@ -72,7 +72,7 @@ def requirements(extras: Iterable[str], project: dict[str, object] | None = None
 
 
 def write_guard(directory: Path, installed: set[str]) -> Path:
-    """Write a `sitecustomize` that refuses all modules of other distributions; returns the directory for PYTHONPATH."""
+    """Write a `sitecustomize` that blocks all other distributions. Return the directory for PYTHONPATH."""
     brought, others = set[str](), set[str]()
     for each in distributions():
         (brought if canonicalize_name(each.metadata["Name"]) in installed else others).update(_modules(each))
@@ -83,21 +83,21 @@ def write_guard(directory: Path, installed: set[str]) -> Path:
 
 
 def installed_by(page: Path) -> set[str]:
-    """Return the names of all distributions that the page's line with `pip install` installs."""
+    """Return the names of all distributions installed by the page's `pip install` line."""
     installing = [content for language, content, _ in blocks(page.read_text(encoding="utf-8")) if language == "sh"]
     (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", "".join(installing), re.MULTILINE)
     return requirements(extras.split(","))
 
 
 def run_page(page: Path, directory: Path, variables: Mapping[str, str]) -> tuple[int, int]:
-    """Run the commands of a page with only the packages that it installs; return the same numbers as `typed_pages`.
+    """Run a page's commands with only the packages that the page installs. Return the same numbers as `typed_pages`.
 
     Parameters
     ----------
     page, directory
         Page, and working directory of its commands. The guard is in the subdirectory `guard`.
     variables
-        Further environment variables of the commands.
+        Additional environment variables for the commands.
     """
     guard = write_guard(directory / "guard", installed_by(page))
     paths = [str(guard), *filter(None, [os.environ.get("PYTHONPATH")])]

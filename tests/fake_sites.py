@@ -1,4 +1,4 @@
-"""Shipped sites with the fake of a scheduler. The ranks do what a test sets for each scheme."""
+"""Shipped sites with fake schedulers. For each run, a test sets the behavior of the ranks."""
 
 import contextlib
 import json
@@ -69,16 +69,16 @@ STUDY: dict[str, Any] = {
 
 
 class Place:
-    """A directory with a study and a copy of a shipped site, whose scheduler is a fake on PATH.
+    """A directory with a study and a copy of a shipped site. The scheduler is a fake on PATH.
 
     Parameters
     ----------
     name
-        The site.
+        Name of the site.
     real
-        Whether the ranks train, on this machine's cores; else they are stand-ins.
+        Whether ranks train on this machine's cores. Otherwise, stand-ins replace them.
     site
-        Fields of the site to change; ``a__b`` for ``a: {b: ...}``.
+        Fields of the site to change. ``a__b`` stands for ``a: {b: ...}``.
     fake
         Additional options of the fake.
     """
@@ -108,15 +108,15 @@ class Place:
         self.write_study()
 
     def write_study(self, **changes: Any) -> None:
-        """Write the study with other fields."""
+        """Write the study with changed fields."""
         self.study.write_text(json.dumps({**STUDY, **changes}), encoding="utf-8")
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set what rank 0 of a run does, by run id: ok; stop once when asked to; hold until `go`; deaf; fail."""
+        """Set the behavior of rank 0 by run ID: ok; stop once when asked to; hold until `go`; deaf; fail."""
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:
-        """Let the ranks that hold end."""
+        """Release the ranks that hold."""
         (self.directory / "go").touch()
 
     def began(self, run: str = "r1-baseline") -> None:
@@ -124,7 +124,7 @@ class Place:
         wait_for(lambda: (self.directory / f"began.{run}").exists())
 
     def submit(self, **options: Any) -> SubmitResult:
-        """Submit the study, as `hpcbench submit` does."""
+        """Submit the study, like `hpcbench submit`."""
         return submit(self.study, Options(site=str(self.site), **options))
 
     @property
@@ -134,13 +134,13 @@ class Place:
 
     @property
     def ranks(self) -> list[tuple[str, str, int]]:
-        """Return attempt, fake host and number of each rank that was started."""
+        """Return the attempt, fake host and number of each started rank."""
         lines = (self.directory / "ranks.txt").read_text(encoding="utf-8").splitlines()
         return [(attempt, host, int(rank)) for attempt, host, rank in map(str.split, lines)]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until the condition holds; fail if it does not hold in time."""
+    """Wait until the condition holds. Fail after a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
@@ -148,19 +148,19 @@ def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
 
 
 def wait_until_over(place: Place, root: Path) -> Tracked:
-    """Wait until the fake has no job left; return the state of the submission."""
+    """Wait until the fake has no jobs left, and return the state of the submission."""
     place.fake.wait(seconds=120)
     wait_for(lambda: track(root).over)
     return track(root)
 
 
 def states(tracked: Tracked) -> list[State]:
-    """Return the states of all runs, in their order."""
+    """Return the states of all runs, in order."""
     return [status.state for status in tracked.runs.values()]
 
 
 def read_report(capsys: pytest.CaptureFixture[str], root: Path) -> tuple[int, str]:
-    """Return the exit status of `hpcbench report`, and its output on one line."""
+    """Return the exit status of `hpcbench report`, and its output joined into one line."""
     capsys.readouterr()
     status = report([root])
     return status, " ".join(capsys.readouterr().out.split())
@@ -183,5 +183,5 @@ def launch_lines(root: Path) -> list[str]:
 
 
 def repository_on_python_path() -> dict[str, str]:
-    """Return the variables with which ranks find a checkout that is not installed."""
+    """Return the environment variables that ranks need to import a checkout that is not installed."""
     return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}

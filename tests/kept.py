@@ -1,4 +1,4 @@
-"""Cache of files that are expensive to make, such as compiled code, by a digest of their sources."""
+"""Cache for files that are expensive to create, such as compiled code, keyed by a digest of their sources."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ KEPT = Path(__file__).parents[1] / "build" / "tests"
 
 @cache
 def digest(*places: Path) -> str:
-    """Return a digest of the names and bytes of files, and of all files in folders."""
+    """Return a digest of the names and contents of files, including all files in folders."""
     content_hash = hashlib.sha256()
     for place in places:
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
@@ -22,13 +22,13 @@ def digest(*places: Path) -> str:
 
 
 def cache_file(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
-    """Return the file of a key, which must contain everything that the file depends on.
+    """Return the cached file for a key. The key must contain everything that the file depends on.
 
     Parameters
     ----------
     make
-        Function that writes the file if it does not exist. Several processes may do so at the same time; none of
-        them sees a half-written file.
+        Function that writes the file if it does not exist. Several processes may call it concurrently. No process sees
+        a partially written file.
     """
     name = hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
     target = KEPT / f"{name}{suffix}"

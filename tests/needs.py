@@ -1,8 +1,9 @@
-"""Fixture ``need`` for tests whose programs `make test` cannot install everywhere: they are skipped, or fail in CI.
+"""Fixture ``need`` for tests of programs that `make test` cannot install everywhere. Such tests are skipped, or fail in
+CI.
 
-A test without the fixture does not see the programs of tools.py, although they are installed: a test that forgets the
-fixture fails on every machine. For this, directories of PATH are links, each to a directory or to a copy without them.
-The last line of a run names what was not tested, and the remedy.
+Programs of tools.py are hidden from tests without the fixture even if they are installed. A test that does not request
+the fixture therefore fails on every machine. For this purpose, directories on PATH are replaced with links to the
+directory or to a copy without the programs. The last line of a run names what was not tested, and the remedy.
 """
 
 import os
@@ -17,7 +18,7 @@ from tools import TEST
 
 
 class Search:
-    """The directories of PATH, with the programs of tools.py or without them."""
+    """The directories on PATH, with or without the programs of tools.py."""
 
     def __init__(self) -> None:
         self._before = os.environ["PATH"]
@@ -49,7 +50,7 @@ class Search:
 
 
 def link_all_but(names: Iterable[str], directory: Path, copy: Path) -> Path:
-    """Copy a directory of programs as links, without some of them."""
+    """Copy a directory of programs as links, and omit some of the programs."""
     copy.mkdir()
     for name in {path.name for path in directory.iterdir()} - set(names):
         (copy / name).symlink_to(directory / name)
@@ -58,7 +59,7 @@ def link_all_but(names: Iterable[str], directory: Path, copy: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def need() -> Callable[[str | None], None]:
-    """Function that skips the test, or fails it in CI, for a reason that is not None."""
+    """Function that skips the test if a reason is given. In CI, the test fails."""
 
     def check(reason: str | None) -> None:
         if reason and os.environ.get("CI"):
@@ -85,19 +86,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    item.config.stash[SEARCH].show(True)  # fixtures of several tests may end here
+    item.config.stash[SEARCH].show(True)  # fixtures of several tests may be finalized here
 
 
 def _find_skipped(config: pytest.Config) -> list[pytest.TestReport]:
-    """Return the reports of skipped tests, without those that need a GPU."""
+    """Return the reports of skipped tests, excluding GPU tests."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:  # a worker, whose tests another process counts
+    if reporter is None:  # a worker, whose tests are counted by another process
         return []
     return [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail in CI if tests were skipped: everything except a GPU can be installed there."""
+    """Fail in CI if tests were skipped, because everything except a GPU can be installed there."""
     if os.environ.get("CI") and _find_skipped(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

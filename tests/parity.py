@@ -1,4 +1,4 @@
-"""Comparison of a model distributed over ranks with the same model on one rank, value by value."""
+"""Element-wise comparison of a distributed model with the same model on one rank."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Part:
-    """A rank's part of a parameter. Elements that the rank does not have are NaN."""
+    """A rank's part of a parameter. Elements that the rank does not hold are NaN."""
 
     shard: Shard
     values: Values
@@ -30,9 +30,9 @@ class Whole:
     Attributes
     ----------
     values
-        Values by global name. An element that no rank had is NaN.
+        Values by global name. Elements that no rank holds are NaN.
     replicas_differ
-        Largest difference between two ranks that have the same element.
+        Largest difference between two ranks that hold the same element.
     """
 
     values: dict[str, Values]
@@ -45,7 +45,7 @@ def parameters(trainer: Trainer) -> list[Part]:
 
 
 def gradients(trainer: Trainer) -> list[Part]:
-    """Return the reduced gradients that this rank's optimizer gets."""
+    """Return the reduced gradients that this rank's optimizer receives."""
     parts = []
     for piece in trainer.data_parallel.pieces:
         for slot, part in piece.bucket.parts(piece.owned):
@@ -57,19 +57,19 @@ def gradients(trainer: Trainer) -> list[Part]:
 
 
 def padding(trainer: Trainer) -> float:
-    """Sum of the sizes of a piece's padding, for the piece of this rank where it is largest."""
+    """Return the largest sum of padding magnitudes over this rank's pieces."""
     pieces = trainer.data_parallel.pieces
     ends = (piece.master[max(piece.bucket.padding.start - piece.owned.start, 0) :] for piece in pieces)
     return max(float(end.double().abs().sum()) for end in ends)
 
 
 def meet(comm: MPI.Comm) -> None:
-    """Wait for the other ranks without using a core, unlike a blocking call of MPI."""
+    """Wait for the other ranks without occupying a core, unlike a blocking MPI call."""
     Progress(Wait.GIVE_WAY).complete([comm.Ibarrier()])
 
 
 def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
-    """Assemble the parts of all ranks on rank 0; None on the other ranks."""
+    """Assemble the parts of all ranks on rank 0. Return None on other ranks."""
     meet(comm)
     everything = comm.gather(parts)
     if everything is None:
@@ -88,9 +88,9 @@ def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
 
 
 def relative_error(values: dict[str, Values], reference: dict[str, Values]) -> tuple[float, str]:
-    """Return the largest ||a - b|| / ||b|| over all tensors, and the name of that tensor.
+    """Return the largest ||a - b|| / ||b|| over all tensors, and the name of the tensor.
 
-    It is infinite if a value is missing.
+    If a value is missing, the error is infinite.
     """
     if values.keys() != reference.keys():
         return float("inf"), f"names differ: {sorted(values.keys() ^ reference.keys())}"

@@ -1,6 +1,6 @@
-"""A small program that a launcher starts in place of a rank, and that `rank_server.py` replaces by a forked rank.
+"""A small program that a launcher starts instead of a rank. `rank_server.py` forks the rank in its place.
 
-It imports next to nothing, so that it starts in 20 ms: ``python -I -S rank_client.py SOCKET PROGRAM...``.
+To start in 20 ms, the program imports almost nothing: ``python -I -S rank_client.py SOCKET PROGRAM...``.
 """
 
 import _socket
@@ -11,7 +11,7 @@ import sys
 
 
 def main(path: str, program: list[str]) -> int:
-    """Request the rank; return its exit status, negative for a signal.
+    """Request the rank and return its exit status. For a signal, the status is negative.
 
     Raises
     ------
@@ -20,7 +20,7 @@ def main(path: str, program: list[str]) -> int:
     """
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.connect(path)
-    # A launcher communicates with a rank through open files, whose numbers are in the environment.
+    # A launcher communicates with a rank through open files. Their numbers are in the environment.
     files = [0, 1, 2, *(int(os.environ[name]) for name in ("PMI_FD", "HYDI_CONTROL_FD") if name in os.environ)]
     directory = os.getcwd()  # noqa: PTH109 (pathlib takes longer to import than all of this)
     place = (program, dict(os.environ), directory, list(os.sched_getaffinity(0)), files)

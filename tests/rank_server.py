@@ -1,8 +1,8 @@
-"""Server that forks MPI ranks after it has imported PyTorch, mpi4py and hpcbench; standard input is a socket.
+"""Server that forks MPI ranks after it has imported PyTorch, mpi4py and hpcbench. Stdin is a listening socket.
 
-A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py`
-in place of a rank, which passes on its files, environment, directory and cores, and waits. MPI begins after the fork.
-Nothing outlives the process that started the server.
+The imports of a rank occupy a core for 1 to 4 s, which is longer than most engine tests. The launcher starts
+`rank_client.py` instead of a rank. The client passes its files, environment, directory and cores to the server, and
+waits. MPI is initialized after the fork. All ranks end with the process that started the server.
 """
 
 import ctypes
@@ -31,14 +31,17 @@ from hpcbench.comm import wait  # noqa: E402
 PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
 PR_SET_PDEATHSIG = 1
 LATE = "torch.fx.experimental.symbolic_shapes"
-"""Module that `Tensor.backward` imports if it gets a gradient. With SymPy this takes more than a second."""
+"""Module that `Tensor.backward` imports if it receives a gradient.
+
+Together with SymPy, the import takes over a second.
+"""
 
 LONGEST_PAUSE_S = 1e-3
-"""Longest pause of a rank that waits. Many ranks share each core here, so a message may be late but not cost a core."""
+"""Longest sleep of a waiting rank. Many ranks share each core, so waiting must not occupy a core."""
 
 
 class Place(NamedTuple):
-    """The place that a rank takes over from its client. `numbers` are those that the client had for `files`."""
+    """The process state that a rank takes over from its client. `numbers` are the client's descriptors for `files`."""
 
     program: list[str]
     environment: dict[str, str]
@@ -49,7 +52,7 @@ class Place(NamedTuple):
 
 
 def import_all() -> None:
-    """Import the modules that ranks would import, and read the text that they train on."""
+    """Import the modules that ranks need, and load the training text."""
     for name in ("torch", LATE):
         importlib.import_module(name)
     for package in PACKAGES:
@@ -61,11 +64,11 @@ def import_all() -> None:
     importlib.import_module("shared_text").corpus()
     wait._MOST = LONGEST_PAUSE_S
     gc.collect()
-    gc.freeze()  # a rank's collections would copy every page
+    gc.freeze()  # a rank's garbage collections would copy every page
 
 
 def serve(listening: socket.socket) -> Place:
-    """Fork a rank for each client; returns in the rank alone."""
+    """Fork a rank for each client. Only the ranks return from this function."""
     ranks: dict[int, tuple[int, socket.socket]] = {}
     while True:
         clients = {client.fileno(): pid for pid, client in ranks.values()}
@@ -78,7 +81,7 @@ def serve(listening: socket.socket) -> Place:
                 pid = os.fork()
                 if not pid:
                     for connection in (listening, client, *(other for _, other in ranks.values())):
-                        connection.detach()  # else its end would close a file of the server
+                        connection.detach()  # otherwise its destructor would close a descriptor of the server
                     return place
                 for file in place.files:
                     os.close(file)
@@ -91,11 +94,11 @@ def serve(listening: socket.socket) -> Place:
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 with client, suppress(BrokenPipeError):
                     client.sendall(status.to_bytes(4, "little", signed=True))
-                break  # its client is gone from the list
+                break  # its client is no longer in the list
 
 
 def receive(client: socket.socket) -> Place | None:
-    """Read the message of `rank_client.py`; None if it was killed before the end of the message."""
+    """Read the message of `rank_client.py`; None if the client was killed before the end of the message."""
     head, files, _, _ = socket.recv_fds(client, 4, 8)
     message = b""
     while len(message) < int.from_bytes(head, "little"):
@@ -113,7 +116,7 @@ def receive(client: socket.socket) -> Place | None:
 def take(place: Place) -> None:
     """Become the program that the launcher started."""
     die_with_parent()
-    free = max(*place.numbers, *place.files, 100) + 1  # a launcher of many ranks gives the last ones high numbers
+    free = max(*place.numbers, *place.files, 100) + 1  # with many ranks, the last ones have high descriptor numbers
     aside = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in place.files]
     os.closerange(3, free)
     for file, number in zip(aside, place.numbers, strict=True):
@@ -130,7 +133,7 @@ def die_with_parent() -> None:
 
 
 def run(program: list[str]) -> None:
-    """Run a script, or a module after ``-m``, as Python would; after ``-m mpi4py`` as mpi4py would."""
+    """Run a script, or a module after ``-m``, like Python; after ``-m mpi4py``, like mpi4py."""
     MPI.Init_thread()
     mpi4py.rc.initialize = True
     if program[0] == "-u":

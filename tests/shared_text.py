@@ -1,4 +1,4 @@
-"""Training text of the tests. Ranks that the server forks have loaded it already."""
+"""Training text of the tests. Ranks forked by the server have already loaded the text."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Small models, and a run of a few steps on one rank, which tests change to their needs."""
+"""Small models, and a short run on one rank that tests modify."""
 
 from typing import Any
 
@@ -70,5 +70,5 @@ RUN = Run(
 
 
 def place_run(layout: Layout, **fields: Any) -> Run:
-    """Return `RUN` in a layout, with other fields."""
+    """Return `RUN` in another layout, with changed fields."""
     return RUN.changed(layout=layout, ranks=layout.ranks, **fields)

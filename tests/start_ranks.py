@@ -1,4 +1,4 @@
-"""Start of real MPI programs: each rank has a new interpreter, or is forked from the server of the session."""
+"""Functions that start MPI programs. Each rank uses a new interpreter, or is forked from the session's server."""
 
 import os
 import shlex
@@ -27,12 +27,12 @@ class RankServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def client(self) -> list[str]:
-        """Return the words before a script and its arguments in a launcher's command."""
+        """Return the launcher arguments that precede a script and its arguments."""
         path = f"{self._place.name}/socket"
         if self._process is None:
             with socket.socket(socket.AF_UNIX) as listening:
                 listening.bind(path)
-                listening.listen(64)  # ranks may arrive before the imports are done
+                listening.listen(64)  # ranks may connect before the imports are complete
                 self._process = subprocess.Popen(
                     [sys.executable, str(SERVER)],
                     stdin=listening,
@@ -43,9 +43,9 @@ class RankServer:
         return [sys.executable, "-I", "-S", str(CLIENT), path]
 
     def python(self, folder: Path) -> Path:
-        """Write an interpreter for a site: it forks training ranks, and runs Python for everything else.
+        """Write an interpreter for a site, which forks training ranks and runs Python for everything else.
 
-        A signal to the launcher's processes ends them before they can print a message.
+        A signal ends the launcher's processes before they can print a message.
         """
         path = folder / "python"
         forked, python = shlex.join(self.client()), shlex.quote(sys.executable)
@@ -72,15 +72,15 @@ def run_ranks(
     bind: str = "none",
     abort: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says.
+    """Run a Python script on `n` ranks with one thread each, bound according to the launcher option `bind`.
 
     Parameters
     ----------
     server
-        Server that forks the ranks. Without it, or with settings of mpi4py in the environment, each rank starts a
+        Server that forks the ranks. Without a server, or with mpi4py settings in the environment, each rank starts a
         new interpreter.
     abort
-        Whether a rank that raises ends all ranks, which would otherwise wait for it forever.
+        Whether an exception on one rank ends all ranks. Otherwise, other ranks could wait for it forever.
     """
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec next to the interpreter nor on PATH: pip install mpich"

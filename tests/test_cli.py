@@ -1,4 +1,4 @@
-"""The command line: exit statuses, one-line errors for all arguments, and modules that it must not import."""
+"""Tests of the command line: exit statuses, one-line errors for all arguments, and modules that it must not import."""
 
 import json
 import os
@@ -20,7 +20,7 @@ HEAVY = {"torch", "mpi4py", "numpy", "cupy"}
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    """Run a command in this process; return its exit status, standard output and standard error."""
+    """Run a command in this process. Return its exit status, stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["hpcbench", *arguments])
     with pytest.raises(SystemExit) as caught:
         cli.main()
@@ -60,7 +60,7 @@ def test_the_help_of_report_names_every_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, _ = run(capsys, monkeypatch, "report", "--help")
-    text = " ".join(out.split()).replace("- ", "-")  # words are cut at hyphens
+    text = " ".join(out.split()).replace("- ", "-")  # words are wrapped at hyphens
     named = text.partition("Further tables: ")[2].partition(".")[0].split(", ")
     assert code == 0
     assert named == [*tables.OF_CELL, *tables.OF_SUBMISSION, tables.METHOD]
@@ -283,7 +283,7 @@ def test_faults_of_a_site_file_are_reported_with_their_line(
         assert (code, out) == (2, "")
         assert says in err, err
         assert err.count("\n") == 1
-        if says not in ("needs node.gpus", "auto means this machine"):  # these concern two keys
+        if says not in ("needs node.gpus", "auto means this machine"):  # these errors concern two keys
             assert err.startswith(f"hpcbench: x.yaml:{line}: "), err
 
 
@@ -293,7 +293,7 @@ def test_files_that_may_not_be_read_are_one_line(
     def refuse(path: Path, *_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)  # root may read every file, so the refusal is simulated
+    monkeypatch.setattr(Path, "open", refuse)  # root can read every file, so the error is simulated
     code, out, err = run(capsys, monkeypatch, "submit", "secret.yaml")
     assert (code, out, err) == (2, "", "hpcbench: secret.yaml: cannot be read: check its permissions\n")
 

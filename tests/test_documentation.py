@@ -1,4 +1,4 @@
-"""Pages of the documentation: valid links, current generated pages, a site that builds, and a short first page."""
+"""Tests of the documentation: valid links, current generated pages, a site that builds, and a short first page."""
 
 import ast
 import re
@@ -19,12 +19,12 @@ SPEAK_OF_DOCS = ("hpcbench", "benchmarks", "studies", "templates", "kernels", "d
 
 
 def links(text: str) -> Iterator[str]:
-    """Yield the targets of the links of a page, except those in code."""
+    """Yield the link targets of a page, excluding those in code."""
     yield from LINK.findall(CODE.sub("", text))
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of the headings of a page."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -108,7 +108,7 @@ def test_the_first_page_is_short() -> None:
 
 
 def without_subject(source: str) -> list[int]:
-    """Return the lines of docstrings, attribute docstrings and their entries that do not name their subject."""
+    """Return the lines of docstrings, attribute docstrings and their entries that do not begin with a subject."""
     line_numbers = []
     for node in ast.walk(ast.parse(source)):
         if not (
@@ -116,7 +116,7 @@ def without_subject(source: str) -> list[int]:
         ):
             continue
         lines = [line.strip() for line in node.value.value.splitlines()]
-        # the first line, and below a heading such as Parameters the first line of each entry
+        # the first line, and the first line of each entry below a heading such as Parameters
         indented = [len(line) - len(line.lstrip()) for line in node.value.value.splitlines()]
         entries = [k for k in range(1, len(lines)) if lines[k] and lines[k - 1] and indented[k] > indented[k - 1]]
         line_numbers += [node.lineno + k for k in (0, *entries) if NO_SUBJECT.match(lines[k])]

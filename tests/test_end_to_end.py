@@ -1,4 +1,4 @@
-"""From submission to report on this machine, with real ranks; and the states of runs that fail."""
+"""Tests from submission to report on this machine with real ranks, and of the states of failed runs."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def submit(folder: Path, schemes: str, *options: str, site: str = "local", steps
 
 
 def quick_site(folder: Path, server: RankServer) -> str:
-    """Write a site file of this machine, whose ranks have imported everything before they start."""
+    """Write a site file for this machine whose ranks have imported all modules before they start."""
     site = (data_dir("sites") / "local.yaml").read_text()
     assert "python: auto" in site
     path = folder / "quick.yaml"
@@ -171,7 +171,10 @@ def test_killed_rank_ends_its_run_and_no_other(tmp_path):
 
 
 def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_path, job_ranks):
-    """fp32 with a huge learning rate diverges at step 2: the table names the step, and the exit status is 1."""
+    """With fp32 and a huge learning rate, the run diverges at step 2.
+
+    The table names the step; the exit status is 1.
+    """
     site = quick_site(tmp_path, job_ranks)
     done = submit(tmp_path, "baseline, identity", "--wait", "--set", "train.lr=1e30", site=site)
     assert done.returncode == 1
@@ -184,7 +187,7 @@ def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_p
 
 
 def test_world_of_the_wrong_size_is_refused(completed, tmp_path):
-    """A launcher of another MPI library starts N worlds of one rank each."""
+    """The launcher of another MPI library starts N worlds of one rank each."""
     run = completed / "out/001/runs/r1-baseline/run.json"
     done = subprocess.run(
         [sys.executable, "-m", "hpcbench.train", str(run)], capture_output=True, text=True, timeout=120, cwd=tmp_path

@@ -1,4 +1,4 @@
-"""Instructions of messages and pages to install packages."""
+"""Tests of installation instructions in messages and pages."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("hpcbench", "docs", "studies", "sites", "templates", "benchmarks", "README.md", "Makefile")
 ARGUMENT = r"\s+['\"]?[\w./<>=~-]+(?:\[[\w,]*\])?['\"]?"
 FROM_AN_INDEX = re.compile(rf"pip install(?:{ARGUMENT})*?\s+['\"]?hpcbench(?:\[[\w,]*\])?(?=['\"\s`,;:]|$)")
-"""`pip install` of a distribution named hpcbench, which is another project in package indexes."""
+"""`pip install` of a distribution named hpcbench, which is a different project in package indexes."""
 
 
 def texts() -> list[Path]:
@@ -61,7 +61,7 @@ def test_no_text_names_the_package_of_another_project() -> None:
 def test_newer_pythons_are_warned_of_and_older_ones_refused(
     tmp_path: Path, version: tuple[int, int], status: int, says: str
 ) -> None:
-    """The checks of the Makefile's interpreter, with an interpreter that claims a version and makes no environment."""
+    """The Makefile checks an interpreter that reports a fake version and creates no environment."""
     python = tmp_path / "python"
     claim = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0)"
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "{claim}; $2"\nexit 0\n')

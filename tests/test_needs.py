@@ -1,4 +1,4 @@
-"""Tests whose programs are missing are skipped with the remedy, and no test uses such a program without `need`."""
+"""Tests that missing programs lead to skips with a remedy, and that every test of such programs uses `need`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def lack(names: list[str], place: Path) -> str:
 
 
 def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run pytest with our plugins and without the suite's own settings."""
+    """Run pytest with our plugins and without the suite's settings."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     path = os.pathsep.join(map(str, (TESTS, place)))
@@ -51,7 +51,10 @@ def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.
 
 @pytest.fixture
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """A fake apt-get, the only program on PATH besides the system's; returns the lines of its calls."""
+    """Install a fake apt-get as the only program on PATH besides system programs.
+
+    Return a function that lists its calls.
+    """
     calls = tmp_path / "calls"
     program = tmp_path / "bin" / "apt-get"
     program.parent.mkdir()
@@ -209,11 +212,11 @@ def pytest_runtest_logreport(report):
         with open(os.environ["ENDS"], "a") as out:
             print(json.dumps([report.nodeid, report.outcome, reason]), file=out)
 """
-"""A plugin that selects the tests with the fixture `need`, and ends each at its first call of `need`."""
+"""A plugin that selects the tests with the fixture `need`, and ends each test at its first call of `need`."""
 
 
 def find_users() -> list[Path]:
-    """Return the files whose tests may use `need`, by themselves or by a fixture of their folders."""
+    """Return the test files that may use `need`, directly or through fixtures of their folders."""
     conftests = {path.parent for path in TESTS.rglob("conftest.py") if "need(" in path.read_text(encoding="utf-8")}
     return [
         path
@@ -224,7 +227,7 @@ def find_users() -> list[Path]:
 
 
 def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
-    """Run the tests that use `need` without some programs; return why each test was skipped."""
+    """Run the tests that use `need` without some programs. Return why each test was skipped."""
     (place / "only_needs.py").write_text(ONLY_NEEDS)
     ends = place / "ends"
     files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]

@@ -1,4 +1,4 @@
-"""The revision of hpcbench: the current one of a checkout, or the one that an installed package was built from."""
+"""Tests of hpcbench's revision: that of the checkout, or the one that an installed package was built from."""
 
 import subprocess
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from hpcbench.versions import package_revision
 
 @pytest.fixture
 def package(tmp_path: Path, need: Callable[[str | None], None]) -> Path:
-    """A package inside a git checkout that does not track it, as in an environment below a user's project."""
+    """A package inside a git checkout that does not track it, as in an environment inside a user's project."""
     need(explain_missing("git"))
     package = tmp_path / "site-packages" / "hpcbench"
     package.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A wheel contains the files of a checkout: kernels, templates, sites, studies and presets."""
+"""Tests that a wheel contains the files of a checkout: kernels, templates, sites, studies and presets."""
 
 import json
 import os
@@ -13,12 +13,12 @@ import pytest
 from tools import explain_missing
 
 CHECKOUT = Path(__file__).parent.parent
-pytestmark = pytest.mark.long  # all kernels are compiled once more
+pytestmark = pytest.mark.long  # compiles all kernels again
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, need):
-    """A copy of the checkout with a new git history: the checkout may have none, or another owner."""
+    """A copy of the checkout with a new git history, because the checkout may have no history or another owner."""
     need(explain_missing("git"))  # CMake asks git for the revision
     copy = tmp_path_factory.mktemp("source") / "hpcbench"
     shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "build", "results", "__pycache__"))
@@ -47,7 +47,10 @@ def unpacked(tmp_path_factory, source):
 
 
 def run_in(unpacked, cwd, code):
-    """Run code with the wheel in place of the checkout: without site, or an editable install would be found first."""
+    """Run code with the wheel instead of the checkout.
+
+    Module site is disabled, because it finds editable installations.
+    """
     paths = [str(unpacked), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
     start = f"import sys; sys.path[:0] = {paths!r}; sys.argv = ['hpcbench']\n"
     done = subprocess.run(
@@ -96,7 +99,7 @@ def test_dry_run_from_the_wheel(unpacked, tmp_path):
 
 
 def test_the_wheel_has_the_revision_it_was_built_from(unpacked, tmp_path, revision):
-    """The wheel lies below the checkout of another project, which has another revision."""
+    """The wheel is inside the checkout of another project with a different revision."""
     code = "from hpcbench.cli import main\ntry: main()\nexcept SystemExit as e: assert not e.code, e.code\n"
     options = "sys.argv += ['--version']\n"
     assert run_in(unpacked, tmp_path, options + code) == f"hpcbench 0.1.0 (revision {revision})\n"
@@ -114,7 +117,7 @@ def test_a_wheel_from_an_sdist_has_the_revision_too(tmp_path, source, revision):
     environment = {**os.environ, "PYTHONPATH": str(tools), "PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
     subprocess.run([sys.executable, "-c", build, tmp_path], cwd=source, env=environment, check=True, timeout=600)
     (sdist,) = tmp_path.glob("hpcbench-*.tar.gz")
-    fast = ["-C", "cmake.build-type=Debug", "-C", "cmake.define.CMAKE_CXX_FLAGS=-O0"]  # no code of it runs
+    fast = ["-C", "cmake.build-type=Debug", "-C", "cmake.define.CMAKE_CXX_FLAGS=-O0"]  # the code is never run
     subprocess.run([*pip, "wheel", "-q", "--no-deps", *fast, "-w", tmp_path, sdist], check=True, timeout=600)
     (wheel,) = tmp_path.glob("hpcbench-*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -1,7 +1,7 @@
-"""Programs that the distribution has and PyPI lacks: the tests that need each, and its package in Debian and Ubuntu.
+"""Programs that PyPI does not provide, the tests that need them, and their packages in Debian and Ubuntu.
 
-``python3 tests/tools.py build|test`` installs the missing programs where it may, as `make` does. It runs before there
-is a virtual environment. Elsewhere the tests that need a missing program are skipped: see needs.py.
+``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. It runs before the virtual
+environment exists. Elsewhere, tests that need a missing program are skipped; see needs.py.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Tool(NamedTuple):
-    """The tests that need a program, and the package that contains it."""
+    """The tests that need a program, and the package that contains the program."""
 
     user: str
     package: str
@@ -25,7 +25,7 @@ class Tool(NamedTuple):
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 BUILD = {"g++": Tool("the kernels", "g++"), "ensurepip": Tool("the virtual environment", f"{_PYTHON}-venv")}
-"""Programs without which nothing can be installed."""
+"""Programs that every installation requires."""
 _HOSTS, _SLURM, _OTHERS = "virtual hosts", "a Slurm cluster of one machine", "the kernels of Arm and POWER"
 TEST = {
     "Python.h": Tool("scripts of DeepSpeed, which compiles", f"{_PYTHON}-dev"),
@@ -54,15 +54,15 @@ TEST = {
     "tc": Tool(_HOSTS, "iproute2"),
     "unshare": Tool("virtual hosts and containers", "util-linux"),
 }
-"""Programs that only tests with the fixture ``need`` find."""
+"""Programs that only tests with the fixture ``need`` can find."""
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::http::Timeout=30")
 _INSTALL = ("install", "-y", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
-"""Debian's scripts start a package's daemon only if this program allows it."""
+"""Policy program. Debian's scripts start a package's daemon only if this program permits it."""
 
 
 def explain_missing(*programs: str) -> str | None:
-    """Return one line with the untested parts and the remedy if a program is missing; None if all are installed."""
+    """Return a line with the untested parts and the remedy if a program is missing, otherwise None."""
     missing = [name for name in programs if not is_installed(name)]
     if not missing:
         return None
@@ -71,7 +71,7 @@ def explain_missing(*programs: str) -> str | None:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether there is a program, or a part of this Python that Debian packages apart from it."""
+    """Return whether a program exists, or a part of Python that Debian packages separately."""
     if name == "Python.h":
         return (Path(sysconfig.get_path("include")) / name).exists()
     if name == "ensurepip":
@@ -85,15 +85,16 @@ def show_command(packages: dict[str, None]) -> str:
 
 
 def list_packages(kind: str) -> dict[str, None]:
-    """Return the packages of the missing programs of a kind, ``build`` or ``test``."""
+    """Return the packages of missing programs of a kind, ``build`` or ``test``."""
     tools = {"build": BUILD, "test": TEST}[kind]
     return dict.fromkeys(tool.package for name, tool in tools.items() if not is_installed(name))
 
 
 def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
-    """Install packages with apt-get if this is root on Debian or Ubuntu, after one line that says so.
+    """Print one line, and install packages with apt-get if the user is root on Debian or Ubuntu.
 
-    Packages that the distribution does not have are left out. No package starts a daemon: tests start their own.
+    Packages that the distribution does not provide are skipped. No package starts a daemon, because tests start their
+    own.
     """
     if not packages or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
@@ -109,7 +110,7 @@ def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
 
 
 def _run_apt(*arguments: str) -> str:
-    """Run apt-get and return the last line of its errors; nothing if it succeeded."""
+    """Run apt-get. Return the last line of its error output; an empty string on success."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         [*_APT, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
@@ -120,7 +121,7 @@ def _run_apt(*arguments: str) -> str:
 
 @contextmanager
 def _without_daemons(policy: Path) -> Iterator[None]:
-    if policy.exists():  # an existing policy of the owner stays
+    if policy.exists():  # keep an existing policy
         yield
         return
     policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
@@ -132,7 +133,7 @@ def _without_daemons(policy: Path) -> Iterator[None]:
 
 
 def main(kind: str) -> int:
-    """Install the programs of a kind; return 2 if a program that the build needs is still missing."""
+    """Install the programs of a kind. Return 2 if a program that the build needs is still missing."""
     install(list_packages(kind))
     importlib.invalidate_caches()
     missing = list_packages(kind)

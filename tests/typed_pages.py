@@ -1,4 +1,4 @@
-"""Commands of pages of the documentation: each is run, and must print what the page shows."""
+"""Commands on documentation pages. Each command is run, and must print the output on the page."""
 
 import os
 import re
@@ -10,20 +10,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 LONGEST = 1800.0
-"""Deadline of a command in seconds, for a busy machine."""
+"""Timeout of a command in seconds, for a busy machine."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A command of the page, and its output on the page."""
+    """A command on the page, and the output shown there."""
 
     command: str
     shown: list[str]
 
 
 def blocks(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the language, the content, and the sentence before each block."""
+    """Yield the language, the content, and the preceding sentence of each block."""
     for match in BLOCK.finditer(text):
         yield match[1], match[2], (text[: match.start()].rstrip().splitlines() or [""])[-1]
 
@@ -40,7 +40,7 @@ def typed(content: str) -> list[Typed]:
 
 
 def pattern(shown: list[str]) -> str:
-    """Return the pattern of the output: `...` matches anything, and a blank any number of blanks."""
+    """Return a pattern for the output. `...` matches anything, and a blank matches any number of blanks."""
     lines = [r"(.*\n)*" if line == "..." else line_pattern(line) + r"\n" for line in shown]
     return "".join(lines)
 
@@ -51,14 +51,14 @@ def line_pattern(line: str) -> str:
 
 
 def run_page(page: Path, directory: Path, variables: Mapping[str, str] = MappingProxyType({})) -> tuple[int, int]:
-    """Run the commands of a page in a directory; return the number of commands and of files.
+    """Run the commands of a page in a directory. Return the number of commands and the number of files.
 
     Parameters
     ----------
     page, directory
         Page, and working directory of its commands.
     variables
-        Further environment variables of the commands.
+        Additional environment variables for the commands.
     """
     environment = {
         **os.environ,

@@ -1,6 +1,6 @@
-"""``pytest -n N --once-more K``: at most K tests that failed in parallel are run once more, alone, at the end.
+"""``pytest -n N --once-more K`` repeats up to K tests that failed in parallel, each run alone at the end.
 
-A test that passes alone is reported as unsteady, with its first output, and does not fail the run.
+A test that then passes is reported as unsteady, with its first output, and does not fail the run.
 docs/decisions.md explains why.
 """
 

@@ -1,4 +1,4 @@
-"""Replacement of CuPy by the stand-in of standin/cupy. Only code that calls `use` imports it."""
+"""Functions that replace CuPy with the stand-in of standin/cupy. Only code that calls `use` imports the stand-in."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ PLACES = [str(HERE / "standin"), str(HERE / "codecs")]
 
 
 def has_gpu() -> bool:
-    """Return whether CuPy finds a GPU. Then the tests for GPUs run on it, without the stand-in."""
+    """Return whether CuPy finds a GPU. If so, the GPU tests run on the GPU, without the stand-in."""
     try:
         device.cuda()
     except (ImportError, RuntimeError):
@@ -27,12 +27,12 @@ def has_gpu() -> bool:
 
 
 def use() -> dict[str, ModuleType]:
-    """Use the stand-in from now on in this process. Return the modules of CuPy that were imported.
+    """Use the stand-in in this process. Return the CuPy modules that had been imported.
 
     Raises
     ------
     RuntimeError
-        A GPU is here.
+        This machine has a GPU.
     """
     if has_gpu():
         raise RuntimeError("a GPU is here: nothing stands in for it")

@@ -1,6 +1,6 @@
-"""Run of a command with the fake of a scheduler first on PATH: ``python tests/with_fake.py lsf -- COMMAND``.
+"""Program that runs a command with a fake scheduler first on PATH: ``python tests/with_fake.py lsf -- COMMAND``.
 
-When the command has ended, the program waits for its remaining jobs. Then it ends the fake with all processes.
+After the command, the program waits for the remaining jobs. It then stops the fake and all its processes.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command, and return its exit status; 2 if the arguments are wrong."""
+    """Run the command and return its exit status. Invalid arguments return 2."""
     command_line = sys.argv[1:] if argv is None else argv
     command = command_line[command_line.index("--") + 1 :] if "--" in command_line else []
     reader = argparse.ArgumentParser(

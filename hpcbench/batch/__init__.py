@@ -1,1 +1,1 @@
-"""Sites, launchers, job scripts, schedulers, and the tracking of jobs."""
+"""Sites, launchers, job scripts, schedulers, and job tracking."""

@@ -1,4 +1,4 @@
-"""Further repeats of a submission: new seeds in the same cells, in the same directory."""
+"""Additional repeats of a submission, with new seeds and the same cells."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,12 +25,12 @@ from hpcbench.study.load import Loaded
 
 
 def find_submitted(base: Path, digest: str) -> Path:
-    """Return the newest submission in `base` with the same study, site and version.
+    """Return the newest submission in `base` with this digest of study, site and version.
 
     Raises
     ------
     UserError
-        There is none.
+        No submission has this digest.
     """
     for root in reversed(list_submissions(base)):
         written = read_json(root / "submission.json") or {}
@@ -46,7 +46,7 @@ def find_submitted(base: Path, digest: str) -> Path:
 def further_runs(
     loaded: Loaded, site: Site, submission: SubmissionFile, more: int, only: str | None
 ) -> list[ExpandedRun]:
-    """Return the runs of the next repeats, whose seeds follow those of the submission."""
+    """Return the runs of the next repeats. Their seeds continue the submission's seeds."""
     last = max(run.repeat for run in submission.runs)
     study = loaded.study.model_copy(update={"repeats": last + more})
     runs = expand(replace(loaded, study=study), site.capacity, offer(site))
@@ -70,27 +70,27 @@ def add_repeats(
 ) -> tuple[list[ExpandedRun], list[Job], list[str]]:
     """Add repeats to a submission and submit their jobs.
 
-    If an interrupted command has added jobs, these are submitted and nothing is added. While the repeats added last
-    have not ended, further ones are added only with `again`. So the same command twice adds repeats once.
+    If an interrupted command has added jobs, these jobs are submitted and no others are added. Unless `again` is set,
+    no repeats are added while the last added repeats are unfinished. Running the same command twice is therefore safe.
 
     Parameters
     ----------
     root
         Directory of the submission.
     loaded, site
-        The study and the site that it was submitted with.
+        Study and site of the submission.
     more
         Number of repeats to add.
     study
-        File of the study.
+        Path of the study file.
     only
-        The expression that chose the runs.
+        Expression that selected the runs.
     again
-        Whether to add repeats although the last added ones are not over.
+        Whether to add repeats while the last added repeats are unfinished.
     check
-        Function that raises an error if a run cannot work on the site.
+        Function that raises an error if a run is not possible on the site.
     progress
-        Callback with the number of submitted jobs and of all jobs.
+        Callback ``progress(submitted, total)`` with numbers of jobs.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The submission whose jobs must end before a study's jobs start."""
+"""Dependency of a study's jobs on an earlier submission."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,13 @@ from hpcbench.files import exists
 
 @dataclass(frozen=True)
 class After:
-    """A submission to wait for."""
+    """An earlier submission that must end first."""
 
     root: Path
     ids: list[str]
-    """The scheduler's ids of the jobs that have not ended."""
+    """Scheduler ids of the unfinished jobs."""
     any_end: bool
-    """Whether its jobs may end in any state; otherwise all must complete."""
+    """Whether the jobs may end in any state. By default all jobs must complete."""
 
 
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
@@ -28,18 +28,18 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     Parameters
     ----------
     after
-        Directory of a submission, or name of a study: then its newest submission below `results`.
+        Directory of a submission, or name of a study. A name selects the newest submission below `results`.
     site
-        Site of the jobs that are to wait.
+        Site of the waiting jobs.
     where
-        Option or file that named it, for messages.
+        Option or file that named the submission, for error messages.
     any_end
-        Whether any end counts; else all its jobs must complete.
+        Whether the jobs may end in any state. By default all jobs must complete.
 
     Raises
     ------
     UserError
-        There is no such submission, it is on another machine, was not submitted, or has already failed.
+        The submission does not exist, is on another machine, was not submitted, or has already failed.
     """
     path = Path(after)
     root = find_root(path if exists(path) else results / after).absolute()

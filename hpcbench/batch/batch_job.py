@@ -1,4 +1,4 @@
-"""Unit of submission: a script with one job, or with an array of jobs."""
+"""Unit of submission: a job or a job array."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,34 +9,34 @@ from hpcbench.batch.sites.site import Site
 
 @dataclass(frozen=True)
 class BatchJob:
-    """A job, or an array of jobs of one shape."""
+    """A job, or an array of jobs with the same shape."""
 
     name: str
-    """Id within the submission; once it is submitted, its name in the queue: see `Scheduler.queue_name`."""
+    """Id within the submission. After submission, the name in the queue (see `Scheduler.queue_name`)."""
     script: str
-    """Path of the script, relative to the submission."""
+    """Path of the script, relative to the submission directory."""
     jobs: list[str]
-    """Ids of the jobs within the submission; element k + 1 of an array is job k."""
+    """Job ids within the submission. Array element k + 1 runs job k."""
     array: bool = False
     after: Sequence[str] = ()
-    """Ids, as in `Receipt.id`, of the jobs that must end before this one starts."""
+    """Ids of the jobs that must end before this job starts, as in `Receipt.id`."""
     after_any: bool = False
-    """Whether it starts after every end of those jobs; otherwise only after their success."""
+    """Whether those jobs may end in any state. By default all of them must succeed."""
 
 
 def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:
-    """Group jobs of one shape into arrays, as long as the site allows; keep their order.
+    """Group jobs with the same shape into arrays of at most the site's maximum length, in order.
 
-    Jobs with several runs are not grouped: there are few of them, and their names in the queue are useful.
+    Jobs with several runs are not grouped. Such jobs are few, and their names in the queue are useful.
 
     Parameters
     ----------
     jobs
         Jobs to submit.
     site
-        The site, with the maximum length of its arrays.
+        Site with the maximum array length.
     arrays
-        Number of arrays that the submission already has. The names of new arrays follow theirs.
+        Number of existing arrays in the submission. Names of new arrays continue their numbering.
     """
     if site.scheduler.max_array is None or any(len(job.runs) > 1 for job in jobs):
         return [_single(job.id) for job in jobs]

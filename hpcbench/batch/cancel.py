@@ -1,4 +1,4 @@
-"""Cancellation of the jobs of one submission."""
+"""Cancellation of a submission's jobs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,26 +18,27 @@ from hpcbench.errors import UserError
 
 
 def cancel(root: Path, only: str | None = None) -> str:
-    """Cancel running and pending jobs; return one line for the user.
+    """Cancel running and pending jobs. Return one line for the user.
 
     Parameters
     ----------
     root
         Directory of the submission.
     only
-        Expression that selects runs, as in `matching`. Jobs are ended as a whole: all their unfinished runs must match.
+        Expression that selects runs, as in `matching`. A job can only be cancelled as a whole, so all of its unfinished
+        runs must match.
 
     Raises
     ------
     UserError
-        The scheduler does not answer, the jobs were submitted by hand, or another command works on the study.
-        A run shares its job with runs that do not match, or no run matches.
+        The scheduler does not respond, the jobs were submitted by hand, or another command holds the lock. Other causes
+        are that no run matches, or that a matching run shares its job with unfinished runs that do not match.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         settle(scheduler, ledger)
         tracked = track(root)
-        open_ = (State.UNKNOWN, State.LOST)  # the job may still run, which the scheduler may detect
+        open_ = (State.UNKNOWN, State.LOST)  # the job may still be running, as the scheduler may report
         states = {job: status.state for job, status in tracked.jobs.items()}
         wanted = set(tracked.ids) if only is None else _jobs_of(tracked, only)
         open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]
@@ -51,14 +52,14 @@ def cancel(root: Path, only: str | None = None) -> str:
                     f"{root}: submitted by hand: use the scheduler's own command to cancel jobs {', '.join(by_hand)}"
                 )
             return "no job is waiting or running" if tracked.ids else "nothing was submitted"
-        # Recorded first: a job may end, or this command may be killed, before the answer arrives.
+        # Record the cancellation first. The job may end, or this command may be killed, before the response arrives.
         meant: dict[int, list[str]] = {}
         for job, id in tracked.ids.items():
             if id in ids and (record := ledger.of(job)) is not None:
                 meant.setdefault(record.number, []).append(id)
         records = [record for record in ledger.submitted if record.number in meant]
         cancelled = [(ledger.cancel(record), meant[record.number]) for record in records]
-        # Copies of a job, from a call that was sent twice, must not start now.
+        # If a call was sent twice, copies of a job are queued. They must not start now.
         more = scheduler.copies([record.name for record, _ in cancelled])
         relays = [record.id for record in ledger.submitted if record.id and not set(record.jobs) & set(tracked.jobs)]
         more += [id for id, word in (scheduler.poll(relays) if relays else {}).items() if word.state.alive]
@@ -74,7 +75,7 @@ def cancel(root: Path, only: str | None = None) -> str:
 
 
 def _jobs_of(tracked: Tracked, only: str) -> set[str]:
-    """Return the jobs of the runs that match. All unfinished runs of these jobs must match."""
+    """Return the jobs with matching runs. All unfinished runs of these jobs must match."""
     planned = tracked.submission.runs
     values = {run.id: {"scheme": run.scheme, "repeat": run.repeat, **run.cell} for run in planned}
     named = matching(values, only)
@@ -91,7 +92,7 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
 def _take_back(
     ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], answers: Mapping[str, str]
 ) -> None:
-    """Record that these jobs were not cancelled, so that a later failure counts as their own."""
+    """Record that these jobs were not cancelled, so that later failures are attributed to the jobs."""
     for job, ids in cancelled:
         if not any(answers.get(id, "").startswith(("ended", "signaled")) for id in ids):
             ledger.clear_cancellation(job)

@@ -1,4 +1,4 @@
-"""Atomic writing of JSON files, and conversion of the times in them."""
+"""Atomic writes of JSON files, and conversion of timestamps."""
 
 import contextlib
 import datetime
@@ -13,7 +13,7 @@ now = times.format_now
 
 
 def seconds(time: object) -> float | None:
-    """Convert an ISO 8601 time to seconds since 1970; None if it is not such a time, or has no zone."""
+    """Convert an ISO 8601 time to seconds since 1970. Return None if it is invalid or has no time zone."""
     try:
         moment = datetime.datetime.fromisoformat(str(time).replace("Z", "+00:00"))
         return moment.timestamp() if moment.tzinfo else None
@@ -22,16 +22,16 @@ def seconds(time: object) -> float | None:
 
 
 def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
-    """Write JSON atomically: a reader sees the old file or the new one.
+    """Write JSON atomically. Readers see either the old file or the new file.
 
     Parameters
     ----------
     path
-        The file.
+        Path of the file.
     data
         Plain JSON data.
     durable
-        Whether to return only when the disk or the file server has the file, so that a crash cannot undo it.
+        Whether to flush the file to disk before returning, so that it survives a crash.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
@@ -49,7 +49,7 @@ def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Flush the directory itself. Some file systems cannot, and need not."""
+    """Flush a directory entry. Some file systems do not support this, and do not need it."""
     descriptor = os.open(directory, os.O_RDONLY)
     with contextlib.suppress(OSError):
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Search for the submission that the user means."""
+"""Lookup of submissions by path, and record of their directories."""
 
 import contextlib
 import os
@@ -14,13 +14,13 @@ def find_root(path: Path | None) -> Path:
     Parameters
     ----------
     path
-        That directory, or a directory of numbered submissions: then the newest of these. None for the newest submission
-        below ``results``.
+        Submission directory, or a directory of numbered submissions, which selects the newest. None selects the newest
+        submission below ``results``.
 
     Raises
     ------
     UserError
-        The path has no submission.
+        The path contains no submission.
     """
     if path is None:
         roots = [root for study in _directories(Path("results")) for root in _numbered(study)]
@@ -42,21 +42,21 @@ def find_root(path: Path | None) -> Path:
 
 
 def is_own(root: Path) -> bool:
-    """Return whether this user wrote a submission. Several users may share a directory of results."""
+    """Return whether this user owns a submission. Several users may share a results directory."""
     return (root / "submission.json").stat().st_uid == os.getuid()
 
 
 def _own_first(roots: list[Path]) -> list[Path]:
-    """Return the user's own submissions; those of other users if there are none, because they may be read."""
+    """Return the user's own submissions, or all submissions if the user owns none."""
     return [root for root in roots if is_own(root)] or roots
 
 
 ELSEWHERE = Path("results") / "elsewhere.txt"
-"""File with the directories of submissions that --out named, one per line."""
+"""File that lists the directories given with --out, one per line."""
 
 
 def elsewhere() -> list[Path]:
-    """Return the directories that --out named in submissions from here."""
+    """Return the recorded --out directories of submissions made in the current directory."""
     try:
         return [Path(line) for line in ELSEWHERE.read_text(encoding="utf-8").splitlines() if line]
     except (OSError, ValueError):
@@ -64,11 +64,11 @@ def elsewhere() -> list[Path]:
 
 
 def remember(base: Path) -> None:
-    """Record a directory of submissions, unless it lies below ``results``."""
+    """Record a directory of submissions, unless it is below ``results``."""
     base = base.absolute()
     if not str(base).isprintable() or base in elsewhere() or Path("results").absolute() in base.parents:
         return
-    with contextlib.suppress(OSError):  # without the right to write here, the user must name the directory later
+    with contextlib.suppress(OSError):  # Without write permission here, the user must give the directory later.
         ELSEWHERE.parent.mkdir(exist_ok=True)
         with ELSEWHERE.open("a", encoding="utf-8") as out:
             out.write(f"{base}\n")

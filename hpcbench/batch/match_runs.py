@@ -1,4 +1,4 @@
-"""Selection of runs by the expression of ``--only``."""
+"""Selection of runs with ``--only`` expressions."""
 
 import fnmatch
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from hpcbench.errors import UserError
 
 
 def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
-    """Return the ids of the runs that match an expression.
+    """Return the ids of all runs that match an expression.
 
     Parameters
     ----------
     runs
-        Scheme, repeat and matrix values of each run, by its id.
+        Scheme, repeat and matrix values of each run, keyed by run id.
     only
-        Comma-separated conditions that all hold: ``key=value`` for ``scheme``, ``repeat`` or a key of the matrix. A
-        condition without ``=`` is for the run's id. Values and ids are patterns with ``*`` and ``?``. ``|`` separates
-        alternatives.
+        Comma-separated conditions that must all hold: ``key=value`` for ``scheme``, ``repeat`` or a matrix key. A
+        condition without ``=`` applies to the run id. Values and ids are patterns with ``*`` and ``?``. ``|``
+        separates alternatives.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Plan of the jobs of some runs: their shared allocations, launch commands, and limits."""
+"""Planning of jobs: shared allocations, launch commands, and limits."""
 
 import shutil
 import sys
@@ -27,7 +27,7 @@ from hpcbench.study.systems import read_systems
 
 
 def choose(runs: list[ExpandedRun], only: str) -> list[ExpandedRun]:
-    """Return the runs that match an expression of `matching`.
+    """Return the runs that match an expression, as defined by `matching`.
 
     Raises
     ------
@@ -42,21 +42,21 @@ def choose(runs: list[ExpandedRun], only: str) -> list[ExpandedRun]:
 def plan(
     runs: list[ExpandedRun], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1
 ) -> tuple[list[Job], list[str]]:
-    """Return the jobs of the runs, checked against nodes and queues, and notes for the user.
+    """Group runs into jobs and check them against nodes and queues. Return the jobs and notes for the user.
 
     Parameters
     ----------
     runs, loaded, site
-        The runs, their study, and the site.
+        Runs, their study, and the site.
     dry_run
-        Whether programs may be missing.
+        Whether missing programs are accepted.
     first
         Number of the first job.
 
     Raises
     ------
     UserError
-        The ranks do not fit a node, a queue does not allow the job, or the interpreter or launcher is missing.
+        The ranks do not fit on a node, the queue does not allow the job, or the interpreter or launcher is missing.
     """
     python, program = _programs(site, dry_run=dry_run)
     container = _container(loaded, site, dry_run=dry_run)
@@ -82,7 +82,7 @@ def plan(
         allowed = limits(example, site)
         ids = [run.id for run in group]
         name = f"j{number:04d}-r{example.repeat}"
-        # a program's rank sets the variables itself, so that they reach neither the launcher nor its daemons
+        # A program's ranks set the variables themselves, so that neither the launcher nor its daemons see them.
         engine = not isinstance(example.study, ProgramStudy)
         environments = {run.id: run.scheme.environment for run in group if engine and run.scheme.environment}
         jobs.append(
@@ -132,7 +132,7 @@ def plan(
 
 
 def _system_notes(runs: list[ExpandedRun]) -> list[str]:
-    """List what other compression systems need, and libraries that are missing on this machine."""
+    """List the requirements of other compression systems, and the libraries missing on this machine."""
     notes = []
     for name, scheme in {run.scheme_name: run.scheme for run in runs}.items():
         if isinstance(scheme, SchemeEntry) and scheme.system is not None:
@@ -144,19 +144,19 @@ def _system_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def _once_a_node(site: Site, container: Container | None, *, nodes: int, program: str | None) -> list[str]:
-    """Return the launcher that starts a command once on each node.
+    """Return a launch command that starts one process per node.
 
     Raises
     ------
     ValueError
         The site's launcher always starts all ranks of the job.
     """
-    part = container is not None and container.kind == "pyxis"  # the launcher makes the container
+    part = container is not None and container.kind == "pyxis"  # the launcher creates the container
     launch_host = site.launcher.kind in ("jsrun", "lrun") or (
         site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes"
     )
     if nodes == 1 and not part and not launch_host:
-        return ["env"]  # the job script runs on that node; IBM's runs on a separate launch host
+        return ["env"]  # The job script runs on this node, except on IBM machines with a separate launch host.
     if site.launcher.kind == "ibrun":
         raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
     _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)
@@ -167,12 +167,12 @@ _MPI = {"hybrid": "MPI library", "bind": "the host's MPI library"}
 
 
 def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None:
-    """Return the container of the ranks.
+    """Return the container in which the ranks run.
 
     Raises
     ------
     UserError
-        The site cannot run it, or there is no such image.
+        The site cannot run the container, or the image does not exist.
     """
     section = loaded.study.container
     container = merge_containers(site.container, section)
@@ -198,10 +198,10 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
 
 
 def _reads(runs: list[ExpandedRun], loaded: Loaded) -> list[str]:
-    """Return the files that the ranks of some runs read in addition to those of the submission."""
+    """Return the files outside the submission directory that ranks read."""
     base = Path(loaded.document.name).absolute().parent
     programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
-    if programs:  # the files of a program are unknown, so it gets its working directory
+    if programs:  # A program's files are unknown, so bind its working directory.
         return list(dict.fromkeys(f"{(base / (program.directory or '.')).resolve()}/." for program in programs))
     studies = [run.study for run in runs if isinstance(run.study, Study)]
     named = [name for study in studies for name in (study.data.path, study.data.tokenizer, study.links) if name]
@@ -209,7 +209,7 @@ def _reads(runs: list[ExpandedRun], loaded: Loaded) -> list[str]:
 
 
 def grid_notes(runs: list[ExpandedRun]) -> list[str]:
-    """Describe how tensor grids and groups of experts are placed on nodes, one line each."""
+    """Describe the node placement of tensor grids and expert groups, one line each."""
     notes = []
     for size in (run.size for run in runs):
         layout, each = size.layout, size.ranks_per_node
@@ -222,7 +222,7 @@ def grid_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def idle_notes(runs: list[ExpandedRun]) -> list[str]:
-    """List the rules without traffic. A scheme of such rules alone is the same as its default."""
+    """List the rules that match no traffic. A scheme with only such rules is identical to its default."""
     of_scheme = Counter(run.scheme_name for run in runs)
     idle = Counter((run.scheme_name, rule) for run in runs for rule in idle_rules(run.study, run.scheme, run.size))
     return [
@@ -232,7 +232,7 @@ def idle_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
-    """Return the interpreter of the ranks and, if this machine runs the ranks, the launcher's path."""
+    """Return the ranks' interpreter and, if this machine runs the ranks, the launcher's path."""
     if site.scheduler.kind != "local":
         return site.python, None
     python = sys.executable if site.python == "auto" else site.python

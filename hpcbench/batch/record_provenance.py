@@ -16,13 +16,13 @@ from hpcbench.versions import git, is_checkout, package_revision, packages, revi
 _SECRET = re.compile(
     r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
 )
-"""Variables with secrets, by their names, and addresses that contain a password."""
+"""Pattern of variables whose names suggest secrets, and of URLs that contain a password."""
 
 
 def keep(root: Path, study: Path) -> None:
-    """Write ``provenance/`` into a submission, unless it exists. Facts that cannot be determined are left out.
+    """Write ``provenance/`` into a submission, unless it exists. Undeterminable facts are omitted.
 
-    Only the user may read the directory, because no filter finds every secret in an environment or a diff.
+    Only the user can read the directory, because no filter finds every secret in an environment or a diff.
     """
     directory = root / "provenance"
     if (directory / "submit.json").exists():
@@ -49,7 +49,7 @@ def keep(root: Path, study: Path) -> None:
 
 
 def _package(directory: Path) -> dict[str, Any] | None:
-    """Return the revision of hpcbench. An installed package has that of its build, and no diff."""
+    """Return the revision of hpcbench. An installed package reports its build revision, without a diff."""
     if is_checkout():
         return _checkout(Path(hpcbench.__file__).resolve().parent, directory, "hpcbench")
     built = package_revision()
@@ -57,7 +57,7 @@ def _package(directory: Path) -> dict[str, Any] | None:
 
 
 def _checkout(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
-    """Return the revision of the checkout around a directory; write the differences into ``NAME.diff``."""
+    """Return the revision of the checkout that contains a directory. Write uncommitted changes to ``NAME.diff``."""
     head = revision(place)
     if head is None:
         return None

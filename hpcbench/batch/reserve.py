@@ -1,4 +1,4 @@
-"""Reserved space on a disk, so that the end of a job can be recorded when the disk is full."""
+"""Reserved disk space, so that the end of a job can be recorded on a full disk."""
 
 import errno
 from collections.abc import Callable
@@ -10,19 +10,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def set_aside(directory: Path, size: int = _SIZE) -> None:
-    """Set space in a directory aside, unless that was done before.
+    """Reserve space in a directory. This is a no-op if space is already reserved.
 
     Parameters
     ----------
     directory
-        The directory.
+        Directory for the reserve file.
     size
-        Bytes.
+        Size in bytes.
 
     Raises
     ------
     OSError
-        The disk is full, for example.
+        The file cannot be written, for example because the disk is full.
     """
     path = directory / FILE
     try:
@@ -38,12 +38,12 @@ def set_aside(directory: Path, size: int = _SIZE) -> None:
 
 
 def written(directory: Path, write: Callable[[], None]) -> None:
-    """Write a file; on a full disk, in the space that was set aside in the directory.
+    """Write a file. If the disk is full, use the space reserved in the directory.
 
     Raises
     ------
     OSError
-        The disk is full and no space was set aside, or the disk has another problem.
+        The disk is full and no space is reserved, or the write fails for another reason.
     """
     try:
         write()
@@ -56,7 +56,7 @@ def written(directory: Path, write: Callable[[], None]) -> None:
 
 
 def describe_disk_error(path: Path, error: OSError) -> str:
-    """Return the file system on which a path lies, and what is wrong with it."""
+    """Describe a disk error and the file system of a path."""
     place = path.absolute()
     while not place.is_mount() and place != place.parent:
         place = place.parent

@@ -1,4 +1,4 @@
-"""Continuation of a submission that was interrupted."""
+"""Resumption of interrupted submissions."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from hpcbench.files import read_json
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
-    """Return the newest submission with this digest in `base`, if some of its jobs are not submitted or not over."""
+    """Return the newest submission with this digest in `base` if any of its jobs are unsubmitted or unfinished."""
     for root in reversed(list_submissions(base)):
-        # Dry runs, damaged submissions, those of other users and copies cannot be continued.
+        # Dry runs, damaged submissions, copies, and other users' submissions cannot be resumed.
         written = read_json(root / "submission.json") or {}
         if written.get("digest") != digest or written.get("dry_run") or not is_own(root):
             continue
@@ -33,7 +33,7 @@ def find_unfinished(base: Path, digest: str) -> Path | None:
 
 
 def resume(root: Path, study: Path, after: After | None, progress: Progress) -> str:
-    """Submit the remaining jobs of a submission; return one line for the user."""
+    """Submit the remaining jobs of a submission. Return one line for the user."""
     submission, scheduler, ledger = read_submission(root), open_scheduler(root), Ledger(root)
     taken = settle(scheduler, ledger)
     jobs = left(submission, ledger)

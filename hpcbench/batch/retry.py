@@ -1,4 +1,4 @@
-"""Second submission of jobs that failed for a reason outside of the runs."""
+"""Resubmission of jobs that failed for external reasons."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,49 +20,50 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _EXTERNAL_ENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
-"""States whose cause lies outside of the run."""
+"""States with a cause outside the run."""
 
 
 @dataclass(frozen=True)
 class Retried:
-    """Result of `retry`: jobs that were submitted again."""
+    """Result of `retry`: the resubmitted jobs."""
 
     jobs: list[str]
     runs: list[str]
     left: dict[str, str]
-    """Reason for each run that was not submitted again, keyed by the run's id."""
+    """Reason why a run was not resubmitted, keyed by run id."""
     note: str
     changes: str = ""
-    """Changes of the site file and whether they were taken over, for the user; empty for none."""
+    """Note about changes to the site file and whether they were applied. Empty if nothing changed."""
 
 
 def retry(
     root: Path, *, all: bool = False, whole_jobs: bool = False, sets: Sequence[str] = (), update: bool = False
 ) -> Retried:
-    """Submit the jobs with runs that did not complete again; completed runs of these jobs are kept.
+    """Resubmit the jobs with incomplete runs. Completed runs of these jobs are kept.
 
-    A run with a checkpoint continues from there.
+    A run with a checkpoint resumes from the checkpoint.
 
     Parameters
     ----------
     root
         Directory of the submission.
     all
-        Whether to include runs that failed by themselves, ran out of memory or were cancelled.
+        Whether to include runs that failed on their own, ran out of memory, or were cancelled.
     whole_jobs
-        Whether to repeat all runs of those jobs from their start, so that a pair shares an allocation again.
+        Whether to rerun all runs of those jobs from the start, so that paired runs share an allocation again.
     sets
-        Other limits of the jobs, such as ``walltime=4h``. With a walltime, runs that reached theirs are included.
+        New job limits, such as ``walltime=4h``. If a walltime is given, runs that timed out are included.
     update
-        Whether to write the job scripts again from the current site file.
+        Whether to regenerate the job scripts from the current site file.
 
     Raises
     ------
     UserError
-        The submission was a dry run, its scheduler does not answer or refuses, or another command works on it.
+        The submission was a dry run, the scheduler does not respond or refuses a job, or another command holds the
+        lock.
     """
     check_sets(sets)
-    root = root.absolute()  # schedulers' programs run in another directory
+    root = root.absolute()  # scheduler commands run in another directory
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         settle(scheduler, ledger)
@@ -85,7 +86,7 @@ def retry(
 
 
 def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
-    """Return the note for the user about changes of the site file since the submission."""
+    """Return a note for the user about site file changes since the submission."""
     name = tracked.submission.site_file
     try:
         changed = changed_fields(root, tracked.submission)
@@ -103,7 +104,7 @@ def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
 def _choose(
     root: Path, tracked: Tracked, *, all: bool, whole_jobs: bool, longer: bool
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the runs to try again by job, and the reason for each of the other uncompleted runs."""
+    """Return the runs to retry, grouped by job, and the reason for each other incomplete run."""
     left: dict[str, str] = {}
     again: dict[str, list[str]] = {}
     for run in tracked.submission.runs:
@@ -119,7 +120,7 @@ def _choose(
 
 
 def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer: bool) -> str | None:
-    """Return why a run is not tried again; None if it is."""
+    """Return why a run is not retried, or None if it is retried."""
     if status.state is State.COMPLETED:
         return "completed"
     if job.state.alive:
@@ -141,9 +142,9 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer:
 def _put_aside(
     root: Path, tracked: Tracked, again: Mapping[str, Sequence[str]], ledger: Ledger, *, whole_jobs: bool
 ) -> Iterator[None]:
-    """Rename the files of runs that their job script would skip as completed, so that it starts them again.
+    """Rename the files of completed runs, so that the job script does not skip these runs.
 
-    If the block fails, the files of jobs that were not submitted get their names back.
+    If the block fails, the files of unsubmitted jobs are renamed back.
     """
     times = {job: ledger.count_submissions(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}

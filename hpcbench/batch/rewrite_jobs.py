@@ -1,4 +1,4 @@
-"""New scripts for jobs that are submitted again: from the current site file, or with other limits."""
+"""Regeneration of job scripts from the current site file or with new limits."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
 _LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
-"""Fields of a study that change the limits of a job but not its runs."""
+"""Study fields that affect the limits of a job but not its runs."""
 _OF_RUNS = (
     "site",
     "node",
@@ -33,17 +33,17 @@ _OF_RUNS = (
     "ranks_per_node",
     "schemes",
 )
-"""Fields of a site that change the runs themselves."""
+"""Site fields that affect the runs themselves."""
 _IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "work")
 
 
 def check_sets(sets: Sequence[str]) -> None:
-    """Refuse settings that would change the runs that are tried again.
+    """Refuse settings that would change the retried runs.
 
     Raises
     ------
     UserError
-        A setting is not a limit of jobs.
+        A setting is not a job limit.
     """
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
@@ -54,7 +54,7 @@ def check_sets(sets: Sequence[str]) -> None:
 
 
 def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
-    """Return the changes of the site file since the submission was written, keyed by dotted fields.
+    """Return site file changes since the submission was written, keyed by dotted field.
 
     Raises
     ------
@@ -71,23 +71,23 @@ def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
 def rewrite_jobs(
     root: Path, submission: SubmissionFile, jobs: Collection[str], sets: Sequence[str], *, updates_site: bool
 ) -> None:
-    """Write the scripts of these jobs again; keep the old ones as ``job.N.sh``.
+    """Regenerate the scripts of these jobs. Keep the old scripts as ``job.N.sh``.
 
     Parameters
     ----------
     root, submission
         Directory and content of the submission.
     jobs
-        Ids of the jobs.
+        Job ids.
     sets
-        Limits of the jobs, as `check_sets` allows them.
+        Job limits, as accepted by `check_sets`.
     updates_site
-        Whether to use the current site file; else the one of the submission.
+        Whether to use the current site file instead of the submission's copy.
 
     Raises
     ------
     UserError
-        The site now describes other runs, or the study cannot be planned on it.
+        The current site file would change the runs, or the study cannot be planned on the site.
     """
     site = _new_site(root, submission) if updates_site else open_site(root)
     planned = _plan(root, submission, site, sets)
@@ -130,9 +130,9 @@ def _new_site(root: Path, submission: SubmissionFile) -> Site:
 
 
 def _plan(root: Path, submission: SubmissionFile, site: Site, sets: Sequence[str]) -> list[Job]:
-    """Plan the study as it was submitted, with other limits."""
+    """Plan the submitted study with new limits."""
     copy, original = root / "study.yaml", Path(submission.study_file or "")
-    # Relative paths of the study start at the original file.
+    # Relative paths in the study start at the original study file.
     is_same = original.is_file() and original.read_bytes() == copy.read_bytes()
     before: Any = []
     if (root / "study.set.json").is_file():
@@ -153,7 +153,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _flat(site: Site) -> dict[str, object]:
-    """Return the values of a site by dotted fields, down to the second level."""
+    """Return the values of a site, keyed by dotted field, down to the second level."""
     fields: dict[str, object] = {}
     for name, value in site.model_dump(mode="json", exclude=set(_IGNORED_FIELDS)).items():
         nested = isinstance(value, dict) and name != "schemes"

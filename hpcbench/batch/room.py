@@ -1,4 +1,4 @@
-"""Check of the space for results: free bytes, free files and the user's quota."""
+"""Check of the disk space for results: free bytes, free inodes, and the user's quota."""
 
 import errno
 import os
@@ -9,31 +9,31 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _A_STEP, _A_RUN = 400, 1 << 20
-"""Bytes of a step's log line, and of a run's other files except checkpoints, traces and sampled messages."""
+"""Bytes per log line of a step, and bytes per run for other files except checkpoints, traces and sampled messages."""
 _LARGEST = 1 << 30
-"""Maximum bytes of the trial file. A larger need is only compared with the free space."""
+"""Maximum size of the trial file in bytes. Larger requirements are only compared with the free space."""
 _AMPLE = 100
-"""Multiple of the space for logs above which the user gets no note."""
+"""Ratio of free space to log size above which no note is printed."""
 _FILES = 20
-"""Files of a run and its job."""
+"""Number of files per run, including job files."""
 
 
 def check_room(root: Path, *, runs: int, steps: int) -> str:
-    """Check that the logs of some runs fit on the disk; return a line for the user if there is little space.
+    """Check that the logs fit on the disk. Return a note for the user if space is low.
 
-    The space within a quota can only be found by a trial: a file of that size is created and deleted.
+    Quotas can only be tested by trial: a file of the required size is created and deleted.
 
     Parameters
     ----------
     root
-        The submission's directory.
+        Directory of the submission.
     runs, steps
         Number of runs, and number of steps per run.
 
     Raises
     ------
     UserError
-        There is too little space.
+        There is not enough space.
     """
     need = runs * (_A_RUN + steps * _A_STEP)
     where = shown_path(root.parent)
@@ -54,7 +54,7 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
         if error.errno in (errno.EDQUOT, errno.ENOSPC, errno.EFBIG):
             what = "your quota" if error.errno == errno.EDQUOT else "the file system"
             raise UserError(f"{where}: {what} leaves no space for the logs ({_size(need)}): {remedy}") from None
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot allocate space
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # file system without support for allocation
             raise
     finally:
         trial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Output of the commands that submit, show and repeat jobs."""
+"""Output of the commands that submit, show, and retry jobs."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ _STYLES = {
 
 
 def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
-    """Print the submitted jobs, or those that a dry run has written."""
+    """Print the jobs that were submitted, or written by a dry run."""
     jobs, site = submission.jobs, submission.site
     runs = sum(len(job.runs) for job in jobs)
     node_seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
@@ -80,7 +80,7 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
 
 
 def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
-    """Return in how many runs messages leave a node, and how to change that if they leave it in none."""
+    """Describe how many runs send messages between nodes. If none do, add a remedy."""
     runs = sum(len(job.runs) for job in jobs)
     crossing = sum(len(job.runs) for job in jobs if job.shape.nodes > 1)
     if crossing == runs:
@@ -93,7 +93,7 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
 
 
 def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
-    """List the runs of each cell of a study by scheme and repeat, one line per cell."""
+    """List the runs of each cell by scheme and repeat, one line per cell."""
     cells: dict[str, dict[str, list[int]]] = {}
     for run in runs:
         name = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"
@@ -102,7 +102,7 @@ def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
 
 
 def _list_runs(repeats_of: dict[str, list[int]]) -> str:
-    """Return the runs of a cell: their number, and the schemes that have the same repeats together."""
+    """Describe the runs of a cell: their number, and schemes grouped by repeats."""
     schemes: dict[tuple[int, ...], list[str]] = {}
     for scheme, numbers in repeats_of.items():
         schemes.setdefault(tuple(sorted(numbers)), []).append(scheme)
@@ -116,7 +116,7 @@ def _list_runs(repeats_of: dict[str, list[int]]) -> str:
 
 @contextlib.contextmanager
 def show_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show the number of submitted jobs: as a bar on a terminal, as some lines in a log, not at all for a few jobs."""
+    """Show submission progress: a bar on a terminal, lines in a log, or nothing for a few jobs."""
     if not sys.stderr.isatty():
 
         def line(done: int, all: int) -> None:
@@ -136,7 +136,7 @@ def show_progress() -> Iterator[Callable[[int, int], None]]:
 
 
 def show_retried(root: Path, retried: "Retried") -> None:
-    """Print which runs were submitted again, and why the others were not."""
+    """Print which runs were resubmitted, and why others were not."""
     if retried.jobs:
         print(f"{root}: {_count(len(retried.jobs), 'job')} again, for {_count(len(retried.runs), 'run')}")
         for run in retried.runs:
@@ -155,7 +155,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def show_status(tracked: "Tracked") -> None:
-    """Print a table of jobs and runs."""
+    """Print a status table of jobs and runs."""
     from rich.table import Table
     from rich.text import Text
 
@@ -181,7 +181,7 @@ def show_status(tracked: "Tracked") -> None:
 
 
 def encode_status(tracked: "Tracked") -> str:
-    """Return the states of a submission, its jobs and their runs as JSON. Times are in UTC."""
+    """Return the states of a submission, its jobs, and its runs as JSON. Times are in UTC."""
     submission = tracked.submission
     runs = {run.id: run for run in submission.runs}
     document = {

@@ -1,4 +1,4 @@
-"""Check of the files that the ranks read: each exists and is long enough."""
+"""Check that the files read by ranks exist and are long enough."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
-"""Maximum bytes of a text whose splits are counted. No split of a larger text is too short."""
+"""Maximum size in bytes of a text whose splits are measured. Larger texts have no split that is too short."""
 
 
 def check_files(runs: list[ExpandedRun], base: Path) -> None:
@@ -22,12 +22,12 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
     runs
         Runs of the study.
     base
-        Directory that relative paths start from: that of the study file.
+        Directory of the study file, where relative paths start.
 
     Raises
     ------
     UserError
-        A file is missing or too short; the message names the study's line and field.
+        A file is missing or too short. The message contains the line and field of the study.
     """
     checked: set[tuple[object, ...]] = set()
     for run in runs:
@@ -53,7 +53,7 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
 
 
 def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
-    """Yield field and name of each file that a run reads."""
+    """Yield the field and file name of each file that a run reads."""
     data = study.data
     pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
     paths = [pair + suffix for suffix in (".bin", ".idx")] if data.source == "megatron" else [data.path]
@@ -67,7 +67,7 @@ def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _check_length(run: ExpandedRun, study: Study, base: Path) -> None:
-    """Refuse a text with a half shorter than one sample. With a tokenizer, only the run can check that."""
+    """Refuse a text with a split shorter than one sample. With a tokenizer, only the run can check the length."""
     data, seq_len = study.data, study.train.seq_len
     if data.source != "file" or data.tokenizer is not None or data.path is None:
         return

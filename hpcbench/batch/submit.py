@@ -1,4 +1,4 @@
-"""Submission of a study to the scheduler of a site. An interrupted submission is continued by the same command."""
+"""Submission of a study to a site's scheduler. The same command resumes an interrupted submission."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmitResult:
-    """Result of `submit`: the directory of the submission, its runs and jobs."""
+    """Result of `submit`: the submission directory, runs, and jobs."""
 
     root: Path
     runs: list[ExpandedRun]
@@ -48,25 +48,25 @@ class Options:
     """Options of `hpcbench submit`."""
 
     site: str | None = None
-    """Name or file; the study's own by default."""
+    """Name or file of the site. By default the study's site."""
     dry_run: bool = False
-    """Whether to write the scripts without submitting them."""
+    """Whether to write the job scripts without submitting them."""
     check: bool = False
-    """Whether a dry run makes the same checks as a submission: files, images, and the scheduler's limits."""
+    """Whether a dry run also checks files, images, and scheduler limits, like a submission."""
     out: Path | None = None
-    """Directory in which the numbered directory is made; ``results/<study>`` by default."""
+    """Parent of the numbered submission directory. By default ``results/<study>``."""
     sets: list[str] | None = None
-    """Settings ``a.b=value`` that override those of the study."""
+    """Settings ``a.b=value`` that override the study's settings."""
     only: str | None = None
     """Expression that selects runs, as in `choose`."""
     after: str | None = None
-    """Submission that must end before the jobs start; that of the study by default."""
+    """Submission that must end before the jobs start. By default the study's ``after``."""
     after_any: bool = False
-    """Whether that submission may fail."""
+    """Whether the submission named by ``after`` may fail."""
     again: bool = False
-    """Whether to submit a study again that is in a queue."""
+    """Whether to submit a study that is already in a queue."""
     more: int | None = None
-    """Number of repeats to add to the newest submission of the study; None for a new submission."""
+    """Number of repeats to add to the study's newest submission. None creates a new submission."""
 
 
 def submit(
@@ -80,17 +80,17 @@ def submit(
     Parameters
     ----------
     study, options
-        The study file, and the options of the command.
+        Study file, and command options.
     progress
         Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission.
     check
-        Callback ``check(runs, site, base)`` that raises an error if a run cannot work on the site. Relative paths start
-        at ``base``.
+        Callback ``check(runs, site, base)`` that raises an error if a run is not possible on the site. Relative paths
+        start at ``base``.
 
     Raises
     ------
     UserError
-        The study, the site or an option is invalid, or the scheduler refuses the jobs. Then nothing stays on disk,
+        The study, the site or an option is invalid, or the scheduler refuses the jobs. The new directory is removed
         unless some jobs were submitted.
     """
     loaded = load_study(study, options.sets)
@@ -111,7 +111,7 @@ def submit(
         runs = choose(runs, options.only)
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
-    if refusal:  # the files may exist only on the site's machine
+    if refusal:  # files may exist only on the site's machine
         notes.append(f"submit would refuse this here: {refusal}")
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
@@ -169,7 +169,7 @@ def submit(
 
 
 def _base(options: Options, loaded: Loaded, site: Site) -> Path:
-    """Return the directory of the study's submissions."""
+    """Return the parent directory of the study's submissions."""
     return options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
 
 
@@ -182,7 +182,7 @@ def _add(
     check: Callable[[list[ExpandedRun], Site, Path], None],
     progress: "Progress",
 ) -> SubmitResult:
-    """Add repeats to the newest submission of the study."""
+    """Add repeats to the study's newest submission."""
     from hpcbench.batch.add_repeats import add_repeats, find_submitted
 
     if options.dry_run or options.after:
@@ -215,7 +215,7 @@ def _add(
 
 
 def _refusal(runs: list[ExpandedRun], base: Path) -> UserError | None:
-    """Return what is wrong with the files that the ranks will read."""
+    """Return an error if any file that the ranks read is missing or too short."""
     try:
         check_files(runs, base)
     except UserError as error:
@@ -224,7 +224,7 @@ def _refusal(runs: list[ExpandedRun], base: Path) -> UserError | None:
 
 
 def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "After | None":
-    """Return the submission that the jobs wait for."""
+    """Return the submission for which the jobs wait."""
     wanted = options.after or loaded.study.after
     if wanted is None:
         return None
@@ -235,14 +235,14 @@ def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "Afte
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
-    """Return a digest of everything that the jobs depend on."""
+    """Return a digest of everything that affects the jobs."""
     parts: list[Any] = [__version__, loaded.document.text.hex(), loaded.sets, site.hex(), only]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @contextlib.contextmanager
 def _existing(base: Path) -> Iterator[Path]:
-    """Make the directory if it is missing, and yield its absolute path; remove it again if the block fails."""
+    """Create the directory if needed, and yield its absolute path. Remove a created directory if the block fails."""
     base = base.absolute()
     missing = [path for path in (base, *base.parents) if not path.exists()]
     try:

@@ -1,4 +1,4 @@
-"""Submission of jobs such that no job is lost or submitted twice if a process is killed in between."""
+"""Crash-safe job submission. If a process is killed, no job is lost or submitted twice."""
 
 import re
 import time
@@ -20,9 +20,9 @@ Progress = Callable[[int, int], None]
 """Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission."""
 
 _AGAIN = 2.0
-"""Seconds between two searches for a job whose answer is missing."""
+"""Seconds between two searches for a job that has no receipt."""
 _LOOKS = (0.5, 2.0, 5.0)
-"""Seconds before each search for a job after an unclear answer. A busy scheduler lists jobs late."""
+"""Delay in seconds before each search for a job after an unclear response. A busy scheduler lists jobs late."""
 
 
 def submit_jobs(
@@ -35,26 +35,26 @@ def submit_jobs(
     progress: Progress = lambda done, all: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Submit the jobs; return the scheduler's note for the user.
+    """Submit the jobs. Return the scheduler's note for the user.
 
     Parameters
     ----------
     scheduler, ledger
-        The scheduler, and the record of submitted jobs.
+        Scheduler, and record of submitted jobs.
     jobs
         Jobs to submit.
     name
-        First part of their names in the queue, unique among all submissions.
+        Prefix of the jobs' names in the queue, unique among all submissions.
     after
-        Submission that must end before they start.
+        Submission that must end before the jobs start.
     progress, sleep
-        Callback with the number of submitted jobs, and function that waits some seconds.
+        Callback ``progress(submitted, total)``, and function that sleeps for a number of seconds.
 
     Raises
     ------
     UserError
-        The scheduler refused a job, or its answer is unclear. The jobs before it are submitted. The same command
-        continues from there.
+        The scheduler refused a job, or the response is unclear. Earlier jobs are submitted. Running the same command
+        again resumes the submission.
     """
     if after is not None and len(after.ids) > scheduler.most_after and (ledger.root / RELAY).is_file():
         after = _relayed(scheduler, ledger, after, name, sleep)
@@ -62,7 +62,7 @@ def submit_jobs(
         again = ledger.count_submissions(job.jobs[0])
         begun = {id: count_attempts(ledger.root, id) for id in job.jobs}
         if again:
-            for id in job.jobs:  # these jobs are over, but a compute node may be unable to ask the scheduler
+            for id in job.jobs:  # The jobs have ended, but a compute node may be unable to query the scheduler.
                 close_claim(ledger.root / "jobs" / id, now())
         job = replace(job, name=scheduler.queue_name(name, job.name, again))
         if after is not None:
@@ -80,7 +80,7 @@ def submit_jobs(
 def _submit(
     scheduler: JobScheduler, ledger: Ledger, job: BatchJob, begun: dict[str, int], sleep: Callable[[float], None]
 ) -> SubmittedJob:
-    """Submit one job, and record the result in the ledger."""
+    """Submit a job and record the result in the ledger."""
     submitted = ledger.open(job, begun)
     try:
         receipt = scheduler.submit(submitted)
@@ -93,7 +93,7 @@ def _submit(
 
 
 def _relayed(scheduler: JobScheduler, ledger: Ledger, after: After, name: str, sleep: Callable[[float], None]) -> After:
-    """Replace a long list of ids by those of relay jobs that each wait for a part of the list."""
+    """Replace a long list of ids with relay jobs. Each relay job waits for a part of the list."""
     ids = []
     for number, begin in enumerate(range(0, len(after.ids), scheduler.most_after), 1):
         relay, some = f"w{number:02d}", after.ids[begin : begin + scheduler.most_after]
@@ -129,14 +129,14 @@ def _look_again(
 
 
 def settle(scheduler: JobScheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Search for jobs whose answer is missing; return the number that the scheduler has accepted.
+    """Search for jobs without a receipt. Return the number of jobs that the scheduler has accepted.
 
-    A recent job may be listed later: a command that was killed may have left a call under way.
+    A recent job may be listed late, because the call of a killed command may still be in progress.
 
     Raises
     ------
     UserError
-        The scheduler does not answer.
+        The scheduler does not respond.
     """
     taken = 0
     for submitted in [job for job in ledger.submitted if job.id is None]:
@@ -155,7 +155,7 @@ def settle(scheduler: JobScheduler, ledger: Ledger, *, sleep: Callable[[float], 
 
 
 def _look(scheduler: JobScheduler, ledger: Ledger, submitted: SubmittedJob) -> Receipt | None:
-    """Search for a job: by the id in its status file, or by its name in the queue."""
+    """Search for a job by the id in its status file, or by its name in the queue."""
     return _find_by_status(scheduler, ledger.root, submitted) or scheduler.find(submitted.name, len(submitted.jobs))
 
 

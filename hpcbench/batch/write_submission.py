@@ -1,4 +1,4 @@
-"""Writing of a submission, completely or not at all."""
+"""Atomic creation of submissions."""
 
 import contextlib
 import secrets
@@ -25,14 +25,14 @@ from hpcbench.study.schema import ProgramStudy
 
 
 def list_submissions(base: Path) -> list[Path]:
-    """Return the numbered directories of submissions in `base`, oldest first."""
+    """Return the numbered submission directories in `base`, oldest first."""
     roots = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
     return sorted(roots, key=lambda path: int(path.name))
 
 
 @contextlib.contextmanager
 def number_directory(base: Path) -> Iterator[Path]:
-    """Yield the next numbered directory, for `write`; remove it if the block fails before a job was submitted."""
+    """Yield the path of the next numbered directory. Remove it if the block fails before a job is submitted."""
     number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
     root = base / f"{number:03d}"
     try:
@@ -55,7 +55,7 @@ def write_submission(
     more: Mapping[str, Any],
     waits: bool = False,
 ) -> str:
-    """Write everything that the jobs need; return the first part of their names in the queue.
+    """Write all files that the jobs need. Return the prefix of their names in the queue.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ def write_submission(
     runs, jobs, batch_jobs
         Runs, their jobs, and the units of submission.
     loaded, site
-        The study and the site.
+        Study and site.
     base
-        Directory that relative paths of the study start from.
+        Directory where relative paths of the study start.
     more
-        Further fields of ``submission.json``.
+        Additional fields of ``submission.json``.
     waits
-        Whether the jobs wait for other jobs, which may be too many for one list.
+        Whether the jobs wait for other jobs, so that relay jobs may be needed.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def extend(
     *,
     base: Path,
 ) -> Iterator[None]:
-    """Add runs with their jobs to a submission; undo that if the block fails before a job was submitted.
+    """Add runs and their jobs to a submission. Roll back if the block fails before a job is submitted.
 
     Parameters
     ----------
@@ -134,16 +134,16 @@ def extend(
     runs, jobs, batch_jobs
         New runs, their jobs, and the units of submission.
     loaded, site
-        The study and the site of the submission.
+        Study and site of the submission.
     base
-        Directory that relative paths of the study start from.
+        Directory where relative paths of the study start.
     """
     path = root / FILE
     before: dict[str, Any] = read_json(path) or {}
     numbers = set((root / "handed").glob("*.json"))
     entries = _entries(runs, jobs, batch_jobs)
     new = [*(root / "jobs" / job.id for job in jobs), *(root / "runs" / run.id for run in runs)]
-    for directory in new:  # left by a command that was killed
+    for directory in new:  # left behind by a killed command
         shutil.rmtree(directory, ignore_errors=True)
     try:
         _write_scripts(root, jobs, batch_jobs, site, study=loaded.study.study, root=str(root))
@@ -171,7 +171,7 @@ def _write_runs(directory: Path, runs: Sequence[ExpandedRun], jobs: Sequence[Job
 def _entries(
     runs: Sequence[ExpandedRun], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return jobs, bundles and runs in the form of ``submission.json``."""
+    """Return jobs, bundles, and runs in the format of ``submission.json``."""
     job_of = {run: job.id for job in jobs for run in job.runs}
     return {
         "jobs": [
@@ -204,8 +204,8 @@ def _entries(
 
 @contextlib.contextmanager
 def _growing(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory; rename it to `root` at the end of the block, or remove it if the block fails."""
-    growing = root.with_name(f".{root.name}.tmp")  # left by a killed command, because the lock excludes other commands
+    """Yield a temporary directory. Rename it to `root` after the block, or remove it if the block fails."""
+    growing = root.with_name(f".{root.name}.tmp")  # left behind by a killed command, because of the lock
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()
@@ -263,6 +263,6 @@ def _run_file(run: ExpandedRun, job: Job, site: Site, base: Path) -> dict[str, A
 
 
 def _write_script(path: Path, text: str) -> None:
-    """Write an executable script. LSF may run the file itself."""
+    """Write an executable script. LSF may execute the file directly."""
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)

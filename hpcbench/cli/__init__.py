@@ -1,4 +1,4 @@
-"""The command line. Each command imports its package when it is called."""
+"""Command line. Each command imports its package when called."""
 
 import os
 import sys
@@ -60,12 +60,12 @@ app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Run the command line. Failures of the user or of the machine are reported in one line."""
+    """Run the command line. User errors and system errors are reported on one line."""
     sys.exit(_run())
 
 
 _usage_error: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""The base class of all errors of the command line itself, in typer or click, depending on the version."""
+"""Base class of command-line usage errors, in typer or click depending on the version."""
 
 
 def _run() -> int:
@@ -80,7 +80,7 @@ def _run() -> int:
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader has closed the pipe: exit without a message
+        )  # the reader has closed the pipe, so exit without a message
         return 141
     except OSError as error:
         return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", status=2)

@@ -73,9 +73,9 @@ def report(
         typer.Option(metavar="OLD=NEW", help="In the bundle, also replace this word, such as an account's name."),
     ] = None,
 ) -> None:
-    """Compare the runs with the baseline, or with earlier ones.
+    """Compare the runs with the baseline or with earlier runs.
 
-    The exit status is 1 if a run failed or a threshold is not kept.
+    The exit status is 1 if a run failed or a threshold is not met.
     """
     from hpcbench.batch.find_submission import find_root
     from hpcbench.report.main import report as report_paths
@@ -175,7 +175,7 @@ def predict(
         Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit its devices."""
+    """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit in device memory."""
     from hpcbench.predict.results import predict_and_show
 
     raise typer.Exit(
@@ -229,7 +229,7 @@ def diagnose(
         ),
     ] = None,
 ) -> int:
-    """Find out from traces whether the network is the bottleneck."""
+    """Determine from traces whether the network is the bottleneck."""
     from hpcbench.diagnose.command import check_options, diagnose_files
 
     check_options(group or (), output, codec_speed, link)
@@ -264,7 +264,7 @@ def tune(
         Path | None, typer.Option(metavar="FILE", help="File for the result: .html, .md, .json or another format.")
     ] = None,
 ) -> None:
-    """Find the fastest scheme whose loss stays within a budget. Called again, it continues an interrupted search."""
+    """Find the fastest scheme whose loss stays within a budget. Repeat the command to resume an interrupted search."""
     from hpcbench.tune.command import TuneOptions
     from hpcbench.tune.command import tune as search_scheme
 

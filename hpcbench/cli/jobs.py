@@ -1,4 +1,4 @@
-"""Commands that submit, follow and end jobs."""
+"""Commands that submit, monitor, and cancel jobs."""
 
 import tempfile
 from pathlib import Path
@@ -53,7 +53,7 @@ def submit(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Submit the jobs of a study. Called again, it continues an interrupted submission."""
+    """Submit the jobs of a study. Repeat the command to resume an interrupted submission."""
     from hpcbench.batch.show_jobs import show_progress, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
@@ -136,7 +136,7 @@ def retry(
         bool, typer.Option("--update", help="Write the job scripts again from the current site file.")
     ] = False,
 ) -> None:
-    """Submit failed runs again. Runs continue from their checkpoints."""
+    """Resubmit failed runs. Runs resume from their checkpoints."""
     from hpcbench.batch.find_submission import find_root
     from hpcbench.batch.retry import retry as submit_again
     from hpcbench.batch.show_jobs import show_retried

@@ -1,4 +1,4 @@
-"""Commands for sites, schemas and this machine."""
+"""Commands for sites, schemes, schemas, and this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def sites(
         typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
     ] = None,
 ) -> None:
-    """List the sites, show one, or check site files. The exit status is 2 if there are faults."""
+    """List all sites, show a site, or check site files. The exit status is 2 if a file has faults."""
     from hpcbench.batch.sites.show_site import check_sites, show_site, show_sites
 
     if not arguments:
@@ -30,7 +30,7 @@ def sites(
 def schemes(
     name: Annotated[str | None, typer.Argument(help="Scheme or system to show; by default all are listed.")] = None,
 ) -> None:
-    """List scheme presets and other systems, or show one."""
+    """List scheme presets and other compression systems, or show the details of one."""
     from hpcbench.study.show_schemes import show_scheme, show_schemes
 
     show_scheme(name) if name else show_schemes()

@@ -1,1 +1,1 @@
-"""The compression of the traffic, with one file for each codec family."""
+"""Compression codecs for messages, with one file per codec family."""

@@ -1,4 +1,4 @@
-"""The interface of codecs for the collectives."""
+"""Codec interface of the collectives."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -9,31 +9,31 @@ from hpcbench.codecs.types import SHORT, Array, Bytes, type_of
 
 
 class Codec(ABC):
-    """One codec with its parameter. It keeps no state: one object may serve any number of channels and threads.
+    """A codec with its parameter. Codecs are stateless, so one object may serve any number of channels and threads.
 
-    The codec, the number of values and their type are the same on both sides of a message, so they are not sent.
+    Messages do not include the codec, the number of values, or the dtype, which are the same on both sides.
     """
 
     name: str
-    """Name as in a study: ``zfp:8``."""
+    """Name as used in a study, for example ``zfp:8``."""
     lossless: bool
-    """Whether decoding gives every bit back, NaN payloads and the sign of zero included."""
+    """Whether decoding restores every bit, including NaN payloads and the sign of zero."""
     fixed_size: bool
-    """Whether the bytes on the wire depend only on the number of values."""
+    """Whether the encoded size depends only on the number of values."""
     carries_overflow: bool = False
-    """Whether NaN and infinity are still not finite after decoding.
+    """Whether NaN and infinity remain non-finite after decoding.
 
-    If not, training looks for them in every message.
+    If False, training checks every message for NaN and infinity.
     """
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes on the wire of `n` values: exact if `fixed_size`, otherwise the maximum.
+        """Return the encoded size of `n` values in bytes. This is exact if `fixed_size`, otherwise the maximum.
 
         Raises
         ------
         TypeError
-            The codec does not take values of this type.
+            The codec does not support this dtype.
         """
 
     @abstractmethod
@@ -45,77 +45,81 @@ class Codec(ABC):
         x
             Values, shape (n,), contiguous, with any alignment.
         out
-            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may be
-            overwritten, up to ``wire_bytes``.
+            Output bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may
+            be overwritten, up to ``wire_bytes``.
         residual
-            Error feedback: float32, shape (n,), the error of earlier messages. It is added to `x`, and this message's
-            error replaces it (0 where that is not finite).
+            Residual of error feedback, float32, shape (n,). It is added to `x` and then replaced by the error of this
+            message. Non-finite errors become 0.
         seed
-            Seed of stochastic rounding. Equal seeds round in the same way.
+            Seed of stochastic rounding. The same seed gives the same result.
 
         Returns
         -------
         int
-            Bytes used.
+            Number of bytes written.
 
         Raises
         ------
         TypeError
-            The codec does not take values of this type.
+            The codec does not support this dtype.
         ValueError
-            A shape, the contiguity or the size of an array is wrong.
+            An array has the wrong shape or size, or is not contiguous.
         """
 
     @abstractmethod
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
-        """Decode `wire` into `out`, or add the values to `out`.
+        """Decode `wire` into `out`, or add the decoded values to `out`.
 
         Parameters
         ----------
         wire
-            The bytes that `encode` used, shape (m,), contiguous.
+            The bytes written by `encode`, shape (m,), contiguous.
         out
             Values, shape (n,), contiguous.
         dtype
-            Type of the encoded values, if it is not that of `out`: half-precision messages may be summed in float32.
+            Dtype of the encoded values. By default, it is the dtype of `out`. Half-precision messages may be summed in
+            float32.
         accumulate
-            Add, in float32 (in float64 to float64), and round to the type of `out`.
+            Whether to add the values to `out`. Sums are computed in float32 (float64 for float64) and rounded to the
+            dtype of `out`.
 
         Raises
         ------
         TypeError
-            The codec does not take values of this type.
+            The codec does not support this dtype.
         ValueError
-            `wire` is not an encoding of n values. A part of `out` may have been changed.
+            `wire` is not a valid encoding of n values. `out` may have been partially overwritten.
         """
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for a lossless codec, None if no bound exists."""
+        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None without a bound."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
-        """Encode the sum of `local` and the values in `wire`: one hop of a reduction that encodes again.
+        """Encode the sum of `local` and the values in `wire`.
+
+        This is one hop of a reduction that re-encodes partial sums.
 
         Parameters
         ----------
         wire
-            The bytes that `encode` used for n values of the type of `local`.
+            The bytes written by `encode` for n values of the dtype of `local`.
         local
-            Values, shape (n,), contiguous. They are added in float32.
+            Values, shape (n,), contiguous. Sums are computed in float32.
         out
-            The same as for `encode`. It may not overlap `wire`.
+            As in `encode`. Must not overlap `wire`.
         seed
-            The same as for `encode`.
+            As in `encode`.
 
         Returns
         -------
         int
-            Bytes used.
+            Number of bytes written.
 
         Raises
         ------
         TypeError, ValueError
-            The same as for `decode` and `encode`.
+            As in `decode` and `encode`.
         """
         total = local.astype(np.promote_types(np.float32, local.dtype))
         self.decode(wire, total, dtype=local.dtype, accumulate=True)
@@ -123,12 +127,12 @@ class Codec(ABC):
 
 
 def check_values(name: str, x: Array, *, writeable: bool = False) -> None:
-    """Refuse an array that is not a contiguous vector.
+    """Raise an error unless an array is a contiguous vector.
 
     Raises
     ------
     ValueError
-        Shape, contiguity, byte order or write protection is wrong.
+        Shape, contiguity, byte order, or write protection is wrong.
     """
     if x.ndim != 1 or not x.flags.c_contiguous:
         raise ValueError(f"{name}: values must be a contiguous vector, not shape {x.shape} with strides {x.strides}")
@@ -139,33 +143,33 @@ def check_values(name: str, x: Array, *, writeable: bool = False) -> None:
 
 
 def check_wire(name: str, wire: Bytes, *, at_least: int = 0, writeable: bool = False) -> None:
-    """Refuse an array that is not a contiguous vector of at least `at_least` bytes.
+    """Raise an error unless an array is a contiguous vector of at least `at_least` bytes.
 
     Raises
     ------
     ValueError
-        Shape, type, contiguity, size or write protection is wrong.
+        Shape, dtype, contiguity, size, or write protection is wrong.
     """
     check_values(name, wire, writeable=writeable)
     match_wire(name, wire, at_least)
 
 
 def check_residual(name: str, residual: Array, x: Array) -> None:
-    """Refuse an array that cannot be the residual of `x`.
+    """Raise an error unless an array is a valid residual for `x`.
 
     Raises
     ------
     TypeError
-        float32 does not hold the values of `x`.
+        float32 cannot represent the values of `x`.
     ValueError
-        Shape, type, contiguity, size or write protection is wrong.
+        Shape, dtype, contiguity, size, or write protection is wrong.
     """
     match_residual(name, residual, x)
     check_values(name, residual, writeable=True)
 
 
 class SizedArray(Protocol):
-    """An array with a size and a type, in the memory of the host or of a device."""
+    """An array with a size and a dtype, in host or device memory."""
 
     @property
     def size(self) -> int:
@@ -173,16 +177,16 @@ class SizedArray(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
+        """Dtype of the values."""
 
 
 def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
-    """Refuse an array that is not at least `at_least` bytes.
+    """Raise an error unless an array contains at least `at_least` bytes.
 
     Raises
     ------
     ValueError
-        Type or size is wrong.
+        Dtype or size is wrong.
     """
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
@@ -191,14 +195,14 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
 
 
 def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
-    """Refuse an array without the type and size of a residual of `x`.
+    """Raise an error unless an array has the dtype and size of a residual for `x`.
 
     Raises
     ------
     TypeError
-        float32 does not hold the values of `x`.
+        float32 cannot represent the values of `x`.
     ValueError
-        Type or size of the residual is wrong.
+        Dtype or size of the residual is wrong.
     """
     if type_of(x.dtype) not in SHORT:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")

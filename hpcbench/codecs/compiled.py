@@ -1,4 +1,4 @@
-"""A codec that calls the compiled kernels."""
+"""Base class of codecs that call compiled kernels."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ _SEED = 2**64 - 1
 
 
 class Compiled(Codec):
-    """A codec that checks its arguments and calls a kernel.
+    """A codec that validates its arguments and calls a kernel.
 
     Parameters
     ----------
     family
-        Name of the codec's functions in the library.
+        Family name of the codec's library functions.
     name
-        Name as in a study.
+        Name as used in a study.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     carries_overflow = True
@@ -49,7 +49,7 @@ class Compiled(Codec):
         return int(self.ops.encode(self.param(n), kind, *arguments))
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
-        """Decode `wire` with a kernel. NumPy adds integers and other types that kernels do not add."""
+        """Decode `wire` with a kernel. NumPy adds integers and other dtypes for which kernels have no addition."""
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind, target = self.check_type(dtype or out.dtype), self.check_type(out.dtype)
@@ -65,7 +65,7 @@ class Compiled(Codec):
             out += into
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
-        """Decode, add and encode in a single kernel, for types that lossy codecs take."""
+        """Decode, add and encode in a single kernel, for dtypes that lossy codecs support."""
         kind = self.check_type(local.dtype)
         if kind not in SHORT:
             return super().decode_add_encode(wire, local, out, seed=seed)
@@ -80,12 +80,12 @@ class Compiled(Codec):
         return used
 
     def check_type(self, dtype: np.dtype[Any]) -> Type:
-        """Return the kernels' number of a type.
+        """Return the type number used by the kernels.
 
         Raises
         ------
         TypeError
-            A lossy codec does not take the type.
+            The dtype is not supported by this lossy codec.
         """
         kind = type_of(dtype)
         if not self.lossless and kind not in SHORT:

@@ -1,8 +1,8 @@
-"""Conversions on a GPU between values and the shorter type in which they are sent: rounding, widening and adding.
+"""GPU conversions between values and the shorter dtype in which they are sent: rounding, widening and adding.
 
-Sums of values of one type are made here, too, because kernels of CuPy's own replace subnormal float32 by zero.
-The bits are those of NumPy's casts, and of ml_dtypes' casts to bfloat16: to nearest, ties to even, infinity beyond the
-type's range. A NaN keeps only its sign. kernels/gpu/convert.h has the kernels.
+Sums of values with one dtype are also computed here, because CuPy's own kernels flush subnormal float32 values to zero.
+Results are bitwise identical to NumPy's casts and to ml_dtypes' casts to bfloat16: round to nearest, ties to even, with
+overflow to infinity. Only the sign of a NaN is preserved. kernels/gpu/convert.h contains the kernels.
 """
 
 from typing import Any, Protocol
@@ -15,11 +15,11 @@ from hpcbench.codecs.types import SHORT, Type, type_of
 
 
 class DeviceVector(Protocol):
-    """A contiguous array in the memory of a device."""
+    """A contiguous array in device memory."""
 
     @property
     def pointer(self) -> int:
-        """Address of the first value on the device."""
+        """Device address of the first value."""
 
     @property
     def size(self) -> int:
@@ -27,16 +27,16 @@ class DeviceVector(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
+        """Dtype of the values."""
 
 
 def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
-    """Return the build of the kernels for two types.
+    """Return the kernel build for two dtypes.
 
     Raises
     ------
     TypeError
-        Values of that type cannot be sent as `sent`.
+        Values of this dtype cannot be sent as `sent`.
     """
     wide, short = type_of(values), type_of(sent)
     if wide not in (Type.F32, Type.F64) or short not in SHORT:
@@ -53,25 +53,25 @@ def convert(
     accumulate: bool = False,
     residual: DeviceVector | None = None,
 ) -> None:
-    """Convert values to the type on the wire or back. The types of source and target give the direction.
+    """Convert values to the dtype in which they are sent, or back. The dtypes of source and target give the direction.
 
     Parameters
     ----------
     device
         Device that runs the kernels.
     target, source
-        Arrays of two types, shape (n,).
+        Arrays with two different dtypes, shape (n,).
     stream
         Handle of the stream.
     accumulate
-        Whether to add values that come back to the target, by one addition in the target's type.
+        Whether to add widened values to the target, with one addition in the target's dtype.
     residual
-        float32, shape (n,), for values that are rounded. Finite rounding errors are added to it.
+        float32, shape (n,), used when values are rounded. Finite rounding errors are added to the residual.
 
     Raises
     ------
     TypeError, ValueError
-        The types or sizes do not fit each other.
+        The dtypes or sizes do not match.
     """
     rounds = target.dtype.itemsize < source.dtype.itemsize
     if (rounds and accumulate) or (residual is not None and not rounds):
@@ -90,19 +90,21 @@ def convert(
 def add_residual(
     device: Device, target: DeviceVector, source: DeviceVector, residual: DeviceVector, stream: int
 ) -> None:
-    """Add values and a residual in float32, and round to the values' type. The residual becomes the rounding error.
+    """Add values and a residual in float32, and round to the dtype of the values.
+
+    The rounding error replaces the residual.
 
     Parameters
     ----------
     target, source
-        Two arrays of the same type, float32, float16 or bfloat16, shape (n,).
+        Arrays with the same dtype (float32, float16 or bfloat16), shape (n,).
     residual
         float32, shape (n,). It becomes 0 where a sum is not finite.
 
     Raises
     ------
     TypeError, ValueError
-        The types or sizes do not fit each other.
+        The dtypes or sizes do not match.
     """
     if target.dtype != source.dtype:
         raise TypeError(f"{source.dtype} to {target.dtype}: a residual is added to values that keep their type")
@@ -111,12 +113,12 @@ def add_residual(
 
 
 def sum_build_of(dtype: np.dtype[Any]) -> Build:
-    """Return the build of the kernel that adds values of a type.
+    """Return the build of the kernel that adds values of a dtype.
 
     Raises
     ------
     TypeError
-        The type is not a floating-point type of the kernels.
+        The kernels do not support this dtype, or it is not a floating-point dtype.
     """
     kind = type_of(dtype)
     if kind is Type.BYTES:
@@ -125,21 +127,21 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
 
 
 def add(device: Device, total: DeviceVector, values: DeviceVector, stream: int) -> None:
-    """Add values to a total, each sum rounded once to their type. A NaN loses its payload.
+    """Add values to a total. Each sum is rounded once to the dtype. NaN payloads are lost.
 
     Parameters
     ----------
     device
         Device that runs the kernel.
     total, values
-        Two arrays of the same floating-point type, shape (n,).
+        Arrays with the same floating-point dtype, shape (n,).
     stream
         Handle of the stream.
 
     Raises
     ------
     TypeError, ValueError
-        The types or sizes do not fit each other.
+        The dtypes or sizes do not match.
     """
     if total.dtype != values.dtype:
         raise TypeError(f"{values.dtype} to {total.dtype}: sums are made of values of one type")

@@ -1,7 +1,8 @@
-"""Compiled kernels of a GPU as files, which the processes of all runs share.
+"""Compiled GPU kernels, cached in files that all runs share.
 
-CuPy is not given source, because it appends ``-ftz=true`` to the options of all source that it compiles: subnormal
-float32 would become zero. What it keeps on disk it finds by source and options, which do not cover included files.
+Source code is not passed to CuPy, because CuPy appends ``-ftz=true`` to the options of all source, which flushes
+subnormal float32 values to zero. CuPy's own disk cache is keyed by source and options, and ignores changes of included
+files.
 """
 
 import functools
@@ -15,16 +16,16 @@ from hpcbench.resources import data_dir
 
 
 def compiled_file(cupy: Any, source: str, options: tuple[str, ...]) -> Path:
-    """Return the file of kernels for CuPy's current device. The first process that needs it compiles it.
+    """Return the cubin file for CuPy's current device. The first process that needs the file compiles the kernels.
 
     Parameters
     ----------
     cupy
-        The module.
+        The CuPy module.
     source
-        Name of the file in kernels/gpu, which is in a folder of the options.
+        File name in kernels/gpu. The options contain this include directory.
     options
-        Options of NVRTC, without the architecture.
+        NVRTC options, without the architecture.
     """
     from cupy.cuda import compiler
 
@@ -33,12 +34,12 @@ def compiled_file(cupy: Any, source: str, options: tuple[str, ...]) -> Path:
     cache = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
     path = cache / f"hpcbench-{key}.cubin"
     if not path.is_file():
-        # without an architecture CuPy takes the best one that device and compiler have in common
+        # without an architecture, CuPy uses the best one that both device and compiler support
         code, _ = compiler.compile_using_nvrtc(f'#include "{source}"\n', options, None)
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
             file.write(code)
-        Path(file.name).replace(path)  # other processes see all of it or nothing
+        Path(file.name).replace(path)  # atomic for other processes
     return path
 
 

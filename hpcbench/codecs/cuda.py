@@ -1,7 +1,7 @@
-"""Codecs on a GPU. They make the same bytes as on the CPU, from device memory to device memory.
+"""GPU codecs that encode and decode in device memory. Their output is bitwise identical to the CPU codecs.
 
-Calls return at once, and their work is ordered on a stream. Only the first call of its kind and size allocates memory
-and compiles kernels.
+Calls return immediately, and their work is stream-ordered. Memory is allocated and kernels are compiled only in the
+first call with a given operation and size.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _SEED = 2**64 - 1
 
 
 class Length:
-    """Bytes on the wire. They are known when the stream reaches the end of the call; ``int(length)`` waits for that.
+    """Encoded size in bytes, available when the stream has completed the call. ``int(length)`` waits for it.
 
     Raises
     ------
     ValueError
-        ``int`` raises it if the decoded bytes are not an encoding.
+        Raised by ``int`` if the decoded bytes are not a valid encoding.
     """
 
     def __init__(self, memory: CallMemory, give_back: Callable[[CallMemory], None], complaint: str) -> None:
@@ -55,17 +55,17 @@ class Length:
 
 
 class BFloat16:
-    """A bfloat16 view of 16-bit words on a GPU, for libraries that lack the type. It shares their memory.
+    """A bfloat16 view of 16-bit words on a GPU, for libraries without this dtype. No data is copied.
 
     Parameters
     ----------
     words
-        An array of uint16 or int16 with ``__cuda_array_interface__``.
+        A uint16 or int16 array with ``__cuda_array_interface__``.
 
     Raises
     ------
     TypeError
-        The array has another type.
+        The array has a different dtype.
     """
 
     def __init__(self, words: Any) -> None:
@@ -77,23 +77,23 @@ class BFloat16:
 
 
 class CudaCodec:
-    """The kernels of a codec on arrays of a GPU.
+    """GPU kernels of a codec.
 
-    Arrays are objects with ``__cuda_array_interface__`` or ``__dlpack__``, such as CuPy's and torch's (bfloat16, too).
-    They must be contiguous vectors, at any address. The caller must wait for work on other streams that makes or uses
-    them.
+    Arrays are objects with ``__cuda_array_interface__`` or ``__dlpack__``, such as CuPy arrays and torch tensors
+    (including bfloat16). They must be contiguous vectors with any alignment. The caller must synchronize with other
+    streams that write or read the arrays.
 
     Parameters
     ----------
     codec
-        A codec of the CPU that has kernels.
+        A CPU codec that has GPU kernels.
     device
-        Device that runs the kernels; None takes CuPy's current device.
+        Device that runs the kernels. If None, use CuPy's current device.
 
     Raises
     ------
     TypeError
-        The codec has no kernels.
+        The codec has no GPU kernels.
     ImportError, RuntimeError
         CuPy or a GPU is missing.
     """
@@ -110,7 +110,7 @@ class CudaCodec:
         self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes on the wire of `n` values: exact if `fixed_size`, otherwise the maximum."""
+        """Return the encoded size of `n` values in bytes. This is exact if `fixed_size`, otherwise the maximum."""
         return self._codec.wire_bytes(n, dtype)
 
     def encode(
@@ -122,22 +122,22 @@ class CudaCodec:
         seed: int = 0,
         stream: Any = None,
     ) -> int | Length:
-        """Encode `x`, or ``x + residual``, to the start of `out`; see `Codec.encode`.
+        """Encode `x`, or ``x + residual``, to the start of `out`. See `Codec.encode`.
 
         Parameters
         ----------
         stream
-            Stream of CuPy or torch, or a handle; None takes the current one of the library that made `x`.
+            CuPy stream, torch stream, or handle. If None, use the current stream of the library that owns `x`.
 
         Returns
         -------
         int or Length
-            Bytes used. For a codec that is not `fixed_size` they are known only after the call has returned.
+            Number of bytes written. If the codec is not `fixed_size`, this is a `Length`, which is available later.
 
         Raises
         ------
         TypeError, ValueError
-            The same as for `Codec.encode`.
+            As in `Codec.encode`.
         """
         handle = self._device.stream(stream, x)
         values = self._view(x, handle)
@@ -156,25 +156,25 @@ class CudaCodec:
     def decode(
         self, wire: Any, out: Any, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False, stream: Any = None
     ) -> int | Length:
-        """Decode `wire` into `out`, or add the values to `out`; see `Codec.decode`.
+        """Decode `wire` into `out`, or add the decoded values to `out`. See `Codec.decode`.
 
         Parameters
         ----------
         dtype
-            Type of the encoded values, if it is not that of `out`.
+            Dtype of the encoded values. By default, it is the dtype of `out`.
         stream
-            The same as for `encode`. None takes the current one of the library that made `out`.
+            As in `encode`. If None, use the current stream of the library that owns `out`.
 
         Returns
         -------
         int or Length
-            Bytes of the wire. A stream that is malformed makes ``int`` of a `Length` a ValueError; `out` may then have
-            been changed in part.
+            Number of bytes read. If the bytes are malformed, ``int`` of a `Length` raises ValueError, and `out` may
+            have been partially overwritten.
 
         Raises
         ------
         TypeError, ValueError
-            As of `Codec.decode`, as far as it is known at once.
+            As in `Codec.decode`, for errors that can be detected immediately.
         """
         handle = self._device.stream(stream, out)
         values = self._view(out, handle, writeable=True)
@@ -198,22 +198,22 @@ class CudaCodec:
         return self._run(operation, (kind, target), n, arguments, handle, None, complaint)
 
     def decode_add_encode(self, wire: Any, local: Any, out: Any, *, seed: int = 0, stream: Any = None) -> int | Length:
-        """Encode the sum of `local` and the values in `wire`; see `Codec.decode_add_encode`.
+        """Encode the sum of `local` and the values in `wire`. See `Codec.decode_add_encode`.
 
         Parameters
         ----------
         stream
-            The same as for `encode`. None takes the current one of the library that made `local`.
+            As in `encode`. If None, use the current stream of the library that owns `local`.
 
         Returns
         -------
         int or Length
-            Bytes used.
+            Number of bytes written.
 
         Raises
         ------
         TypeError, ValueError
-            The same as for `decode` and `encode`.
+            As in `decode` and `encode`.
         """
         handle = self._device.stream(stream, local)
         values = self._view(local, handle)
@@ -252,9 +252,9 @@ class CudaCodec:
         exact: int | None,
         complaint: str,
     ) -> int | Length:
-        """Start the kernels of an operation.
+        """Launch the kernels of an operation.
 
-        `types` are the encoded type and the decoded one; `exact` is the number of bytes if it is known.
+        `types` are the encoded and the decoded dtype. `exact` is the number of bytes, if known.
         """
         sequence, param = self._sequence, self._codec.param(n)
         blocks = self._device.blocks(n * types[0].size, sequence.block_bytes)

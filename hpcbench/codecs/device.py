@@ -1,6 +1,6 @@
-"""A GPU for the codecs, used through CuPy: kernels that are compiled when they are needed, streams and memory.
+"""GPU access for codecs through CuPy: kernels compiled on demand, streams, and memory.
 
-CuPy is imported when a device is asked for and not before, because nodes without a GPU lack it.
+CuPy is imported only when a device is requested, because it is missing on nodes without a GPU.
 """
 
 import functools
@@ -17,48 +17,48 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.resources import data_dir
 
 THREADS = 256
-"""Number of threads of every block."""
+"""Number of threads per thread block."""
 _BLOCKS = 8
-"""Number of blocks for each multiprocessor: all fit at once."""
+"""Number of thread blocks per multiprocessor. This many blocks can run concurrently."""
 _LENGTH, _FAULT = 1, 2
 
 
 @dataclass(frozen=True)
 class View:
-    """The place of an array on a device."""
+    """Address, size and dtype of a device array."""
 
     pointer: int
     size: int
     dtype: np.dtype[Any]
-    """Type of the values; BFLOAT16 for a torch tensor of that type."""
+    """Dtype of the values. Torch's bfloat16 is represented as BFLOAT16."""
     writeable: bool
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values."""
+        """Total size of the values in bytes."""
         return self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Build:
-    """The settings that kernels are compiled for."""
+    """Compile-time settings of kernels."""
 
     source: str
-    """Name of the file in kernels/gpu."""
+    """File name in kernels/gpu."""
     family: int
-    """Number of the family, ``hb_family``."""
+    """Family number, ``hb_family``."""
     param: int
-    """Parameter of the codec; 0 if the kernels take it when they run."""
+    """Codec parameter, or 0 if kernels receive the parameter at run time."""
     type: int
-    """Type of the encoded values, ``hb_type``."""
+    """Type number of the encoded values, ``hb_type``."""
     out: int
-    """Type of the decoded values, ``hb_type``."""
+    """Type number of the decoded values, ``hb_type``."""
 
     def options(self) -> tuple[str, ...]:
-        """Return the options for the compiler, whose input must include `source`."""
+        """Return compiler options. The compiler input must include `source`."""
         return (
             "-std=c++17",
-            "--fmad=false",  # sums after products are part of the formats
+            "--fmad=false",  # the formats require separate rounding of products and sums
             f"-I{data_dir('kernels') / 'gpu'}",
             f"-DHB_CODEC={self.family}",
             f"-DHB_PARAM={self.param}ull",
@@ -68,15 +68,15 @@ class Build:
 
 
 class CallMemory(ABC):
-    """Device memory that one call of a codec needs, and the part of it that the host reads afterwards.
+    """Device memory for one codec call, including the part that the host reads afterwards.
 
-    It may serve several calls in turn, on any streams. Each call waits, on the device, for the one before it.
+    The memory may be reused by several calls on any streams. On the device, each call waits for the previous one.
     """
 
     word_count: int
     """Number of 64-bit words."""
     pointer: int
-    """Address of the words on the device."""
+    """Device address of the words."""
 
     @abstractmethod
     def begin(self, stream: int, zeros: int) -> None:
@@ -84,11 +84,11 @@ class CallMemory(ABC):
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """Send the head to the host, after the call's kernels."""
+        """Copy the head to the host after the call's kernels."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:
-        """Wait for the end of the last call, and give its length and fault."""
+        """Wait for the end of the last call. Return its length and fault code."""
 
 
 class Device(ABC):
@@ -98,30 +98,30 @@ class Device(ABC):
 
     @abstractmethod
     def stream(self, stream: Any, array: Any) -> int:
-        """Return the handle of a stream; for None, that of the current stream of the library that made `array`."""
+        """Return a stream handle. For None, return the current stream of the library that owns `array`."""
 
     @abstractmethod
     def view(self, name: str, array: Any, stream: int) -> View:
-        """Return the address, size and type of an array.
+        """Return the address, size and dtype of an array.
 
         Raises
         ------
         TypeError
-            The array is not in the memory of this device.
+            The array is not in this device's memory.
         ValueError
             The array is not a contiguous vector.
         """
 
     @abstractmethod
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
-        """Start a kernel. All its parameters have 64 bits."""
+        """Launch a kernel. All its parameters have 64 bits."""
 
     @abstractmethod
     def memory(self, word_count: int) -> CallMemory:
-        """Return memory of `word_count` 64-bit words for one call."""
+        """Allocate `word_count` 64-bit words for one call."""
 
     def blocks(self, nbytes: int, block_bytes: int) -> int:
-        """Return the number of blocks for `nbytes` bytes of values, if a block takes `block_bytes` at a time."""
+        """Return the number of blocks for `nbytes` bytes, if a block processes `block_bytes` bytes at a time."""
         return max(1, min(-(-nbytes // block_bytes), _BLOCKS * self.multiprocessors))
 
 
@@ -131,15 +131,15 @@ def _layout(name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, 
 
 
 def view_of(name: str, interface: dict[str, Any]) -> View:
-    """Return the view that ``__cuda_array_interface__`` describes.
+    """Convert a ``__cuda_array_interface__`` to a View.
 
     Raises
     ------
     ValueError
-        The array is not a contiguous vector in this machine's byte order.
+        The array is not a contiguous vector in native byte order.
     """
     shape, typestr = interface["shape"], interface["typestr"]
-    # torch and ml_dtypes both describe bfloat16 as two bytes of unknown kind
+    # torch and ml_dtypes both describe bfloat16 as two-byte void
     dtype = BFLOAT16 if typestr in ("<V2", "|V2") else np.dtype(typestr)
     if not dtype.isnative or dtype.hasobject:
         raise ValueError(f"{name}: values of type {typestr} are not plain numbers in this machine's byte order")
@@ -149,7 +149,7 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
 
 
 class CupyCallMemory(CallMemory):
-    """The memory of a call in CuPy: words on the device, their head pinned on the host, and an event."""
+    """Memory of a call in CuPy: device words, pinned host memory for the head, and an event."""
 
     def __init__(self, cupy: Any, word_count: int) -> None:
         self._cupy = cupy
@@ -163,11 +163,11 @@ class CupyCallMemory(CallMemory):
     def begin(self, stream: int, zeros: int) -> None:
         """Wait for the previous call, then set `zeros` words to zero."""
         runtime = self._cupy.cuda.runtime
-        runtime.streamWaitEvent(stream, self._event.ptr)  # not recorded yet: no wait
+        runtime.streamWaitEvent(stream, self._event.ptr)  # returns immediately if the event has not been recorded yet
         runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
 
     def end(self, stream: int) -> None:
-        """Copy the head to the host, and record the event."""
+        """Copy the head to the host and record the event."""
         runtime = self._cupy.cuda.runtime
         to_host = runtime.memcpyDeviceToHost
         runtime.memcpyAsync(self._head.ctypes.data, self.pointer, 8 * STATE_HEAD, to_host, stream)
@@ -176,16 +176,16 @@ class CupyCallMemory(CallMemory):
     def __del__(self) -> None:
         event = getattr(self, "_event", None)  # missing if the allocation failed
         if event is not None and not sys.is_finalizing():
-            event.synchronize()  # the memory may be in use
+            event.synchronize()  # the memory may still be in use
 
     def wait(self) -> tuple[int, int]:
-        """Wait for the event, and give length and fault."""
+        """Wait for the event. Return length and fault code."""
         self._event.synchronize()
         return int(self._head[_LENGTH]), int(self._head[_FAULT])
 
 
 class CupyDevice(Device):
-    """Return CuPy's current device."""
+    """CuPy's current device."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -195,7 +195,7 @@ class CupyDevice(Device):
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
-        """Return the handle of a stream of torch or CuPy, or of the current one."""
+        """Return the handle of a torch or CuPy stream, or of the current stream."""
         if stream is None and type(array).__module__.split(".")[0] == "torch":
             import torch
 
@@ -210,13 +210,13 @@ class CupyDevice(Device):
         return int(stream)
 
     def view(self, name: str, array: Any, stream: int) -> View:
-        """Return the view of an array with a CUDA array interface or DLPack."""
-        if hasattr(array, "detach"):  # torch refuses the interface for tensors that require gradients
+        """Return the View of an array with a CUDA array interface or DLPack support."""
+        if hasattr(array, "detach"):  # torch rejects the interface for tensors that require gradients
             array = array.detach()
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None and hasattr(array, "__dlpack__"):
             kind, _ = array.__dlpack_device__()
-            if kind in (2, 13):  # CUDA memory, managed or not
+            if kind in (2, 13):  # CUDA memory or managed CUDA memory
                 with self._foreign_stream(stream):
                     interface = self._cupy.from_dlpack(array).__cuda_array_interface__
         if interface is None:
@@ -224,7 +224,7 @@ class CupyDevice(Device):
         return view_of(name, interface)
 
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
-        """Start a kernel, after compiling it if it is new."""
+        """Launch a kernel. On first use, compile it."""
         function = self._functions.get((build, kernel))
         if function is None:
             function = self._functions[build, kernel] = self._module(build).get_function(kernel)
@@ -232,7 +232,7 @@ class CupyDevice(Device):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
     def memory(self, word_count: int) -> CallMemory:
-        """Return memory of `word_count` 64-bit words for one call."""
+        """Allocate `word_count` 64-bit words for one call."""
         return CupyCallMemory(self._cupy, word_count)
 
     def _module(self, build: Build) -> Any:
@@ -242,10 +242,10 @@ class CupyDevice(Device):
         return self._modules[build]
 
     def _foreign_stream(self, handle: int) -> Any:
-        """Return CuPy's object for a stream that may belong to another library.
+        """Return a CuPy object for a stream that may belong to another library.
 
-        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its successor. The objects live as long as the device: the
-        successor's destructor must not end a stream that others use.
+        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its replacement. The objects live as long as the device,
+        because the replacement's destructor must not destroy a stream that is still in use.
         """
         if handle not in self._streams:
             wrap = getattr(self._cupy.cuda.Stream, "from_external", None)
@@ -255,7 +255,7 @@ class CupyDevice(Device):
 
 @dataclass(frozen=True)
 class _Handle:
-    """The handle of a stream in the form of the CUDA stream protocol."""
+    """A stream handle that implements the CUDA stream protocol."""
 
     pointer: int
 
@@ -264,14 +264,14 @@ class _Handle:
 
 
 def cuda() -> Device:
-    """CuPy's current device.
+    """Return CuPy's current device.
 
     Raises
     ------
     ImportError
         CuPy is missing.
     RuntimeError
-        A GPU is missing, or CUDA cannot make code for it.
+        No GPU is available, or CUDA cannot generate code for the GPU.
     """
     try:
         import cupy

@@ -1,7 +1,7 @@
-"""Integers of 4, 3 or 2 bits with scales of two levels: one byte for each block, relative to a maximum of 256 values.
+"""Integers of 4, 3 or 2 bits with two-level scales: one byte per block, relative to the maximum of 256 values.
 
-kernels/hb_group.h describes the format. Blocks of 32 take 0.31 bits per value for their scales, where float32 scales
-take a whole one, and the error is the same.
+kernels/hb_group.h describes the format. With blocks of 32, scales take 0.31 bits per value instead of 1 bit for float32
+scales, with the same error.
 """
 
 from typing import Any
@@ -23,15 +23,15 @@ class Grouped(Compiled):
     Parameters
     ----------
     bits
-        4, 3 or 2.
+        Bits per value: 4, 3 or 2.
     block
-        Number of values that share a scale, 16 or 32.
+        Number of values that share a scale: 16 or 32.
     nonuniform
-        Whether levels are closer to each other near zero. With 2 bits there are only three levels.
+        Whether levels are more closely spaced near zero. Not supported with 2 bits, which have only three levels.
     stochastic
-        Whether to round up with the probability of the fraction, so that the mean error is zero.
+        Whether to round stochastically, so that the expected error is zero.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -47,21 +47,21 @@ class Grouped(Compiled):
         self.bits, self.block, self.nonuniform, self.stochastic = bits, block, nonuniform, stochastic
 
     def param(self, n: int) -> int:
-        """Return the block size and the number of bits, with a bit for each option."""
+        """Return the block size and the number of bits, combined with one flag bit per option."""
         options = (_STOCHASTIC if self.stochastic else 0) | (_UNEVEN if self.nonuniform else 0)
         return self.block | self.bits << 16 | options
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the integers, the maxima of the groups and the scales of the blocks."""
+        """Return the size of the integers, group maxima, and block scales in bytes."""
         self.check_type(dtype)
         codes = -(-n // 8) * 4 if self.bits == 4 else -(-n // 16) * 4
         high = -(-n // 32) * 4 if self.bits == 3 else 0
         return codes + high + -(-n // (2 * GROUP)) * 4 + -(-n // self.block) if n else 0
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half of the widest gap between levels, a whole one if rounding is stochastic.
+        """Return half the widest gap between levels, or the whole gap if rounding is stochastic.
 
-        None if values are not finite.
+        Return None if values are not finite.
         """
         check_values(self.name, x)
         self.check_type(x.dtype)

@@ -1,6 +1,6 @@
-"""No compression: the wire has the bytes of the values.
+"""The codec ``none``: values are sent unchanged.
 
-With this codec, the cost of an algorithm is seen without a codec's.
+This codec shows the cost of an algorithm without the cost of a codec.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from hpcbench.codecs.types import Array, Bytes, Type, type_of
 
 
 class Identity(Codec):
-    """Values of any type, unchanged."""
+    """Unchanged values of any dtype."""
 
     name = "none"
     lossless = True
@@ -20,11 +20,11 @@ class Identity(Codec):
     carries_overflow = True
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the values."""
+        """Return the size of the values in bytes."""
         return n * dtype.itemsize
 
     def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
-        """Copy the values to the wire, plus the residual if there is one."""
+        """Copy the values to `out`. If there is a residual, add it."""
         check_values(self.name, x)
         check_wire(self.name, out, at_least=x.nbytes, writeable=True)
         sent = x
@@ -32,14 +32,14 @@ class Identity(Codec):
             check_residual(self.name, residual, x)
             total = x.astype(np.float32) + residual
             sent = total.astype(x.dtype)
-            with np.errstate(invalid="ignore"):  # infinity less infinity
+            with np.errstate(invalid="ignore"):  # infinity minus infinity
                 lack = total - sent.astype(np.float32)
             residual[...] = np.where(np.isfinite(lack), lack, np.float32(0))
         out[: x.nbytes] = sent.view(np.uint8)
         return x.nbytes
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
-        """Copy the wire to the values, or add it."""
+        """Copy `wire` to `out`, or add it to `out`."""
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind = dtype or out.dtype
@@ -54,7 +54,7 @@ class Identity(Codec):
             out[...] = values.astype(out.dtype)
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
-        """Add the wire and the values into the new wire."""
+        """Write the sum of `wire` and `local` to `out`."""
         if type_of(local.dtype) is not Type.F32:
             return super().decode_add_encode(wire, local, out, seed=seed)
         check_values(self.name, local)
@@ -66,5 +66,5 @@ class Identity(Codec):
         return local.nbytes
 
     def error_bound(self, x: Array) -> float:
-        """Return zero, because nothing is lost."""
+        """Return zero, because the codec is lossless."""
         return 0.0

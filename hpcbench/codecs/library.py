@@ -1,4 +1,4 @@
-"""The compiled kernels: search and loading of the shared library, and its build for an instruction set."""
+"""Compiled CPU kernels: location, loading, and selection of the instruction set."""
 
 import ctypes
 import functools
@@ -25,18 +25,18 @@ FAMILIES = (
     "2:4",
     "grouped",
 )
-"""Families of codecs in the order of kernels/hb_names.h."""
+"""Codec families in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1
-"""Result of `decode_add_encode` for bytes that are not encoded values."""
+"""Return value of `decode_add_encode` for malformed bytes."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
-"""Builds of the kernels, the fastest first. ``generic`` is plain C++ and takes one block at a time on x86."""
+"""Instruction sets of the kernel builds, fastest first. ``generic`` is plain C++."""
 
 
 _U32, _U64, _F64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
 
 
 class Ops(ctypes.Structure):
-    """The struct ``hb_ops`` of kernels/hb_kernels.h, which describes the arguments."""
+    """The struct ``hb_ops`` of kernels/hb_kernels.h, which documents the arguments."""
 
     _fields_ = (
         ("wire_bytes", ctypes.CFUNCTYPE(_U64, _U64, _U32, _U64)),
@@ -50,7 +50,7 @@ class Ops(ctypes.Structure):
 
 
 class AdamWStep(ctypes.Structure):
-    """The struct ``hb_adamw`` of kernels/hb_kernels.h, which describes the fields."""
+    """The struct ``hb_adamw`` of kernels/hb_kernels.h, which documents the fields."""
 
     _fields_ = (
         *((name, _F64) for name in ("keep", "factor", "take1", "keep2", "take2", "grown", "eps", "size")),
@@ -71,7 +71,7 @@ class Flat(ctypes.Structure):
 
 
 class Halves(ctypes.Structure):
-    """The struct ``hb_halves`` of kernels/hb_kernels.h, which describes the arguments."""
+    """The struct ``hb_halves`` of kernels/hb_kernels.h, which documents the arguments."""
 
     _fields_ = (
         ("narrow", ctypes.CFUNCTYPE(None, _U32, _POINTER, _U64, _POINTER, _POINTER)),
@@ -94,10 +94,10 @@ class _Table(ctypes.Structure):
 
 
 class Kernels:
-    """The functions of one build. Calls release the GIL."""
+    """Kernel functions of one build. Calls release the GIL."""
 
     def __init__(self, library: ctypes.CDLL, table: _Table) -> None:
-        self._library = library  # its code must stay loaded
+        self._library = library  # keeps the code loaded
         self.instruction_set: str = table.name.decode()
         self.ops: dict[str, Any] = {family: table.ops[k].contents for k, family in enumerate(FAMILIES)}
         self.flat: Any = table.flat.contents
@@ -105,18 +105,18 @@ class Kernels:
 
 
 def library_path() -> Path:
-    """Return the path of the compiled kernels: next to this file, or in site-packages after an editable install.
+    """Return the path of the kernel library: next to this file, or in site-packages after an editable install.
 
     Raises
     ------
     ImportError
-        The kernels were not built. The message says what to do.
+        The kernels were not built. The message says how to build them.
     """
     here = Path(__file__).resolve().parent
     installed = here / _NAME
     if installed.is_file():
         return installed
-    # An editable install leaves the library in site-packages, under the path that a wheel would have given it.
+    # An editable install puts the library into site-packages, at the path that it would have in a wheel.
     for place in _site_directories():
         path = place / "hpcbench" / "codecs" / _NAME
         if path.is_file():
@@ -139,20 +139,20 @@ def _site_directories() -> list[Path]:
 
 @functools.cache
 def kernels(instruction_set: str | None = None) -> Kernels:
-    """Return the functions of one build of the kernels.
+    """Return the kernel functions of one build.
 
     Parameters
     ----------
     instruction_set
-        One of `INSTRUCTION_SETS`. If None, use ``HPCBENCH_ISA`` if it is set, otherwise the fastest set that this
-        processor supports.
+        One of `INSTRUCTION_SETS`. If None, use ``HPCBENCH_ISA`` if set, or the fastest instruction set of this
+        processor.
 
     Raises
     ------
     ImportError
-        The kernels were not built, or belong to another version.
+        The kernels were not built or belong to a different version.
     ValueError
-        The processor, or the library, has no such instruction set.
+        The processor or the library does not support the instruction set.
     """
     path = library_path()
     try:

@@ -3,13 +3,13 @@
 It is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
 Scientific Data", Cluster 2015, section III.
 
-float16 and bfloat16 are coded as values of 16 bits, all other types as words of 4 bytes. kernels/hb_mpc.h describes
+float16 and bfloat16 are coded as 16-bit values, all other dtypes as 4-byte words. kernels/hb_mpc.h describes
 the format of a chunk.
 
-The wire begins with a list. For each chunk of 4096 bytes it holds the chunk's length on the wire in words of 4 bytes,
-as 16 bits; 65535 means that the chunk did not shrink and is stored unchanged. Zeros fill the list up to a multiple of
-4 bytes. Then the chunks follow. So a message grows by at most 2 bytes in 4096 and the padding, and its chunks can be
-decoded one by one.
+The encoded message begins with a list of chunk lengths. For each chunk of 4096 bytes, a 16-bit entry gives the encoded
+length in 4-byte words. The entry 65535 means that the chunk did not shrink and is stored unchanged. The list is padded
+with zeros to a multiple of 4 bytes, and is followed by the chunks. A message therefore grows by at most 2 bytes per
+4096 and the padding, and chunks can be decoded independently.
 """
 
 from typing import Any
@@ -23,21 +23,21 @@ from hpcbench.codecs.types import Array
 
 
 def container_bytes(n: int, dtype: np.dtype[Any]) -> int:
-    """Return the largest size of a container of chunks for `n` values of any type."""
+    """Return the maximum size in bytes of a chunk container for `n` values of a dtype."""
     word_count = -(-n * dtype.itemsize // 4)
     return 4 * word_count + -(-2 * -(-word_count // 1024) // 4) * 4
 
 
 class MpcCodec(Compiled):
-    """MPC with a stride.
+    """The MPC codec with a stride.
 
     Parameters
     ----------
     dim
-        Distance, 1 to 32, of the earlier value that predicts a value. Values have 16 bits for float16 and bfloat16, and
-        32 bits for all other types.
+        Distance to the earlier value that predicts a value, 1 to 32. Values have 16 bits for float16 and bfloat16, and
+        32 bits for all other dtypes.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = True
@@ -54,9 +54,9 @@ class MpcCodec(Compiled):
         return self.dim
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the largest size of a container of chunks."""
+        """Return the maximum size of a chunk container."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
-        """Return zero, because nothing is lost."""
+        """Return zero, because the codec is lossless."""
         return 0.0

@@ -1,7 +1,7 @@
-"""The codecs as codecs of numcodecs, for users of zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
+"""Adapters for numcodecs and zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
 
-numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, after a header with its
-type and the number of its values, because numcodecs gives a decoder nothing but bytes.
+numcodecs finds the adapters through this package's entry points. numcodecs passes only bytes to a decoder. Therefore an
+encoded chunk begins with a header that contains the dtype and the number of values.
 """
 
 from typing import Any, ClassVar
@@ -18,13 +18,13 @@ _TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLO
 
 
 class _Door(Codec):  # type: ignore[misc]
-    """A codec of hpcbench in the form that numcodecs asks for."""
+    """An hpcbench codec with the numcodecs interface."""
 
     codec_id: ClassVar[str]
     family: ClassVar[str]
 
     def name(self) -> str:
-        """Name of hpcbench's codec."""
+        """Name of the hpcbench codec."""
         return self.family
 
     def encode(self, buf: Any) -> bytes:
@@ -33,7 +33,7 @@ class _Door(Codec):  # type: ignore[misc]
         Raises
         ------
         TypeError
-            The codec does not take values of this type.
+            The codec does not support this dtype.
         """
         values = np.asarray(buf).reshape(-1, order="A")
         if values.dtype not in _TYPES:
@@ -46,12 +46,12 @@ class _Door(Codec):  # type: ignore[misc]
         return room[: _HEAD.itemsize + used].tobytes()
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decode bytes, into `out` if it is given.
+        """Decode bytes. If `out` is given, write the values to `out`.
 
         Raises
         ------
         ValueError
-            The bytes were not made by this codec, or `out` has another size.
+            The bytes were not encoded by this codec, or `out` has a different size.
         """
         content = np.frombuffer(buf, dtype=np.uint8)
         if content.size < _HEAD.itemsize:
@@ -75,12 +75,12 @@ class _Door(Codec):  # type: ignore[misc]
 
 
 class Zfp(_Door):
-    """ZFP of one dimension at a fixed rate.
+    """One-dimensional ZFP at a fixed rate.
 
     Parameters
     ----------
     rate
-        Bits of a value.
+        Bits per value.
     """
 
     codec_id = "hpcbench.zfp"
@@ -91,19 +91,19 @@ class Zfp(_Door):
         get_codec(self.name())
 
     def name(self) -> str:
-        """Name of hpcbench's codec."""
+        """Name of the hpcbench codec."""
         return f"zfp:{self.rate}"
 
 
 class Xpk(_Door):
-    """Packed exponents: lossless."""
+    """Lossless exponent packing."""
 
     codec_id = "hpcbench.xpk"
     family = "xpk"
 
 
 class Mpc(_Door):
-    """MPC: lossless."""
+    """Lossless MPC compression."""
 
     codec_id = "hpcbench.mpc"
     family = "mpc"

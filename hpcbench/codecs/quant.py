@@ -1,4 +1,4 @@
-"""Integers of 8 or 4 bits with one scale for each block of values, rounded to nearest or stochastically.
+"""Integers of 8 or 4 bits with one scale per block, rounded to nearest or stochastically.
 
 kernels/hb_quant.h describes the format.
 """
@@ -22,13 +22,13 @@ class Quant(Compiled):
     Parameters
     ----------
     bits
-        8 or 4.
+        Bits per value: 8 or 4.
     block
-        Number of values that share a scale, a power of two from 32 to 1024.
+        Number of values that share a scale: a power of two from 32 to 1024.
     stochastic
-        Whether to round up with the probability of the fraction, so that the mean error is zero.
+        Whether to round stochastically, so that the expected error is zero.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -41,21 +41,24 @@ class Quant(Compiled):
         self.bits, self.block, self.stochastic = bits, block, stochastic
 
     def param(self, n: int) -> int:
-        """Return the block size, with a bit for stochastic rounding."""
+        """Return the block size, combined with a flag bit for stochastic rounding."""
         return self.block | (_STOCHASTIC if self.stochastic else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the integers and of the blocks' scales."""
+        """Return the size of the integers and block scales in bytes."""
         self.check_type(dtype)
         return -(-n * self.bits // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half a unit of the largest magnitude, one if rounding is stochastic; None if values are not finite."""
+        """Return half a quantization step at the largest magnitude, or a whole step if rounding is stochastic.
+
+        Return None if values are not finite.
+        """
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))
         unit = largest / (2 ** (self.bits - 1) - 1)
-        # three roundings to float32 in addition to that to an integer, and the rounding of a subnormal scale
+        # rounding to an integer, three roundings to float32, and the rounding of a subnormal scale
         bound = unit * ((1.0 if self.stochastic else 0.5) + 2.0**-14) + 2.0**-142
         if not largest + bound < largest_of(x.dtype):
             return None

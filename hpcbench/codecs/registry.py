@@ -1,4 +1,4 @@
-"""The codec for a name in a study."""
+"""Lookup of codecs by the names used in studies."""
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -52,21 +52,21 @@ for _family in ("fp16", "bf16", "fp8e4m3", "fp8e5m2"):
 
 
 def get_codec(name: str, build: Kernels | None = None) -> Codec:
-    """Return the codec with a name: one of hpcbench, or one that an installed package registers.
+    """Return the codec with a given name, either from hpcbench or from an installed plugin package.
 
     Parameters
     ----------
     name
-        Name as in a study.
+        Name as used in a study.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
 
     Raises
     ------
     ValueError
-        There is no such codec, or not with this parameter.
+        The codec does not exist or does not accept this parameter.
     ImportError
-        The codec needs the compiled kernels, and they are missing.
+        The codec requires the compiled kernels, which are missing.
     """
     spec = parse(name)
     if spec.family in _MAKERS:
@@ -77,5 +77,5 @@ def get_codec(name: str, build: Kernels | None = None) -> Codec:
 
 
 def instruction_set() -> str:
-    """Build of the kernels that is in use: ``avx512``, ``avx2``, ``sse2`` or ``generic``."""
+    """Instruction set of the kernels in use: ``avx512``, ``avx2``, ``sse2`` or ``generic``."""
     return kernels().instruction_set

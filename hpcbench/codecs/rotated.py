@@ -1,7 +1,8 @@
-"""A rotation before a codec. It spreads an outlier over its neighbors, so that the outlier does not set a scale alone.
+"""Rotation before encoding. It spreads outliers over neighboring values, so that no outlier determines a scale alone.
 
-kernels/hb_rotate.h describes the rotation. It is part of the codec's kernels and adds no bytes. It helps where the
-largest value of a block is far above what a normal distribution has, and it costs accuracy where many values are zero.
+kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. It helps if
+the largest value of a block is far above the values expected from a normal distribution. It reduces accuracy if many
+values are zero.
 """
 
 import math
@@ -24,12 +25,12 @@ class Rotated(Compiled):
     Parameters
     ----------
     codec
-        Codec for the rotated values, with the kernels to use.
+        Codec for the rotated values, together with its kernels.
     size
-        Number of values that are rotated together, a power of two from 16 to 256.
+        Number of values that are rotated together: a power of two from 16 to 256.
     signs
-        Whether signs of the values change at random first, the same at each call. Without them a constant becomes one
-        large value.
+        Whether to first flip signs of the values, at random positions that are the same in each call. Without sign
+        flips, the rotation of a constant has one large value.
     """
 
     lossless = False
@@ -42,16 +43,16 @@ class Rotated(Compiled):
         self.codec, self.size, self.signs = codec, size, signs
 
     def param(self, n: int) -> int:
-        """Return the codec's parameter, with the size of the rotation above it."""
+        """Return the codec's parameter, combined with the rotation size in higher bits."""
         return self.codec.param(n) | int(math.log2(self.size)) << _SIZE | (_SIGNS if self.signs else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the codec."""
+        """Return the encoded size of the codec."""
         self.check_type(dtype)
         return self.codec.wire_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the codec's bound for rotated values, times the square root of their number: the errors may add up."""
+        """Return the codec's bound for rotated values times the square root of `size`, because errors may add up."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         root = math.sqrt(self.size)
@@ -61,7 +62,7 @@ class Rotated(Compiled):
         inner = self.codec.error_bound(rotated)
         if inner is None:
             return None
-        # the sums of both rotations are rounded to float32, once a step
+        # each step of both rotations rounds its sums to float32
         bound = root * inner + 2 * root * largest * root * 2.0**-20 + 2.0**-140
         if not largest + bound < largest_of(x.dtype):
             return None

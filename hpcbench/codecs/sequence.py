@@ -1,4 +1,4 @@
-"""The kernels for each operation of a codec family on a GPU, and the memory that they need."""
+"""GPU kernels for each operation of a codec family, and their memory requirements."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hpcbench.codecs.types import Type
 
 STATE_HEAD = 4
-"""Number of 64-bit words of ``hb_state`` in kernels/gpu/order.h."""
+"""Size of ``hb_state`` (kernels/gpu/order.h) in 64-bit words."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
-_PIECE = 8 * 4096  # bytes of the chunks that a block of threads codes at once
+_PIECE = 8 * 4096  # bytes of the chunks that a block of threads encodes at once
 _SPARSE_CHUNK = 65536
 _SPARSE_HEAD = 16
 _BINS = 3 * 2048
@@ -19,18 +19,19 @@ class Sequence:
     """The kernels of a family."""
 
     source: str
-    """Name of the file in kernels/gpu."""
+    """File name in kernels/gpu."""
     kernels: Mapping[str, tuple[str, ...]]
-    """The kernels of each of a codec's `OPERATIONS`, in their order."""
+    """Kernels of each operation in `OPERATIONS`, in launch order."""
     block_bytes: int
-    """Bytes of values that a block of threads takes at a time."""
+    """Bytes of values that a block of threads processes at a time."""
     state: Callable[[int, Type, int], int] | None = None
-    """Function of n values, type and parameter: number of 64-bit words that the kernels share and find zero.
+    """Function of the number of values, the type and the parameter. It returns the number of zero-initialized 64-bit
+    words that the kernels share.
 
-    None: the kernels take no state, no parameter and no length of the wire, and they cannot fail.
+    If None, the kernels take no state, parameter or encoded length, and cannot fail.
     """
     sums: bool = False
-    """Whether `decode_add_encode` needs n float32 values after the state."""
+    """Whether `decode_add_encode` requires n float32 values after the state."""
 
 
 def _chunk_state(n: int, kind: Type, param: int) -> int:
@@ -84,12 +85,12 @@ CONVERSIONS = Sequence(
     },
     8192,
 )
-"""The kernels between values and the type in which they are sent, which belong to no codec."""
+"""Kernels that convert between values and the dtype in which they are sent. They do not depend on a codec."""
 
 SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
-"""The kernel for sums of values of one type, which belongs to no codec."""
+"""Kernel that adds values of one dtype. It does not depend on a codec."""
 
 
 def sequence_of(family: str) -> Sequence:
-    """Return the kernels of a family of `library.FAMILIES`."""
+    """Return the GPU kernels of a family in `library.FAMILIES`."""
     return _SEQUENCES.get(family, _TILES)

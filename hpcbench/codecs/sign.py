@@ -1,7 +1,7 @@
-"""One bit for each value, its sign, and one magnitude for each block: strong, biased, made for error feedback.
+"""One sign bit per value, and one magnitude per block. Strong, biased compression for use with error feedback.
 
 kernels/hb_sign.h describes the format. 1-bit Adam (arXiv 2102.02888) sends its momentum in this form, with one
-magnitude for a whole tensor. A magnitude for each block costs 3 % more bytes and is nearer to the values.
+magnitude per tensor. One magnitude per block adds 3 % to the size and is more accurate.
 """
 
 from typing import Any
@@ -21,9 +21,9 @@ class Sign(Compiled):
     Parameters
     ----------
     block
-        Number of values that share a magnitude, a power of two from 32 to 1024.
+        Number of values that share a magnitude: a power of two from 32 to 1024.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -40,12 +40,15 @@ class Sign(Compiled):
         return self.block
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the signs and of the blocks' magnitudes."""
+        """Return the size of the signs and block magnitudes in bytes."""
         self.check_type(dtype)
         return -(-n // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude, which bounds each mean; None if values are not finite or a sum may overflow."""
+        """Return the largest magnitude, which bounds each mean.
+
+        Return None if values are not finite or a sum may overflow.
+        """
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

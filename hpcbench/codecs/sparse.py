@@ -1,4 +1,4 @@
-"""Sparse gradients: values that are small, or zero, are not sent.
+"""Sparse gradients: small values, or zeros, are not sent.
 
 kernels/hb_sparse.h and kernels/hb_2of4.h describe the formats.
 """
@@ -24,7 +24,7 @@ def _padded(size: int) -> int:
 
 
 def _chunks_room(records: int, chunk: int, record_bytes: int) -> int:
-    """Return the most bytes of records on the wire, with a head for each chunk and a start for each but the first."""
+    """Return the maximum encoded size of records in bytes, including chunk headers and chunk offsets."""
     if records == 0:
         return 0
     full_chunks, last = divmod(records - 1, chunk)
@@ -39,12 +39,12 @@ def _finite_magnitudes(codec: Compiled, x: Array) -> npt.NDArray[np.float32] | N
 
 
 class Pick(Compiled):
-    """The codec ``2:4``, which sends the two values of largest magnitude of each four.
+    """The codec ``2:4``, which sends the two largest-magnitude values of every four.
 
     Parameters
     ----------
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -54,13 +54,13 @@ class Pick(Compiled):
         super().__init__("2:4", "2:4", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of two values of each four, and of their places."""
+        """Return the size of two values of every four and their indices in bytes."""
         self.check_type(dtype)
         groups = -(-n // 4)
         return -(-2 * groups * dtype.itemsize // 4) * 4 + -(-groups // 2)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude that is left out; None if values are not finite."""
+        """Return the largest omitted magnitude. Return None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -70,16 +70,16 @@ class Pick(Compiled):
 
 
 class TopK(Compiled):
-    """The codec ``topk:F``, which sends the fraction F of the values: those of largest magnitude in the whole message.
+    """The codec ``topk:F``, which sends the largest-magnitude fraction F of the values of each message.
 
-    If magnitudes are equal, the earlier ones are sent. NaN counts as larger than infinity.
+    Ties are resolved in favor of earlier values. NaN counts as larger than infinity.
 
     Parameters
     ----------
     fraction
         Fraction F in (0, 1]. ceil(F n) of n values are sent.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -90,14 +90,14 @@ class TopK(Compiled):
             raise ValueError(f"topk: {fraction:g} is not a fraction in (0, 1]")
         super().__init__("topk", f"topk:{fraction:g}", build)
         self.fraction = fraction
-        self._exact = Fraction(str(fraction))  # as written: 0.07 of 100 are 7
+        self._exact = Fraction(str(fraction))  # decimal, so that 0.07 of 100 values are exactly 7
 
     def param(self, n: int) -> int:
-        """Return the number of values that are sent."""
+        """Return the number of values to send."""
         return -(-n * self._exact.numerator // self._exact.denominator)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of the values, of their places and of the chunks' heads."""
+        """Return the size of the values, their indices, and the chunk headers in bytes."""
         self.check_type(dtype)
         if n == 0:
             return 0
@@ -106,7 +106,7 @@ class TopK(Compiled):
         return 8 * (chunks - 1) + 16 * chunks + _padded(k * dtype.itemsize) + _padded(index)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude that is left out; None if values are not finite."""
+        """Return the largest omitted magnitude. Return None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -115,16 +115,16 @@ class TopK(Compiled):
 
 
 class Threshold(Compiled):
-    """The codec ``threshold:T``, which sends values of magnitude above T, NaN and infinity.
+    """The codec ``threshold:T``, which sends NaN, infinity, and values with magnitudes above T.
 
-    All of 65536 values are sent if that takes no more bytes.
+    A chunk of 65536 values is sent completely if this takes no more bytes.
 
     Parameters
     ----------
     threshold
         Positive number T, rounded to float32.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -137,16 +137,16 @@ class Threshold(Compiled):
         self.threshold = float(np.float32(threshold))
 
     def param(self, n: int) -> int:
-        """Return the bits of the threshold."""
+        """Return the threshold's bit pattern."""
         return int(struct.unpack("<I", struct.pack("<f", self.threshold))[0])
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes that values and their places can take."""
+        """Return the maximum size of values and indices in bytes."""
         self.check_type(dtype)
         return _chunks_room(n, _CHUNK, dtype.itemsize)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude that is not above the threshold; None if values are not finite."""
+        """Return the largest magnitude that does not exceed the threshold. Return None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         return None if magnitudes is None else float(np.max(magnitudes[magnitudes <= self.threshold], initial=0.0))
 
@@ -154,15 +154,15 @@ class Threshold(Compiled):
 class RowSparse(Compiled):
     """The codec ``rowsparse:W``, which sends rows of W values that are not all zero.
 
-    An embedding's gradient has only a few such rows. Negative zeros are not zero here, because every bit comes back.
+    Only a few rows of an embedding's gradient are nonzero. The codec is lossless, so negative zeros count as nonzero.
     Values after the last complete row are always sent.
 
     Parameters
     ----------
     width
-        Number of values in a row, or of bytes if they are no floating-point numbers.
+        Number of values per row. For dtypes that are not floating-point, this is the number of bytes.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = True
@@ -175,11 +175,11 @@ class RowSparse(Compiled):
         self.width = width
 
     def param(self, n: int) -> int:
-        """Return the width of a row."""
+        """Return the row width."""
         return self.width
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes that rows and their places can take."""
+        """Return the maximum size of rows and indices in bytes."""
         kind = self.check_type(dtype)
         values, size = (n * dtype.itemsize, 1) if kind is Type.BYTES else (n, dtype.itemsize)
         rows, remainder = divmod(values, self.width)

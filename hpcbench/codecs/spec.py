@@ -1,4 +1,4 @@
-"""Names of codecs, read without NumPy or the kernels, so that a login node can check a study."""
+"""Parser of codec names. It needs neither NumPy nor the kernels, so login nodes can validate studies."""
 
 import re
 from collections.abc import Callable
@@ -6,25 +6,25 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 
 ENTRY_POINTS = "hpcbench.codecs"
-"""Entry-point group for codecs of other packages: ``family = package:make``.
+"""Entry-point group for codecs from other packages: ``family = package:make``.
 
-The function is called with the text after the colon of the codec's name, or with an empty string.
+The function receives the text after the colon of the codec's name, or an empty string.
 """
 
 ZFP_RATES = range(4, 33)
-"""Bits per value that ``zfp:R`` may have."""
+"""Valid bits per value of ``zfp:R``."""
 MPC_DIMS = range(1, 33)
-"""Strides that ``mpc:D`` may have."""
+"""Valid strides of ``mpc:D``."""
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-"""Numbers of values that may share a scale in ``int8:B``, ``int4:B`` and ``sign:B``."""
+"""Valid block sizes of ``int8:B``, ``int4:B`` and ``sign:B``."""
 GROUP_BLOCKS = (16, 32)
-"""Numbers of values that may share a scale in ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
+"""Valid block sizes of ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
 GROUP = 256
-"""Number of values that share a maximum there."""
+"""Number of values that share a maximum in these codecs."""
 ROTATIONS = (16, 32, 64, 128, 256)
-"""Numbers of values that may be rotated together before a codec."""
+"""Valid rotation sizes: the number of values that are rotated together."""
 ROTATED = ("int8", "int4", "int3", "int2", "sign", "fp8e4m3", "fp8e5m2")
-"""Families whose values may be rotated first."""
+"""Codec families that support rotation."""
 
 
 @dataclass(frozen=True)
@@ -32,41 +32,41 @@ class CodecSpec:
     """The parts of a codec's name."""
 
     family: str
-    """Name of the family: ``zfp``, ``mpc``, ..."""
+    """Family name: ``zfp``, ``mpc``, ..."""
     parameter: str
-    """Text after the colon in its canonical form; the default if there was none."""
+    """Text after the colon in canonical form. Without a colon, this is the default."""
     name: str
-    """The canonical name: ``mpc:1`` is ``mpc``."""
+    """Canonical name. For example, the canonical name of ``mpc:1`` is ``mpc``."""
     lossless: bool | None
-    """Whether decoding gives every bit back; None for another package's codec, which is not loaded here."""
+    """Whether decoding restores every bit. None for codecs of other packages, which are not loaded here."""
     on_gpu: bool
-    """Whether it has kernels for a GPU, or needs none. Another package's codec has none."""
+    """Whether the codec has GPU kernels or needs no kernels. False for codecs of other packages."""
     rotation: int = 0
-    """Number of values that are rotated together before they are encoded; 0 for none."""
+    """Number of values that are rotated together before encoding. 0 disables rotation."""
     signs: bool = False
-    """Whether their signs change at random first."""
+    """Whether random sign flips precede the rotation."""
 
     @property
     def takes_fp64(self) -> bool | None:
-        """Whether it takes float64. Lossy codecs compute in float32. None if it is not known here."""
+        """Whether the codec supports float64. False for lossy codecs, which compute in float32. None if unknown."""
         return self.lossless
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of codecs and its parameter."""
+    """A codec family and its parameter."""
 
     parameter: Callable[[str], str | None]
-    """Function that returns the canonical form of a parameter, or None if there is no such parameter."""
+    """Function that returns the canonical form of a parameter, or None if the parameter is invalid."""
     forms: str
-    """Forms of the parameter, for an error message."""
+    """Parameter forms, for error messages."""
     lossless: bool = False
     on_gpu: bool = True
-    """Whether it has kernels for a GPU, or needs none."""
+    """Whether the codec has GPU kernels or needs no kernels."""
     default: str | None = ""
-    """Default of the parameter; None if it must be given."""
+    """Default parameter. If None, the parameter is required."""
     bare: bool = False
-    """Whether the canonical name omits the parameter when it equals the default."""
+    """Whether the canonical name omits the default parameter."""
 
 
 def _none(text: str) -> str | None:
@@ -138,13 +138,13 @@ def parse(name: str) -> CodecSpec:
     Parameters
     ----------
     name
-        A family and, for most of them, a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``; or a
-        rotation before one of `ROTATED`: ``rotate64+int4:32``.
+        A family, in most cases followed by a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``. A
+        rotation may precede a family of `ROTATED`: ``rotate64+int4:32``.
 
     Raises
     ------
     ValueError
-        There is no such codec, or not with this parameter. The message names the known forms.
+        The codec does not exist or does not accept this parameter. The message lists the valid forms.
     """
     if isinstance(name, str) and re.match("(rotate|hadamard)[0-9]*[+]", name):
         return _parse_rotated(name)
@@ -173,12 +173,12 @@ def _parse_rotated(name: str) -> CodecSpec:
 
 
 def plugin(family: str) -> EntryPoint | None:
-    """Return the entry point of another package's family, if one is installed."""
+    """Return the entry point of a plugin family, or None if it is not installed."""
     return next(iter(entry_points(group=ENTRY_POINTS, name=family)), None)
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return family and parameter of a name without a rotation; ``2:4`` is a family."""
+    """Return the family and parameter of a name without rotation. ``2:4`` is a family."""
     if name == "2:4":
         return name, ""
     family, _, parameter = name.partition(":")

@@ -1,4 +1,4 @@
-"""The types of values that codecs take: NumPy's and bfloat16."""
+"""Value types supported by codecs: NumPy dtypes and bfloat16."""
 
 from enum import IntEnum
 from typing import Any
@@ -11,14 +11,14 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-"""The NumPy type of bfloat16.
+"""NumPy dtype of bfloat16.
 
-``tensor.view(torch.int16).numpy().view(BFLOAT16)`` shares memory with a tensor of torch.bfloat16.
+``tensor.view(torch.int16).numpy().view(BFLOAT16)`` shares memory with a torch.bfloat16 tensor.
 """
 
 
 class Type(IntEnum):
-    """Types of values, with their numbers in kernels/hb_names.h."""
+    """Value types, numbered as in kernels/hb_names.h."""
 
     F32 = 0
     F16 = 1
@@ -28,7 +28,7 @@ class Type(IntEnum):
 
     @property
     def size(self) -> int:
-        """Bytes of a value."""
+        """Bytes per value."""
         return (4, 2, 2, 8, 1)[self]
 
 
@@ -39,16 +39,16 @@ _TYPES = {
     np.dtype(np.float64): Type.F64,
 }
 SHORT = (Type.F32, Type.F16, Type.BF16)
-"""Types that lossy codecs take. float32 can hold all their values."""
+"""Types that lossy codecs support. float32 can represent all their values."""
 
 
 def type_of(dtype: np.dtype[Any]) -> Type:
-    """Return the type as the kernels number it. Unsupported types are treated as bytes."""
+    """Return the kernels' type number for a dtype. Unsupported dtypes are treated as bytes."""
     return _TYPES.get(dtype, Type.BYTES)
 
 
 def rounding(dtype: np.dtype[Any], largest: float) -> float:
-    """Return a bound of the error of rounding float32 values up to `largest` to a type."""
+    """Return a bound on the error of rounding float32 values up to `largest` to a dtype."""
     kind = type_of(dtype)
     if kind is Type.F16:
         return largest * 2.0**-11 + 2.0**-25
@@ -58,5 +58,5 @@ def rounding(dtype: np.dtype[Any], largest: float) -> float:
 
 
 def largest_of(dtype: np.dtype[Any]) -> float:
-    """Return the largest finite value of a floating-point type."""
+    """Return the largest finite value of a floating-point dtype."""
     return 2.0**128 - 2.0**120 if dtype == BFLOAT16 else float(np.finfo(dtype).max)

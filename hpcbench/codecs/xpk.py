@@ -1,9 +1,9 @@
-"""xpk, a lossless packer of exponents. Exponents of trained values are close together; signs and mantissas are noise.
+"""Lossless exponent packing. Exponents of trained values are similar, while signs and mantissas are noise.
 
-Most exponents of a chunk take 2 bits, the others 2 to 4 bits more, and outliers a byte. If there are many zeros, each
-takes a bit. Sign and mantissa are stored unchanged, so that float32 shrinks by at most a quarter unless it holds zeros.
-float32, float16 and bfloat16 are coded by their own formats, all other types as float32. kernels/hb_xpk.h describes the
-format of a chunk; the container is that of MPC.
+Most exponents of a chunk take 2 bits, others 2 to 4 bits more, and outliers a byte. In chunks with many zeros, each
+zero takes one bit. Signs and mantissas are stored unchanged, so float32 data without zeros shrinks by at most a
+quarter. float32, float16 and bfloat16 are coded in their own formats, all other dtypes as float32. kernels/hb_xpk.h
+describes the chunk format. The container is the same as for MPC.
 """
 
 from typing import Any
@@ -17,12 +17,12 @@ from hpcbench.codecs.types import Array
 
 
 class XpkCodec(Compiled):
-    """The exponent packer.
+    """Codec that packs exponents.
 
     Parameters
     ----------
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = True
@@ -32,9 +32,9 @@ class XpkCodec(Compiled):
         super().__init__("xpk", "xpk", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the largest size of a container of chunks."""
+        """Return the maximum size of a chunk container."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
-        """Return zero, because nothing is lost."""
+        """Return zero, because the codec is lossless."""
         return 0.0

@@ -1,9 +1,9 @@
-"""ZFP with fixed rate, in one dimension and float32. The wire is the raw stream of libzfp, which any zfp tool can read.
+"""Fixed-rate ZFP, in one dimension and float32. Encoded data is a raw libzfp stream, which any zfp tool can read.
 
-A block of 4 values takes ``4 * rate`` bits. The last block is padded in libzfp's way, and the stream with zeros to a
-multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros).
-Infinities keep their sign and position. All other values of that block come back as NaN, because the stream does
-not hold their values.
+A block of 4 values takes ``4 * rate`` bits. The last block is padded as in libzfp, and the stream is padded with zeros
+to a multiple of 8 bytes. A block with NaN or infinity uses a code that libzfp does not use (and decodes as zeros).
+Infinities keep their sign and position. All other values of such a block are decoded as NaN, because the stream does
+not contain them.
 """
 
 import math
@@ -19,14 +19,14 @@ from hpcbench.codecs.types import Array, largest_of, rounding
 
 
 class ZfpCodec(Compiled):
-    """ZFP at a fixed rate.
+    """Fixed-rate ZFP.
 
     Parameters
     ----------
     rate
         Bits per value, 4 to 32.
     build
-        Kernels to use; None takes the fastest that runs here.
+        Kernels to use. If None, use the fastest build that this machine supports.
     """
 
     lossless = False
@@ -43,28 +43,29 @@ class ZfpCodec(Compiled):
         return self.rate
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the bytes of all blocks, a multiple of 8."""
+        """Return the size of all blocks in bytes, a multiple of 8."""
         self.check_type(dtype)
         return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
 
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound on the absolute error, computed from the largest magnitude and the rate; None if none exists.
+        """Return a bound on the absolute error, computed from the largest magnitude and the rate, or None.
 
-        No bound exists for values that are not finite, and for values that decoding may round to infinity because
-        they are close to the largest of their type.
+        The result is None for non-finite values. It is also None if values are so close to the maximum of their dtype
+        that decoding may round them to infinity.
 
         Notes
         -----
-        Let 2^e be above every magnitude, u = 2^(e-30) the unit of the integers that are coded. k complete bit planes
-        of 4 coefficients cost at most 4k + 3 bits (4 a plane, and at most 4 group tests that find a coefficient, of
-        which the one for the last saves a bit), and the block has 4R - 9: so R - 3 planes arrive. In the next one a
-        bit may be missing or, where the bits end inside a scan, be set wrongly; all lower bits are missing. In
-        negabinary that is at most 5/3 * 2^(34-R) in a coefficient, and the inverse transform (rows with an absolute
-        sum of 15/4) makes at most 15/4 of it. Truncation to integers adds 1, the lost low bits of the transform 3,
-        the halvings of the inverse 5/4. Rounding to float32 adds 2^6, or half the smallest subnormal.
+        Let 2^e be greater than every magnitude. The encoded integers have the unit u = 2^(e-30). Each bit plane of 4
+        coefficients takes 4 bits, plus at most 4 bits in total for group tests that find a coefficient. The last of
+        these tests saves one bit, so k complete planes take at most 4k + 3 bits. A block has 4R - 9 bits for planes,
+        which is enough for R - 3 planes. In the next plane, bits may be missing. If the bits end within a scan, one bit
+        may also be set incorrectly. All lower bits are missing. In negabinary, the error is at most 5/3 * 2^(34-R) per
+        coefficient. The inverse transform (rows with an absolute sum of 15/4) increases the error at most by a factor
+        of 15/4. Truncation to integers adds 1, the lost low bits of the transform add 3, and the halvings of the
+        inverse transform add 5/4. Rounding to float32 adds 2^6, or half the smallest subnormal.
 
-        Decoded integers are below 2^31 and the coded ones below 2^30, so 3 * 2^30 holds whatever happens; it is used
-        where the first bound would let the integers overflow.
+        Decoded integers are below 2^31 and encoded integers below 2^30, so 3 * 2^30 is always a bound. It is used if
+        the first bound would allow integer overflow.
         """
         check_values(self.name, x)
         self.check_type(x.dtype)

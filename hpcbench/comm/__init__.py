@@ -1,1 +1,1 @@
-"""The traffic of a run: groups, channels, policies and algorithms."""
+"""Communication of a run: groups, channels, policies and algorithms."""

@@ -1,7 +1,6 @@
-"""A GPU for collectives: memory, streams, events, copies, and sums of values that are not encoded.
+"""GPU operations for collectives: memory, streams, events, copies, and sums of unencoded values.
 
-The codecs' kernels have an interface of their own (codecs/device.py). CuPy is imported when the first array of a GPU is
-used, and not before.
+The codecs' kernels have a separate interface (codecs/device.py). CuPy is imported when the first GPU array is used.
 """
 
 import functools
@@ -18,27 +17,27 @@ from hpcbench.comm.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A vector in a device's memory, with any owner. Slices, CudaCodec and mpi4py accept it."""
+    """A vector in device memory. CudaCodec and mpi4py accept it, including its slices."""
 
     owner: Any
-    """The owner of the memory, which keeps it alive."""
+    """The owner of the memory. The reference keeps the memory alive."""
     pointer: int
     size: int
     dtype: np.dtype[Any]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a value."""
+        """Bytes per value."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values."""
+        """Total bytes of all values."""
         return self.size * self.dtype.itemsize
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        typestr = "<V2" if self.dtype.kind == "V" else self.dtype.str  # bfloat16, as torch writes it
+        typestr = "<V2" if self.dtype.kind == "V" else self.dtype.str  # bfloat16, as in torch
         return {"shape": (self.size,), "typestr": typestr, "data": (self.pointer, False), "strides": None, "version": 3}
 
     def __getitem__(self, part: slice) -> "DeviceArray":
@@ -52,28 +51,28 @@ class DeviceArray:
         return DeviceArray(self.owner, self.pointer, self.nbytes // kind.itemsize, kind)
 
     def reshape(self, n: int) -> "DeviceArray":
-        """Return the array itself, because it is flat."""
+        """Return the array itself, which is already flat."""
         return self
 
 
 class StreamEvent(ABC):
-    """A point in the order of a stream's work."""
+    """An event recorded on a stream."""
 
     @abstractmethod
     def done(self) -> bool:
-        """Return whether the stream has reached the point."""
+        """Return whether the stream has reached the event."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until the stream has reached the point."""
+        """Wait until the stream has reached the event."""
 
     @abstractmethod
     def since(self, earlier: "StreamEvent") -> float:
-        """Return the seconds between two points that the stream has reached."""
+        """Return the time in seconds between two completed events."""
 
 
 class Accelerator(ABC):
-    """One device. Calls that give a stream work return at once."""
+    """One device. Calls that enqueue work on a stream return immediately."""
 
     codecs: Device
 
@@ -83,7 +82,7 @@ class Accelerator(ABC):
 
     @abstractmethod
     def new_stream(self) -> int:
-        """Create a stream that no other stream waits for, and return its handle."""
+        """Create a stream that does not synchronize with other streams, and return its handle."""
 
     @abstractmethod
     def memory(self, nbytes: int) -> DeviceArray:
@@ -91,19 +90,19 @@ class Accelerator(ABC):
 
     @abstractmethod
     def pinned(self, nbytes: int) -> Array:
-        """Allocate pinned host memory, which copies reach without the processor."""
+        """Allocate pinned host memory."""
 
     @abstractmethod
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
-        """Copy bytes between device and host, or within one of them."""
+        """Copy bytes between device and host, or within either memory."""
 
     @abstractmethod
     def mark(self, stream: int) -> StreamEvent:
-        """Record an event after the work that the stream has now."""
+        """Record an event after all work enqueued on the stream so far."""
 
     @abstractmethod
     def follow(self, stream: int, event: StreamEvent) -> None:
-        """Let the later work of a stream wait for an event. The host does not wait."""
+        """Make later work of a stream wait for an event. The host does not wait."""
 
     def convert(
         self,
@@ -114,30 +113,30 @@ class Accelerator(ABC):
         accumulate: bool = False,
         residual: DeviceArray | None = None,
     ) -> None:
-        """Round values to the type in which they are sent, or bring them back. See hpcbench.codecs.convert."""
+        """Round values to the dtype in which they are sent, or widen received values. See hpcbench.codecs.convert."""
         self.use()
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
 
     def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add values to the total, both of the same floating-point type."""
+        """Add values to the total. Both have the same floating-point dtype."""
         self.use()
         add(self.codecs, total, values, stream)
 
     def add_residual(self, target: DeviceArray, source: DeviceArray, residual: DeviceArray, stream: int) -> None:
-        """Write the sum of values and a residual, rounded to the values' type.
+        """Write the sum of values and a residual, rounded to the dtype of the values.
 
-        The residual becomes the rounding error.
+        The rounding error is written to the residual.
         """
         self.use()
         add_residual(self.codecs, target, source, residual, stream)
 
     def array(self, x: Any, stream: int) -> DeviceArray:
-        """Wrap a contiguous array as a vector.
+        """Wrap a contiguous array as a DeviceArray.
 
         Raises
         ------
         TypeError, ValueError
-            The array is on another device, or not contiguous.
+            The array is on another device or not contiguous.
         """
         if isinstance(x, DeviceArray):
             return x
@@ -151,7 +150,7 @@ class Accelerator(ABC):
 
 
 class CupyEvent(StreamEvent):
-    """An event of CuPy."""
+    """A CuPy event."""
 
     def __init__(self, cupy: Any, stream: int) -> None:
         self._cupy = cupy
@@ -159,26 +158,26 @@ class CupyEvent(StreamEvent):
         cupy.cuda.runtime.eventRecord(self.event.ptr, stream)
 
     def done(self) -> bool:
-        """Return whether the stream has reached the point."""
+        """Return whether the stream has reached the event."""
         return bool(self.event.done)
 
     def wait(self) -> None:
-        """Wait until the stream has reached the point."""
+        """Wait until the stream has reached the event."""
         self.event.synchronize()
 
     def since(self, earlier: StreamEvent) -> float:
-        """Return the seconds since an earlier event, by the device's clock."""
+        """Return the time since an earlier event in seconds, measured by the device."""
         assert isinstance(earlier, CupyEvent)
         return float(self._cupy.cuda.get_elapsed_time(earlier.event, self.event)) * 1e-3
 
 
 class CupyAccelerator(Accelerator):
-    """A device of CuPy.
+    """A CuPy device.
 
     Parameters
     ----------
     number
-        Number of the device.
+        Device index.
     """
 
     def __init__(self, number: int) -> None:
@@ -187,7 +186,7 @@ class CupyAccelerator(Accelerator):
         self._cupy, self._number = cupy, number
         self.use()
         self.codecs = cuda()
-        # CuPy reuses memory that was freed on a stream for that stream at once, so the arena has a stream of its own
+        # CuPy reuses memory freed on a stream immediately for that stream, so the arena has a separate stream
         self._arena = cupy.cuda.Stream(non_blocking=True)
         self._streams: list[Any] = []
 
@@ -202,30 +201,30 @@ class CupyAccelerator(Accelerator):
         return int(self._streams[-1].ptr)
 
     def memory(self, nbytes: int) -> DeviceArray:
-        """Allocate bytes on the device from the accelerator's own arena."""
+        """Allocate bytes on the device from the accelerator's arena."""
         self.use()
         with self._arena:
             memory = self._cupy.cuda.alloc(nbytes)
         return DeviceArray(memory, int(memory.ptr), nbytes, np.dtype(np.uint8))
 
     def pinned(self, nbytes: int) -> Array:
-        """Allocate pinned bytes on the host."""
-        self.use()  # a thread that has no device yet would wake up the first one
+        """Allocate pinned host memory."""
+        self.use()  # otherwise, a thread without a current device would initialize device 0
         return np.frombuffer(self._cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
-        """Start a copy on the stream, in the direction that the addresses give."""
+        """Start a copy on the stream. The addresses determine its direction."""
         self.use()
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)
 
     def mark(self, stream: int) -> CupyEvent:
-        """Record an event after the work that the stream has now."""
+        """Record an event after all work enqueued on the stream so far."""
         self.use()
         return CupyEvent(self._cupy, stream)
 
     def follow(self, stream: int, event: StreamEvent) -> None:
-        """Let the later work of a stream wait for an event."""
+        """Make later work of a stream wait for an event."""
         assert isinstance(event, CupyEvent)
         self.use()
         self._cupy.cuda.runtime.streamWaitEvent(stream, event.event.ptr)
@@ -236,17 +235,17 @@ def _pointer(x: DeviceArray | Array) -> int:
 
 
 def accelerator_of(x: Any) -> Accelerator:
-    """Return the accelerator that an array lies on.
+    """Return the accelerator that holds an array.
 
     Raises
     ------
     TypeError
         The array is neither a contiguous array on a GPU nor a NumPy array.
     ImportError, RuntimeError
-        CuPy is missing, or it cannot compile for this GPU.
+        CuPy is missing or cannot compile for this GPU.
     """
     device = getattr(x, "device", None)
-    kind = getattr(device, "type", "cuda")  # only torch's devices have a type
+    kind = getattr(device, "type", "cuda")  # only torch devices have a type
     if device is None or kind != "cuda" or not (hasattr(x, "__cuda_array_interface__") or hasattr(x, "__dlpack__")):
         what = f"{type(x).__name__} on {device}" if device is not None else type(x).__name__
         raise TypeError(f"collectives take arrays of NumPy, and of torch or CuPy on a GPU, not {what}")
@@ -255,5 +254,5 @@ def accelerator_of(x: Any) -> Accelerator:
 
 @functools.cache
 def _accelerator(number: int) -> Accelerator:
-    cuda()  # raises an error that names what is missing
+    cuda()  # raises an error that names the missing dependency
     return CupyAccelerator(number)

@@ -1,4 +1,4 @@
-"""The type of the buffers that groups work on: contiguous NumPy arrays in host memory."""
+"""The buffer type of groups: contiguous NumPy arrays in host memory."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Start of a group's calls, with separate tags for the calls under way, and their counters.
+"""Start of a group's calls. Concurrent calls have separate MPI tags.
 
-Messages of two calls may be under way between the same two ranks, and slices of one call overtake each other. So each
-slice has its own tags, and a new call waits for the earlier call whose tags it takes over. Calls are made in the same
-order on every rank, so that a call has the same tags everywhere.
+Two calls between the same ranks may be in flight at once, and slices of one call may overtake each other. Therefore
+each slice has its own tags. A new call first waits for the earlier call that used the same tags. All ranks make calls
+in the same order, so a call has the same tags on every rank.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from hpcbench.comm.steps import PlanStep
 from hpcbench.comm.work import Work
 
 DEPTH = 4
-"""Number of slices under way: enough to keep the wire busy while codecs work, and few enough to stay in the cache."""
+"""Number of slices in flight: enough to hide codec time behind transfers, and few enough to stay in cache."""
 _CALLS, _SLICES = 32, 64
-"""Numbers of calls and of slices with different tags: every MPI library has 32 x 64 x 16 tags."""
+"""Numbers of calls and of slices with distinct tags. Every MPI library supports 32 x 64 x 16 tags."""
 
 
 class Calls:
@@ -41,21 +41,21 @@ class Calls:
     def planned(
         self, call: Call, slices: Iterable[Sequence[PlanStep]], channel: Channel, *, how: str, plain: bool
     ) -> Work:
-        """Carry out this rank's steps of a plan, slice by slice.
+        """Execute this rank's steps of a plan, slice by slice.
 
         Parameters
         ----------
         how
-            The algorithm, for the counters.
+            Name of the algorithm, for the counters.
         plain
-            Whether the channel has a codec that this call leaves out.
+            Whether the call bypasses the channel's codec.
         """
         if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
-            self._progress.finish(oldest)  # its tags are due again
+            self._progress.finish(oldest)  # the new call reuses its tags
         first = self._planned % _CALLS * _SLICES
         self._planned += 1
         running = (
-            # each slice has its own seeds for rounding, so the order in which slices resume does not matter
+            # each slice has its own rounding seeds, so the order in which slices resume does not matter
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
             for k, todo in enumerate(slices)
         )
@@ -74,13 +74,13 @@ class Calls:
         plain: bool = False,
         in_order: bool = False,
     ) -> Work:
-        """Begin a call of a single slice in the caller's thread.
+        """Start a single-slice call in the caller's thread.
 
         Parameters
         ----------
         in_order
-            Whether the call makes several of MPI's own collectives. MPI wants them called in the same order on all
-            ranks, so the last such call is finished first.
+            Whether the call uses several of MPI's own collectives. MPI requires the same order of collectives on all
+            ranks, so the previous such call is completed first.
         """
         if in_order and self._in_order is not None and not self._in_order.done:
             self._progress.finish(self._in_order)

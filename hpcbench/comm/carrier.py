@@ -1,45 +1,49 @@
-"""The interface between plans and the library that carries their messages.
+"""The interface between plans and the library that transports their messages.
 
-Plans, steps and the executor work with ranks, bytes and tags. A carrier sends and receives the bytes: MPI
-(mpi_carrier.py) for hpcbench's own training, PyTorch's groups (hpcbench/programs) for other programs.
+Plans, steps and the executor use ranks, bytes and tags. A carrier sends and receives the bytes. MPI (mpi_carrier.py) is
+the carrier of hpcbench's training; PyTorch process groups (hpcbench/programs) are the carriers for other programs.
 """
 
 from typing import Any, Protocol
 
 
 class Carrier(Protocol):
-    """Messages between the ranks of one group. The driver of the slices waits for the requests that it returns."""
+    """Messages between the ranks of one group. The slice driver waits for the requests that a carrier returns."""
 
     @property
     def rank(self) -> int:
-        """Number of this rank in the group."""
+        """Rank of this process in the group."""
 
     @property
     def size(self) -> int:
         """Number of ranks."""
 
     def send(self, content: Any, peer: int, tag: int, *, varies: bool) -> Any:
-        """Begin to send bytes.
+        """Start sending bytes.
 
         Parameters
         ----------
         content
-            The bytes. They may not change before the request has ended.
+            The bytes. They must not change before the request completes.
         peer
-            Rank that receives them.
+            Destination rank.
         tag
-            Number that is equal on both sides of the message.
+            Tag of the message.
         varies
-            Whether the number of bytes varies, so that the receiver cannot compute it. Equal on both sides.
+            Whether the message size varies, so that the receiver cannot compute it. Sender and receiver pass the same
+            value.
 
         Returns
         -------
         Any
-            The request, which a slice yields to wait for it.
+            The request. A slice yields the request to wait for its completion.
         """
 
     def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> Any:
-        """Begin to receive bytes. `inbox` has room for the longest message, and for no more if they do not vary."""
+        """Start receiving bytes into `inbox`.
+
+        `inbox` fits the longest message. If sizes do not vary, it has exactly the message size.
+        """
 
     def count(self, status: Any) -> int:
-        """Return the bytes of a received message, from the status that the slice was resumed with."""
+        """Return the byte count of a received message, given the status of its request."""

@@ -1,4 +1,4 @@
-"""A channel: one kind of traffic with its codec and its counters."""
+"""A channel: one kind of traffic, with its codec and counters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,32 +19,32 @@ from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, 
 
 @dataclass
 class Counters(MessageCounts):
-    """Counts of what one rank sent through a channel."""
+    """Counters of the messages that one rank sends through a channel."""
 
     calls: int = 0
     plain_calls: int = 0
     """Calls without the codec.
 
-    The MPI library was faster, the message was smaller than `min_bytes`, or it stayed within a node where only
-    traffic between nodes is encoded.
+    Reasons: the MPI library was faster, the message was smaller than `min_bytes`, or the message stayed within a node
+    and the channel encodes only traffic between nodes.
     """
     transfer_s: float = 0.0
-    """Seconds from the start to the end of the calls, less the seconds of the codec."""
+    """Duration of the calls in seconds, without codec time."""
     exposed_s: float = 0.0
-    """Seconds in which the caller waited for the calls."""
+    """Exposed communication: seconds in which the caller waited for the calls."""
     hidden_s: float = 0.0
-    """Seconds in which the calls moved data while the caller did other work."""
+    """Hidden communication: seconds in which the calls moved data while the caller did other work."""
     algorithms: dict[str, int] = field(default_factory=dict)
-    """Number of calls for each algorithm that carried them out."""
+    """Number of calls per algorithm."""
     error_square: float = 0.0
-    """Sum of the squared errors of the sampled values."""
+    """Sum of squared errors of the sampled values."""
     sampled_square: float = 0.0
-    """Sum of the squares of the sampled values."""
+    """Sum of squares of the sampled values."""
 
 
 @dataclass
 class Channel:
-    """The channel of one dimension, phase and kind, and of one axis of a tensor grid."""
+    """The channel of one dimension, phase, kind, and tensor-grid axis."""
 
     dimension: Dimension
     phase: Phase
@@ -52,28 +52,28 @@ class Channel:
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals."""
+    """Whether error feedback is used. Reductions of the same vector then share residuals."""
     slices: int | None = None
-    """Number of slices of every plan; None leaves it to the plan."""
+    """Number of slices of every plan. If None, the planner chooses."""
     dtype: np.dtype[Any] | None = None
-    """Type that values are rounded to before they are encoded; None keeps their type."""
+    """Dtype that values are rounded to before encoding. If None, the dtype is unchanged."""
     min_bytes: int = 0
-    """Smaller messages are not encoded. A collective counts by its whole vector, the same number on all ranks."""
+    """Minimum size in bytes of encoded messages. For a collective, this is the size of the whole vector."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     axis: str = ""
-    """Axes of a tensor grid; several if a sum goes over more than one."""
+    """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
     recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
-    """Recorder of its calls while a step is traced."""
+    """Recorder of the channel's calls while a step is traced."""
     sampler: ChannelSampler | None = field(default=None, repr=False, compare=False)
-    """Sampler of its messages, if the run samples messages."""
+    """Sampler of the channel's messages, if the run samples messages."""
     tensors: MessageTensors = field(default=None, repr=False, compare=False)
-    """The tensors in the next message (`describe`); None if unknown."""
+    """The tensors in the next message (`describe`), or None if unknown."""
 
     @property
     def traffic(self) -> Traffic:
-        """Dimension, phase, kind and axes in words."""
+        """Dimension, phase, kind and axes as text."""
         traffic = (self.dimension.value, self.phase.value, self.kind.value)
         return (*traffic, self.axis) if self.axis else traffic
 
@@ -86,24 +86,24 @@ class Channel:
         return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
-        """Return the reason why a message is not encoded; None if it is encoded."""
+        """Return why a message is not encoded, or None if it is encoded."""
         return self._treatment.plain_because(nbytes, one_node=one_node)
 
     def describe(self, tensors: MessageTensors) -> "Channel":
-        """Return the channel to send a message on that contains these tensors.
+        """Return a channel for a message that contains these tensors.
 
-        It shares counters, recorder and sampler with this channel. Only the sampler reads the description, so without
-        one it is this channel.
+        The returned channel shares counters, recorder and sampler with this channel. Only the sampler uses the
+        description. Without a sampler, this channel itself is returned.
         """
         return self if self.sampler is None else replace(self, tensors=tensors)
 
     def sample(self, operation: str, place: Place, values: Sequence[Any]) -> None:
-        """Offer a message that is about to be sent to the sampler, if there is one."""
+        """Pass a message that is about to be sent to the sampler, if there is one."""
         if self.sampler is not None:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
-        """Return whether values of `dtype` are sent in a different type."""
+        """Return whether values of `dtype` are sent in a different dtype."""
         return self.dtype is not None and self.dtype != dtype
 
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -112,12 +112,12 @@ class Channel:
 
 
 def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None) -> Channel:
-    """Return a new channel for a scheme's messages of one kind of traffic.
+    """Create a channel for one kind of traffic of a scheme.
 
     Parameters
     ----------
     dtype
-        Type that values are rounded to before they are encoded; None keeps their type.
+        Dtype that values are rounded to before encoding. If None, the dtype is unchanged.
     """
     treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype))
     dimension, phase, kind, *axis = traffic

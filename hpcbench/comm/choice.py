@@ -1,4 +1,4 @@
-"""The plans of a group. Each plan is chosen once and then reused."""
+"""Plans of a group. Each plan is selected once and then reused."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ _PLAIN = Identity()
 
 
 class Choice:
-    """Plans of one rank.
+    """The plans of one rank.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Choice:
     topology
         Topology of the group.
     links
-        Speeds of links and codecs, from which plans are chosen.
+        Speeds of links and codecs, used to select plans.
     """
 
     def __init__(self, rank: int, topology: Topology, links: Links) -> None:
@@ -39,16 +39,16 @@ class Choice:
     def plan(
         self, operation: Operation, buf: Array, channel: Channel, *, root: int = 0, feedback: bool = False
     ) -> Plan | None:
-        """Return the plan; None if the channel leaves everything to the MPI library.
+        """Return the plan, or None if the channel uses only the MPI library.
 
-        A scheme has one algorithm for all its traffic. An operation that it cannot do uses the best algorithm that can.
-        Traffic that the channel does not encode goes through the MPI library.
+        A scheme uses one algorithm for all its traffic. If that algorithm does not support an operation, the fastest
+        supported algorithm is used. Traffic that the channel does not encode uses the MPI library.
 
         Raises
         ------
         ValueError
-            `buf` is to be summed in half precision, which would round at each rank. Or only traffic between nodes is to
-            be encoded, and no algorithm does that here.
+            `buf` would be summed in half precision, with rounding at each rank. This error is also raised if only
+            traffic between nodes is encoded and no algorithm supports this.
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
@@ -61,13 +61,13 @@ class Choice:
         if plain:
             algorithm, codec = Algorithm.NATIVE, _PLAIN
         between = channel.between_nodes and not plain
-        # values that travel in a shorter dtype are rounded once as a contribution and once as a sum, like values with
-        # residuals. Only a ring rounds at each hop; it exists for comparison.
+        # values sent in a shorter dtype are rounded once as a contribution and once as a sum, like values with
+        # residuals; only the ring algorithm, which is kept for comparison, rounds at each hop
         feedback = feedback or (channel.rounds(buf.dtype) and algorithm is not Algorithm.RING)
         key = operation, algorithm, codec.name, buf.size, dtype, channel.slices, root, feedback, between, plain
         if key not in self._plans:
             if not between and refusal(operation, algorithm, self.topology, feedback=feedback):
-                algorithm = Algorithm.ENCODED  # the counters say so
+                algorithm = Algorithm.ENCODED  # for the counters
             request = Request(
                 operation,
                 buf.size,
@@ -91,5 +91,5 @@ class Choice:
         return self._steps[chosen]
 
     def blocking(self, operation: Operation, buf: Array, channel: Channel) -> bool:
-        """Return whether the library's blocking call was measured to be faster. Only automatic choice uses it."""
+        """Return whether the library's blocking call was measured as faster. Only automatic selection uses it."""
         return channel.algorithm is Algorithm.AUTO and self.links.blocks(operation.value, buf.nbytes, self.topology)

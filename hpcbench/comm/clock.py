@@ -1,8 +1,8 @@
-"""Clocks that measure the time between two points in the work of a process.
+"""Clocks that measure the time between two points of a process.
 
-A GPU works asynchronously: the host's clock shows when work was launched, and the events of a stream show when it was
-done. The length of a time span is available only when the device has reached its end. Waiting for that within a step
-would slow the step down, so spans are collected, and counted when the clock is settled.
+A GPU works asynchronously: the host's clock shows when work was launched, and stream events show when the work was
+completed. The duration of a span is available only after the device has reached its end. Waiting within a step would
+slow down the step. Therefore spans are collected, and are counted when the clock is settled.
 """
 
 import time
@@ -15,50 +15,50 @@ Spans = list[tuple[StreamEvent, StreamEvent, Callable[[float], object]]]
 
 
 class Clock(Protocol):
-    """A clock that measures seconds."""
+    """A clock that measures time in seconds."""
 
     def mark(self) -> Any:
-        """Mark the point that the process has reached."""
+        """Mark the current point of the process."""
 
     def origin(self) -> tuple[Any, float]:
-        """Wait for the work launched so far, and return a mark and the host's time at it (`time.perf_counter`)."""
+        """Wait for all work launched so far. Return a mark and the corresponding host time (`time.perf_counter`)."""
 
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
-        """Call `to` with the seconds between two marks, at the latest when the clock is settled."""
+        """Call `to` with the seconds between two marks, immediately or when the clock is settled."""
 
     def settle(self) -> None:
-        """Count all spans that were collected."""
+        """Count all collected spans."""
 
 
 class HostClock:
-    """The clock of the processor."""
+    """The host's clock."""
 
     def mark(self) -> float:
         """Return the current time in seconds."""
         return time.perf_counter()
 
     def origin(self) -> tuple[float, float]:
-        """Return a mark, and the host's time at it."""
+        """Return a mark and the corresponding host time."""
         now = time.perf_counter()
         return now, now
 
     def count(self, begin: float, end: float, to: Callable[[float], object]) -> None:
-        """Call `to` with the seconds at once."""
+        """Call `to` with the seconds immediately."""
         to(end - begin)
 
     def settle(self) -> None:
-        """Do nothing: all spans are counted already."""
+        """No-op, because spans are counted immediately."""
 
 
 class DeviceClock:
-    """The clock of a stream. Time that the stream waits counts; what the host does meanwhile does not.
+    """The clock of a stream. It includes time in which the stream waits, and excludes concurrent host work.
 
     Parameters
     ----------
     accelerator, stream
-        The device, and the stream on which the process computes.
+        The device and the stream of the process's computation.
     spans
-        Spans that are not counted yet. Clocks of one device share them.
+        Spans that are not counted yet. Clocks of one device share this list.
     """
 
     _MOST = 4096
@@ -67,23 +67,23 @@ class DeviceClock:
         self._accelerator, self._stream, self._spans = accelerator, stream, spans
 
     def mark(self) -> StreamEvent:
-        """Record an event after the work that the stream has now."""
+        """Record an event after all work enqueued on the stream so far."""
         return self._accelerator.mark(self._stream)
 
     def origin(self) -> tuple[StreamEvent, float]:
-        """Wait for a mark on the stream, and return it with the host's time at which the device had reached it."""
+        """Wait for a mark on the stream. Return the mark and the host time at which the device reached it."""
         event = self.mark()
         event.wait()
         return event, time.perf_counter()
 
     def count(self, begin: StreamEvent, end: StreamEvent, to: Callable[[float], object]) -> None:
-        """Keep the span until the clock is settled, or until too many spans are waiting."""
+        """Store the span until the clock is settled or too many spans are stored."""
         self._spans.append((begin, end, to))
-        if len(self._spans) > self._MOST:  # for a caller that never settles the clock
+        if len(self._spans) > self._MOST:  # in case the caller never settles the clock
             self.settle()
 
     def settle(self) -> None:
-        """Wait for the ends of all spans, and count them."""
+        """Wait for the ends of all spans and count the spans."""
         for begin, end, to in self._spans:
             end.wait()
             to(end.since(begin))

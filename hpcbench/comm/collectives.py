@@ -1,6 +1,6 @@
-"""The collectives of a group, carried out by the MPI library, by a plan, or by steps made for a single call.
+"""Collectives of a group. The MPI library, a plan, or the steps of a single call execute them.
 
-All ranks of a group of two or more call each function, with arrays in the memory of the group's place.
+In groups of at least two ranks, all ranks call each function. Arrays must be in the memory described by `place`.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def all_reduce(
 def reduce_scatter(
     member: Member, place: Place, src: Array, dst: Array, channel: Channel, feedback: Feedback | None
 ) -> Work:
-    """Sum `src` into the pieces of all ranks."""
+    """Sum `src` over the ranks. `dst` receives this rank's piece."""
     piece = cut_evenly(src.size, member.size)[member.rank]
     chosen = member.choice.plan(Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
@@ -75,7 +75,7 @@ def reduce_scatter(
 
 
 def all_gather(member: Member, place: Place, src: Array, dst: Array, channel: Channel) -> Work:
-    """Join the pieces of all ranks."""
+    """Concatenate the pieces of all ranks."""
     chosen = member.choice.plan(Operation.ALL_GATHER, dst, channel)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
         sent = all_gather_bytes(_piece_bytes(member, dst, channel), member.rank)
@@ -99,12 +99,12 @@ def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Chan
             lambda library, _, buf: library.broadcast(buf, root, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
         )
-    values = buf if member.rank == root else buf[:0]  # elsewhere `buf` has no values of the message yet
+    values = buf if member.rank == root else buf[:0]  # on other ranks, `buf` does not contain the message yet
     return _by_plan(member, chosen, channel, place, values, InPlace(buf), None)
 
 
 def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
-    """Sum `src` into `dst` of the root, which is empty on the other ranks."""
+    """Sum `src` into `dst` of the root. On other ranks `dst` is empty."""
     at_root = member.rank == root
     chosen = member.choice.plan(Operation.REDUCE, src, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
@@ -122,7 +122,7 @@ def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, chan
 def all_gather_counts(
     member: Member, place: Place, src: Array, dst: Array, pieces: Sequence[ElementRange], channel: Channel
 ) -> Work:
-    """Join pieces of any sizes, which `pieces` places in `dst`."""
+    """Concatenate pieces of different sizes. `pieces` contains their positions in `dst`."""
     itemsize = channel.travels_as(src.dtype).itemsize
     automatic = channel.algorithm is Algorithm.AUTO and channel.codec.name == "none"
     if channel.algorithm is Algorithm.NATIVE or automatic:
@@ -150,7 +150,7 @@ def all_to_all(
     receives: Sequence[ElementRange],
     channel: Channel,
 ) -> Work:
-    """Send a part of `src` to each rank, and receive a part of `dst` from each."""
+    """Send a part of `src` to each rank and receive a part of `dst` from each rank."""
     if channel.algorithm is Algorithm.NATIVE:
         parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
         values = sum(span.size for peer, span in enumerate(sends) if peer != member.rank)
@@ -167,10 +167,10 @@ def all_to_all(
 
 
 def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
-    """Return whether to use the library's blocking call: the same result on every rank.
+    """Return whether to use the library's blocking call. All ranks return the same value.
 
-    It is never used while operations may be under way in the background: they would stop while other ranks wait for
-    them.
+    Blocking calls are never used while operations may progress in the background. Those operations would stall while
+    other ranks wait for them.
     """
     if member.progress.background:
         return False
@@ -180,7 +180,7 @@ def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel
 
 
 def _piece_bytes(member: Member, buf: Array, channel: Channel) -> list[int]:
-    """Return the bytes of each rank's piece of a vector, in the dtype that is sent."""
+    """Return the bytes of each rank's piece of a vector, in the dtype in which values are sent."""
     width = channel.travels_as(buf.dtype).itemsize
     return [count_elements(piece) * width for piece in cut_evenly(buf.size, member.size)]
 
@@ -194,9 +194,9 @@ def _by_plan(
     vector: Vector,
     feedback: Feedback | None,
 ) -> Work:
-    """Carry out a plan of hpcbench's own."""
+    """Execute one of hpcbench's own plans."""
     slices, how = member.choice.steps(chosen), chosen.algorithm.value
-    # a plan may have the codec and no step that runs it, such as a hierarchical one on a single node
+    # a plan with a codec may have no encoded step, for example a hierarchical plan on a single node
     plain = chosen.codec.name != channel.codec.name or not any(step.coded for todo in slices for step in todo)
     sample_error(channel, _PLAIN if plain else chosen.codec, place, values)
     residuals = None if plain else feedback

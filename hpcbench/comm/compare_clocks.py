@@ -1,7 +1,7 @@
-"""The difference between a rank's clock and the first rank's, measured by round trips of messages.
+"""Clock offset between a rank and rank 0, measured by message round trips.
 
-A rank repeatedly asks the first rank for the time. The first rank replies between the request and the arrival of the
-reply, so the shortest round trip bounds the error. Ranks of one host share a clock and are compared in the same way.
+A rank repeatedly requests the time from rank 0. Rank 0 replies between the request and the arrival of the reply, so the
+shortest round trip bounds the error. Ranks on the same host share a clock, but are compared in the same way.
 """
 
 import time
@@ -13,20 +13,20 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.trace import ClockComparison
 
 ROUNDS = 16
-"""Number of clock requests of each rank. The first ones are slower: they wake up the process on the other side."""
+"""Number of clock requests per rank. The first requests are slower because they wake up the process on rank 0."""
 
 
 def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockComparison:
-    """Compare this rank's clock with the first one's (a collective call).
+    """Compare this rank's clock with rank 0's clock (a collective call).
 
     Parameters
     ----------
     comm
-        Communicator with no other message under way.
+        Communicator without other messages in flight.
     progress
-        Driver that waits as this process does.
+        Driver that waits for messages in this process.
     rounds
-        Number of clock requests of each rank.
+        Number of clock requests per rank.
     """
     if comm.rank == 0:
         for peer in range(1, comm.size):

@@ -5,20 +5,20 @@ from dataclasses import dataclass
 
 @dataclass
 class MessageCounts:
-    """Bytes of messages before and after the codec, and the codec's time, on one rank."""
+    """Message bytes before and after the codec, and codec time, on one rank."""
 
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
     """Bytes after the codec."""
     coded_bytes: int = 0
-    """Message bytes that went through the codec: small parts of a call may not."""
+    """Message bytes that were encoded. Small parts of a call may be sent unencoded."""
     network_bytes: int = 0
-    """Wire bytes that left the node. The MPI library's own collectives do not report them."""
+    """Wire bytes that left the node. Unknown for the MPI library's own collectives."""
     encode_s: float = 0.0
     decode_s: float = 0.0
     lost_overflows: int = 0
-    """Messages with NaN or infinite values, encoded by a codec that hides them from the receiver."""
+    """Number of messages with NaN or infinity whose codec hides these values from the receiver."""
 
     def add_messages(self, other: "MessageCounts") -> None:
         """Add the counts of other messages."""

@@ -1,8 +1,8 @@
-"""Execution of the steps of one slice of a plan on one rank.
+"""Execution of one slice of a plan on one rank.
 
-A slice is a generator: it yields the requests that it waits for and is resumed with their statuses. So one thread can
-run any number of slices and operations concurrently. While the messages of one slice are on the wire, the values of
-another slice are encoded.
+A slice is a generator. It yields the requests that it waits for and resumes with their statuses. One thread can
+therefore run many slices and operations concurrently: while messages of one slice are on the wire, values of another
+slice are encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,28 +23,28 @@ from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
-"""Number of stages of a plan whose messages have their own tags. MPI keeps the messages of later stages in order."""
+"""Number of stages of a plan with distinct tags. MPI preserves the order of messages in later stages."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
-"""Combinations that add received parts."""
+"""Combine modes that add received parts."""
 
 
 @dataclass
 class Call:
-    """The values that all slices of one operation share."""
+    """Values shared by all slices of one operation."""
 
     carrier: Carrier
     topology: Topology
     place: Place
     codec: Codec
     dtype: np.dtype[np.generic]
-    """Type in which values are sent. `vector` may have a different type."""
+    """Dtype in which values are sent. The dtype of `vector` may differ."""
     vector: Vector
     seed: int
     feedback: Feedback | None = None
     tally: Tally = field(default_factory=Tally)
 
     def count(self, part: PeerSpan, wire_bytes: int, *, coded: bool) -> None:
-        """Count a message that leaves."""
+        """Count an outgoing message."""
         message_bytes = part.span.size * self.dtype.itemsize
         self.tally.message_bytes += message_bytes
         self.tally.coded_bytes += message_bytes if coded and self.codec.name != "none" else 0
@@ -53,30 +53,30 @@ class Call:
             self.tally.network_bytes += wire_bytes
 
     def next_seed(self) -> int:
-        """Return the next seed of stochastic rounding: different for each message and rank, the same in every run."""
+        """Return the next seed of stochastic rounding. Seeds differ between messages and ranks, but not runs."""
         self.seed += 1
         return self.seed * self.carrier.size + self.carrier.rank
 
 
 def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
-    """Run the steps of one slice.
+    """Execute the steps of one slice.
 
     Parameters
     ----------
     call
-        Values that all slices of the operation share.
+        Values shared by all slices of the operation.
     steps
-        Steps of this rank.
+        This rank's steps.
     tag
-        First of the `STAGES` tags that the slice's messages have.
+        First of the slice's `STAGES` tags.
     """
-    # no checksum within a node: messages stay in memory, and it costs several percent of a fast codec's call
+    # no checksum within a node: messages stay in memory, and a checksum costs several percent of a fast codec's call
     sealed = call.topology.nodes > 1
     return SliceRun(call, tag, call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)).run(steps)
 
 
 class SliceRun:
-    """The run of one slice.
+    """Execution of one slice.
 
     Parameters
     ----------
@@ -90,12 +90,12 @@ class SliceRun:
         self._call, self._tag, self._memory = call, tag, memory
         self._sent: list[Any] = []
         self._forms: dict[ElementRange, Message] = {}
-        """Received messages that are passed on unchanged."""
+        """Received messages that are forwarded unchanged."""
         self._undecoded: list[tuple[ElementRange, Message]] = []
 
     def run(self, steps: Sequence[PlanStep]) -> Slice:
-        """Run the steps, and yield what the slice waits for."""
-        # receives are posted before anything is sent, so that messages arrive in their final place
+        """Execute the steps, and yield the work that the slice waits for."""
+        # receives are posted before any sends, so that messages arrive directly in their final location
         arrivals = {id(step): [self._expect(step, part) for part in step.receives] for step in steps if step.coded}
         for step in steps:
             if not step.coded or step.combine in SUMS:
@@ -110,7 +110,7 @@ class SliceRun:
             if step.coded:
                 self._sent += sent
             elif sent:
-                yield sent  # the values may change from here on
+                yield sent  # after this point, the values may change
         self._decode_all()
         if self._sent:
             yield self._sent
@@ -131,7 +131,7 @@ class SliceRun:
         return call.carrier.receive(inbox, part.peer, tag, varies=varies), inbox
 
     def _begin(self, step: PlanStep) -> Iterable[Message]:
-        """Begin the messages of a step, in the order of its sends."""
+        """Start the messages of a step, in the order of its sends."""
         messages = map(self._message, repeat(step), step.sends)
         return list(messages) if self._memory.ahead else messages
 
@@ -144,15 +144,15 @@ class SliceRun:
         return step.coded and not self._call.codec.fixed_size
 
     def _message(self, step: PlanStep, part: PeerSpan) -> Message:
-        """Make the message of a part.
+        """Create the message for a part.
 
-        If the part replaces others' values, its sender also takes the decoded values, as they do.
+        If the part replaces values on other ranks, the sender also keeps the decoded values, as the receivers do.
         """
         span = part.span
         if not step.coded:
             values = self._call.vector.read(span)
             if step.combine is Combine.REPLACE:
-                self._memory.round_in_place(values)  # receivers get the rounded values only: replicas must agree
+                self._memory.round_in_place(values)  # receivers only get the rounded values, and replicas must agree
             return self._memory.plain(values)
         if step.combine is Combine.DELIVER:
             return self._encode(span, None)
@@ -182,7 +182,7 @@ class SliceRun:
                 self._memory.unpack(inbox, self._call.vector.into(part.span))
 
     def _sum(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
-        """Add the parts in their order, independent of the order of arrival."""
+        """Add the parts in rank order, independent of their order of arrival."""
         memory = self._memory
         by_span: dict[ElementRange, list[tuple[PeerSpan, Any, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
@@ -192,7 +192,7 @@ class SliceRun:
             mine_at = next(k for k, (part, _, _) in enumerate(arrivals) if part.peer == self._call.carrier.rank)
             if step.combine is Combine.SUM_DECODED:
                 memory.decode(self._forms.pop(span), total)
-            # a + b has the bits of b + a: if this rank's part is one of the first two, it needs no copy
+            # a + b and b + a are bitwise identical: no copy is needed if this rank's part is one of the first two
             if mine_at < 2:
                 arrivals.insert(0, arrivals.pop(mine_at))
             mine = memory.copy(total) if mine_at > 1 else total
@@ -209,7 +209,7 @@ class SliceRun:
                     memory.unpack(inbox, total, accumulate=k > 0)
 
     def _decode_all(self) -> None:
-        """Decode received messages after they have been passed on, so that no rank waits for the decoding."""
+        """Decode received messages after they have been forwarded, so that no rank waits for decoding."""
         for span, message in self._undecoded:
             self._memory.decode(message, self._call.vector.into(span))
         self._undecoded.clear()

@@ -1,9 +1,9 @@
-"""Error feedback: the error of a message is added to the next one (arXiv 1901.09847, algorithm 2).
+"""Error feedback: the error of a message is added to the next message (arXiv 1901.09847, algorithm 2).
 
-A two-shot reduction rounds twice: each rank rounds its contributions, and each owner rounds its sums. So there are two
-residuals, as in 1-bit Adam (arXiv 2102.02888, section 4.2): the worker's belongs to the values that this rank sends to
-be summed, the server's to the sums that it sends to all ranks. Both have the shape of the vector, so that each
-parameter has its own part of them, whatever the plan cuts.
+A two-shot reduction rounds twice: each rank rounds its contributions, and each owner rounds its sums. Therefore there
+are two residuals, as in 1-bit Adam (arXiv 2102.02888, section 4.2). The worker residual belongs to the values that this
+rank contributes to sums. The server residual belongs to the sums that this rank sends to all ranks. Both have the shape
+of the vector, so each parameter keeps its residual even if plans cut the vector differently.
 """
 
 from importlib import import_module
@@ -16,20 +16,20 @@ from hpcbench.contract.shards import ElementRange
 
 
 class Feedback:
-    """Residuals of one vector of values on one rank.
+    """Error-feedback residuals of one vector on one rank.
 
     Parameters
     ----------
     n
-        Elements of the vector.
+        Number of elements of the vector.
     like
-        An array of torch or CuPy whose memory the residuals share; by default they lie in the host's.
+        A torch or CuPy array on the device that will hold the residuals. If None, the residuals are in host memory.
 
     Attributes
     ----------
     sent, summed : ndarray
-        Residuals of the worker and of the server, float32, shape (n,). Pages that no message touches are never
-        allocated by the system.
+        Worker and server residuals, float32, shape (n,). The operating system never allocates pages that no message
+        touches.
     """
 
     def __init__(self, n: int, like: Any = None) -> None:
@@ -37,7 +37,7 @@ class Feedback:
         self.summed: Array = _zeros(n, like)
 
     def worker(self, span: ElementRange) -> Array:
-        """Return the residual of a contribution of this rank."""
+        """Return the residual of this rank's contribution."""
         return self.sent[span.start : span.stop]
 
     def server(self, span: ElementRange) -> Array:
@@ -45,7 +45,7 @@ class Feedback:
         return self.summed[span.start : span.stop]
 
     def forget(self) -> None:
-        """Set the residuals to zero, after a step whose gradients were discarded."""
+        """Set the residuals to zero after a step whose gradients were discarded."""
         self.sent[...] = 0
         self.summed[...] = 0
 

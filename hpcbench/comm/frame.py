@@ -1,8 +1,8 @@
-"""The frame of an encoded message: its bytes, followed by a checksum of 64 bits (XXH3).
+"""Frame of an encoded message: its bytes, followed by a 64-bit checksum (XXH3).
 
-A network's own checks are weak (16 bits in TCP) or end at the adapter, and a codec decodes most damaged streams to some
-number. The frame's bytes count neither as message bytes nor as wire bytes, like the headers of the network. Groups
-within one node send no checksum.
+Network checksums are weak (16 bits in TCP) or end at the adapter, and codecs decode most damaged streams without an
+error. Like network headers, the checksum counts neither as message bytes nor as wire bytes. Groups within one node send
+no checksum.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.errors import TransitError
 
 BYTES = 8
-"""Bytes of the checksum."""
+"""Size of the checksum in bytes."""
 
 
 def seal(buffer: Array, used: int) -> Array:
@@ -23,12 +23,12 @@ def seal(buffer: Array, used: int) -> Array:
 
 
 def opened(message: Array, sender: int) -> Array:
-    """Verify the checksum of a message, and return its bytes without it.
+    """Verify the checksum of a message, and return the message without the checksum.
 
     Raises
     ------
     TransitError
-        The message has changed on its way.
+        The message was damaged in transit.
     """
     used = message.size - BYTES
     if used < 0 or message[used:].tobytes() != _checksum(message[:used]):

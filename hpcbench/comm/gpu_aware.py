@@ -1,7 +1,7 @@
-"""Detection of whether the MPI library accepts pointers to GPU memory.
+"""Detection of GPU-aware MPI libraries, which accept pointers to GPU memory.
 
-A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown result
-counts as no: messages then go through host memory, which always works. Each library must be asked in a different way.
+A library without GPU support crashes or sends wrong data if it receives a device pointer. Therefore an unknown result
+counts as no, and messages go through host memory, which always works. Each library needs a different query.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _CUDA = 0
 
 
 class GpuAwareness(str, Enum):
-    """Whether a library is GPU-aware."""
+    """Whether an MPI library is GPU-aware."""
 
     YES = "yes"
     NO = "no"
@@ -27,12 +27,12 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """Result of the detection. It is true if MPI accepts device pointers.
+    """Result of the detection. Its truth value is whether MPI accepts device pointers.
 
     Attributes
     ----------
     answer, why
-        The result and its origin, for the log. ``str`` adds what follows from them.
+        The result and its origin, for the log. ``str`` adds the consequences.
     """
 
     answer: GpuAwareness
@@ -51,16 +51,16 @@ class Awareness:
 
 
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
-    """Detect GPU support on all ranks (a collective call). If ranks differ, the result is no.
+    """Detect GPU support on all ranks (a collective call).
 
-    Both sides of a message must agree.
+    If ranks disagree, the result is no, because sender and receiver must use the same path.
 
     Parameters
     ----------
     comm
         Communicator of all ranks of the run.
     asked
-        Setting of the site or the user; None to detect it.
+        Value set by the site or the user, or None to detect support.
     """
     if asked is not None:
         here = Awareness(GpuAwareness.YES if asked else GpuAwareness.NO, "set by the site or the user")
@@ -83,18 +83,19 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     Parameters
     ----------
     version
-        The library's own description of its version.
+        Version string reported by the library.
     library
-        The library, with its functions as attributes.
+        The library. Its functions are attributes.
     environment
         Environment variables of the process.
     kinds
-        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty where there is none.
+        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty if the library does not provide
+        this info.
     """
     silent = Awareness(
         GpuAwareness.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it"
     )
-    # these two may be built for GPUs and still accept device pointers only if a variable is set
+    # these libraries may be built with GPU support, but accept device pointers only if an environment variable is set
     for name, variable in (("CRAY MPICH", "MPICH_GPU_SUPPORT_ENABLED"), ("MVAPICH2", "MV2_USE_CUDA")):
         if name in version.upper():
             if environment.get(variable) != "1":
@@ -102,7 +103,7 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
             silent = Awareness(GpuAwareness.YES, f"{variable} is 1")
     if "cuda" in {kind.split(":")[0].strip() for kind in kinds.split(",")}:
         return Awareness(GpuAwareness.YES, f"its mpi_memory_alloc_kinds are {kinds}")
-    # this call comes before MPIX_Query_cuda_support, which aborts in MPICH 3 without GPU support
+    # called before MPIX_Query_cuda_support, which aborts in MPICH 3 without GPU support
     query = getattr(library, "MPIX_GPU_query_support", None)
     if query is not None:
         supported = ctypes.c_int(0)

@@ -1,9 +1,9 @@
-"""Messages of arrays on a GPU. They are encoded, decoded and summed there, and only wire bytes pass through the host.
+"""Messages of GPU arrays. Values are encoded, decoded and summed on the GPU; only wire bytes pass through the host.
 
-If the MPI library accepts device pointers, messages go from device memory to device memory. Otherwise they are copied
-to pinned host memory after encoding, and back before decoding. An MPI library ignores streams. So a message is passed
-to it only after an event shows that the bytes are there, and buffers are reused only after an event shows that they are
-no longer read. No thread blocks for an event: the executor polls it and continues with other slices.
+With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise they are copied to pinned host
+memory after encoding, and back before decoding. MPI libraries ignore streams. Therefore a message is passed to MPI only
+after an event shows that its bytes are ready. A buffer is reused only after an event shows that it is no longer read.
+Threads do not block on events: the executor polls events and continues with other slices.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceMessage:
-    """A message that is ready when the device has made it.
+    """A message that is ready when the device has finished writing it.
 
     Attributes
     ----------
     wire
-        Its encoded bytes on the device.
+        The encoded bytes on the device.
     pending
-        The work that makes the message, until it is done.
+        The work that creates the message; None when the work is done.
     """
 
     def __init__(self, content: Any, wire: DeviceArray, wire_bytes: int) -> None:
@@ -38,7 +38,7 @@ class DeviceMessage:
 
 
 class _Outgoing:
-    """The work between a codec's start and the moment when MPI may read the message."""
+    """Work between the start of encoding and the point at which MPI may read the message."""
 
     def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: StreamEvent) -> None:
         self._memory, self._message, self._used, self._begin = memory, message, used, begin
@@ -51,7 +51,7 @@ class _Outgoing:
         if self._copied is None:
             if not self._encoded.done():
                 return False
-            self._send_to_host()  # the length is known now
+            self._send_to_host()  # the length is now known
         assert self._copied is not None
         if not self._copied.done():
             return False
@@ -78,7 +78,7 @@ class _Outgoing:
 
 
 class _Copied:
-    """A plain message that is being copied to the host, or whose values are still being computed."""
+    """An unencoded message that is being copied to the host, or whose values are still being computed."""
 
     def __init__(self, message: DeviceMessage, event: StreamEvent) -> None:
         self._message, self._event = message, event
@@ -90,7 +90,7 @@ class _Copied:
 
 
 class _Finish:
-    """The end of a slice on the device."""
+    """Completion of a slice on the device."""
 
     def __init__(self, memory: "DeviceMemory", decodings: list[tuple[StreamEvent, StreamEvent, int | Length]]) -> None:
         self._memory, self._decodings = memory, decodings
@@ -109,26 +109,26 @@ class _Finish:
 
 
 class DeviceMemory:
-    """The memory of a slice whose values lie on a device. It implements hpcbench.comm.memory.Memory.
+    """Memory of a slice whose values are on a device. It implements hpcbench.comm.memory.Memory.
 
     Parameters
     ----------
     codec
-        The operation's codec for the CPU. The device's codec of the same name is used.
+        The operation's CPU codec. The device codec with the same name is used.
     dtype
-        Type in which values are sent. Values of another type are rounded to it when they are sent.
+        Dtype in which values are sent. Values of other dtypes are rounded before sending.
     pools
-        Pools of the device.
+        The device's pools.
     stream
         Stream of the operation.
     tally
-        Tally of the time that the codec takes on the device.
+        Tally of the codec's time on the device.
     ended
-        Callback, called with the event at the slice's end.
+        Callback that receives the event at the end of the slice.
     """
 
     ahead = True
-    """All messages of a step are begun before the first one is sent: the device keeps working meanwhile."""
+    """Always True: all messages of a step are started before the first one is sent, to keep the device busy."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class DeviceMemory:
         self._decodings: list[tuple[StreamEvent, StreamEvent, int | Length]] = []
 
     def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
-        """Start to encode values on the device. The message is ready when the device is done."""
+        """Start encoding values on the device. The message is ready when the device has finished."""
         room = self._host_codec.wire_bytes(values.size, self._dtype)
         wire = self._borrow(self._pools.device, room)
         content = wire if self.aware else self._borrow(self._pools.host, room + self.seal)
@@ -163,7 +163,7 @@ class DeviceMemory:
         return message
 
     def plain(self, values: DeviceArray) -> DeviceMessage:
-        """Start to make a message of values without the codec."""
+        """Start creating an unencoded message."""
         sent = self._rounded(values).view(np.uint8)
         content: Any = sent
         if not self.aware:
@@ -174,16 +174,16 @@ class DeviceMemory:
         return message
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        """Borrow a buffer on the device or the host for an incoming message of `n` values."""
+        """Borrow a device or host buffer for an incoming message of `n` values."""
         nbytes = self._host_codec.wire_bytes(n, self._dtype) + self.seal if coded else n * self._dtype.itemsize
         return self._borrow(self._pools.device if self.aware else self._pools.host, nbytes)
 
     def inbox_of(self, values: DeviceArray) -> Any:
-        """Borrow a separate buffer for a plain message, because the device may still work on the values."""
+        """Borrow a separate buffer for an unencoded message, because the device may still use the values."""
         return self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> DeviceMessage:
-        """Verify the checksum of a received message, and move the message to the device."""
+        """Verify the checksum of a received message, and copy the message to the device."""
         content = inbox[:nbytes]
         if self.aware:
             return DeviceMessage(content, content, nbytes)
@@ -198,14 +198,14 @@ class DeviceMemory:
         if out.dtype == self._dtype:
             length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
         else:
-            # round to the message's dtype first: a rank that passes the values on must pass on the same bits
+            # round to the message's dtype first: a rank that forwards the values must forward identical bits
             values = self._travelling(out.size)
             length = self._codec.decode(message.wire, values, stream=self._stream)
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
         self._decodings.append((begin, self.mark(), length))
 
     def unpack(self, inbox: Any, out: DeviceArray, *, accumulate: bool = False) -> None:
-        """Write a plain message to `out`, or add it to `out`."""
+        """Write an unencoded message to `out`, or add it to `out`."""
         content = inbox[: out.size * self._dtype.itemsize]
         replaces = out.dtype == self._dtype and not accumulate
         if replaces:
@@ -221,7 +221,7 @@ class DeviceMemory:
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
 
     def round_in_place(self, values: DeviceArray) -> None:
-        """Round values to the dtype in which they are sent, as the other ranks receive them."""
+        """Round values in place to the dtype in which they are sent, to match the other ranks."""
         if values.dtype != self._dtype:
             self._accelerator.convert(values, self._rounded(values), self._stream)
 
@@ -236,27 +236,27 @@ class DeviceMemory:
         self._accelerator.add(total, values, self._stream)
 
     def finish(self) -> _Finish:
-        """Record the event after the slice's last work on the device."""
+        """Record an event after the slice's last work on the device."""
         finish = _Finish(self, self._decodings)
         self._ended(finish.event)
         return finish
 
     def give_back(self) -> None:
-        """Give all buffers back to their pools."""
+        """Return all buffers to their pools."""
         for pool, buffer in self._lent:
             pool.give_back(buffer)
         self._lent.clear()
 
     def mark(self) -> StreamEvent:
-        """Record an event after the work that the operation's stream has now."""
+        """Record an event after all work enqueued on the operation's stream so far."""
         return self._accelerator.mark(self._stream)
 
     def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
-        """Copy in the order of the operation's stream."""
+        """Copy bytes on the operation's stream."""
         self._accelerator.copy(target, source, self._stream)
 
     def _rounded(self, values: DeviceArray, residual: Any = None) -> DeviceArray:
-        """Round values to the dtype in which they are sent; rounding errors are added to the residual."""
+        """Round values to the dtype in which they are sent. Add rounding errors to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._travelling(values.size)
@@ -265,7 +265,7 @@ class DeviceMemory:
         return rounded
 
     def _travelling(self, n: int) -> DeviceArray:
-        """Borrow a buffer on the device for `n` values in the dtype in which they are sent."""
+        """Borrow a device buffer for `n` values in the dtype in which they are sent."""
         room: DeviceArray = self._borrow(self._pools.device, n * self._dtype.itemsize).view(self._dtype)
         return room
 

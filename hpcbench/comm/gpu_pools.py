@@ -1,4 +1,4 @@
-"""The kernels, buffers and streams of one device. Each slice's memory (gpu_memory.py) borrows from them."""
+"""Kernels, buffers and streams of one device. The memory of each slice (gpu_memory.py) borrows from these pools."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceIdentity:
-    """The codec ``none`` on a device, implemented with copies and additions.
+    """The codec ``none`` on a device, implemented as copies and additions.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class DeviceIdentity:
         self._accelerator = accelerator
 
     def encode(self, x: DeviceArray, out: DeviceArray, *, residual: Any = None, seed: int = 0, stream: int) -> int:
-        """Copy the values to the wire, plus the residual if there is one."""
+        """Copy the values to the wire buffer. If there is a residual, add it."""
         wire = out[: x.nbytes]
         if residual is None:
             self._accelerator.copy(wire, x, stream)
@@ -35,7 +35,7 @@ class DeviceIdentity:
         return x.nbytes
 
     def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
-        """Copy the wire to the values, or add it to them."""
+        """Copy the wire buffer to `out`, or add it to `out`."""
         if wire.nbytes != out.nbytes:
             raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
         if accumulate:
@@ -46,14 +46,15 @@ class DeviceIdentity:
 
 
 class Pools:
-    """The kernels, buffers and streams that all operations on one device share.
+    """Kernels, buffers and streams shared by all operations on one device.
 
     Parameters
     ----------
     accelerator
         The device.
     aware
-        Whether messages leave as device pointers, because the MPI library takes them on all ranks or NCCL carries them.
+        Whether messages are sent from device memory. This is the case for NCCL, and for MPI if it is GPU-aware on all
+        ranks.
     streams
         Number of streams.
     """
@@ -64,18 +65,18 @@ class Pools:
         self.host = Scratch(accelerator.pinned)
         self.spans: Spans = []
         self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
-        # operations use the streams in turn, so that an operation that waits for its values does not block the next
+        # operations use the streams round-robin, so an operation that waits for its values does not block the next one
         self._streams = [accelerator.new_stream() for _ in range(streams)]
         self._turn = 0
         self._lanes: list[Pools] = []
 
     def stream(self) -> int:
-        """Return the stream of the next operation."""
+        """Return the stream for the next operation."""
         self._turn += 1
         return self._streams[self._turn % len(self._streams)]
 
     def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
-        """Return the device's codec of the same name. Raise TypeError if the codec has no kernels."""
+        """Return the device codec with the same name. Raise TypeError if there are no device kernels."""
         if codec.name not in self._codecs:
             self._codecs[codec.name] = (
                 DeviceIdentity(self.accelerator)
@@ -85,7 +86,7 @@ class Pools:
         return self._codecs[codec.name]
 
     def lanes(self, count: int) -> list["Pools"]:
-        """Return pools with one stream each. The order of that stream protects their buffers; kernels are shared."""
+        """Return pools with one stream each. Stream order protects their buffers. Kernels are shared."""
         lanes = [Pools(self.accelerator, True, 1) for _ in range(count)]
         for lane in lanes:
             lane._codecs = self._codecs
@@ -94,5 +95,5 @@ class Pools:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of all buffers on the device, with those of the lanes."""
+        """Total device bytes of all buffers, including the buffers of lanes."""
         return self.device.nbytes + sum(lane.device.nbytes for lane in self._lanes)

@@ -1,9 +1,10 @@
-"""A group: one communicator and the operations on it.
+"""A group: one communicator and its operations.
 
-Every operation takes the channel of its traffic, writes into the caller's buffers (contiguous arrays of NumPy, or of
-torch or CuPy on a GPU) and counts the bytes that this rank sent. It returns at once with a `Work`, which the caller
-waits for. A group of one rank sends nothing and encodes nothing. An operation on a GPU follows the caller's current
-stream. `wait` returns when the device has done it, so that every stream can use the result.
+Every operation takes the channel of its traffic, writes to the caller's buffers, and counts the bytes sent by this
+rank. Buffers are contiguous NumPy arrays, or torch or CuPy arrays on a GPU. An operation immediately returns a `Work`
+object, which the caller waits for. A group of one rank neither sends nor encodes anything. A GPU operation starts after
+the work on the caller's current stream. `wait` returns when the device has completed the operation, so any stream can
+use the result.
 """
 
 from collections.abc import Sequence
@@ -33,15 +34,15 @@ class Group:
     Parameters
     ----------
     comm
-        The communicator. Only the group may send on it from now on. Making a group is a collective call.
+        The communicator. From now on, only the group may use it. Creating a group is a collective call.
     progress
-        Driver of the operations of all groups of a process.
+        Driver of all operations of the process.
     links
-        Speeds of links and codecs, from which plans are chosen.
+        Speeds of links and codecs, used to select plans.
     places
-        Places that arrays may lie in; by default the host, and GPUs whose memory the MPI library does not accept.
+        Supported memory. By default, host memory and GPU memory without GPU-aware MPI.
     parent
-        The group that this one is a part of. Its topology and its sums of 16-bit values are reused.
+        The group that contains this group. Its topology and its sums of 16-bit values are reused.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Group:
 
     @property
     def topology(self) -> Topology:
-        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out a different topology."""
+        """Node of each rank, reported by the MPI library. The setter allows other topologies to be tested."""
         return self._own.topology
 
     @topology.setter
@@ -66,7 +67,7 @@ class Group:
         self._own.use(topology)
 
     def split(self, color: int, key: int) -> "Group":
-        """Make a group of the ranks of this group that give the same color, in the order of their keys.
+        """Create groups of ranks with the same color, ordered by key.
 
         This is a collective call.
         """
@@ -76,13 +77,13 @@ class Group:
         return part
 
     def within_node(self) -> "Group":
-        """Make a group of the ranks of this group that share this rank's node (a collective call)."""
+        """Create a group of the ranks on this rank's node (a collective call)."""
         return self.split(self.topology.node_of[self.rank], self.rank)
 
     def free(self) -> None:
-        """Free the communicators of this group and of its parts (a collective call, and the last one).
+        """Free the communicators of this group and its subgroups (a final collective call).
 
-        A process can have only a few thousand communicators.
+        A process is limited to a few thousand communicators.
         """
         for part in self._parts:
             part.free()
@@ -90,7 +91,7 @@ class Group:
 
     @property
     def rank(self) -> int:
-        """Number of the caller rank in the group."""
+        """Rank of the caller in the group."""
         return self._own.rank
 
     @property
@@ -101,7 +102,7 @@ class Group:
     def all_reduce(
         self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
     ) -> Work:
-        """Reduce `buf` over the ranks, in place. Only the sum can be encoded.
+        """Reduce `buf` over the ranks, in place. Only sums can be encoded.
 
         Parameters
         ----------
@@ -110,14 +111,14 @@ class Group:
         channel
             Channel of the traffic.
         op
-            The operation. Only native channels can do others than the sum.
+            The reduction. Operations other than the sum require native channels.
         feedback
-            Residuals of this vector, kept from call to call.
+            Residuals of this vector, kept between calls.
 
         Raises
         ------
         ValueError
-            The operation cannot be encoded, or is summed in half precision.
+            The operation cannot be encoded or would be summed in half precision.
         """
         if op is not MPI.SUM and channel.algorithm is not Algorithm.NATIVE:
             raise ValueError("an encoded all-reduce supports only sums: use an exact channel for other operations")
@@ -128,7 +129,7 @@ class Group:
         return collectives.all_reduce(self._own, place, buf, channel, op, feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
-        """Sum `src` over the ranks. `dst` receives this rank's piece, cut by `shards`."""
+        """Sum `src` over the ranks. `dst` receives this rank's piece, as cut by `cut_evenly`."""
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
@@ -137,7 +138,7 @@ class Group:
         return collectives.reduce_scatter(self._own, place, src, dst, channel, feedback)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
-        """Join `src` of all ranks in `dst`. The pieces are those of `shards`."""
+        """Concatenate `src` of all ranks in `dst`. The pieces are cut by `cut_evenly`."""
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
@@ -146,11 +147,11 @@ class Group:
         return collectives.all_gather(self._own, place, src, dst, channel)
 
     def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
-        """Join `src` of all ranks in `dst`. Rank i contributes `counts[i]` elements.
+        """Concatenate `src` of all ranks in `dst`. Rank i contributes `counts[i]` elements.
 
-        Sizes change from call to call, so no plan is kept. Each rank encodes its part once and sends it directly to all
-        others. All ranks must have the same decoded values, so messages within a node are encoded even if the channel
-        encodes only traffic between nodes.
+        Sizes vary between calls, so no plan is cached. Each rank encodes its part once and sends it directly to all
+        other ranks. All ranks must have the same decoded values. Messages within a node are therefore encoded even if
+        the channel encodes only traffic between nodes.
         """
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
@@ -160,7 +161,7 @@ class Group:
         return collectives.all_gather_counts(self._own, place, src, dst, _spans(counts), channel)
 
     def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
-        """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
+        """Send `buf` of the root to all ranks. Afterwards the root also has the decoded values."""
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._own.places.of(buf)
@@ -169,7 +170,7 @@ class Group:
         return collectives.broadcast(self._own, place, buf, root, channel)
 
     def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel) -> Work:
-        """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
+        """Sum `src` over the ranks into `dst` of the root. Other ranks need no `dst`. `src` is unchanged."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
         place, (src, into) = self._own.places.of(src, into)
@@ -183,16 +184,16 @@ class Group:
     def all_to_all(
         self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
     ) -> Work:
-        """Send part i of `src` to rank i, and receive the parts of all ranks in `dst`, in rank order.
+        """Send part i of `src` to rank i, and receive the parts from all ranks in `dst`, in rank order.
 
-        A rank's own part stays exact, or is rounded like the others where the MPI library carries another type.
+        A rank's own part stays exact. However, if the MPI library sends another dtype, all parts are rounded.
 
         Parameters
         ----------
         src, dst
-            Values, shapes (sum of the counts,).
+            One-dimensional arrays. The length of each array is the sum of its counts.
         counts
-            Elements to each rank, and elements from each rank.
+            Element counts sent to each rank, and element counts received from each rank.
         channel
             Channel of the traffic.
         """
@@ -207,18 +208,18 @@ class Group:
         return collectives.all_to_all(self._own, place, src, dst, sends, receives, channel)
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
-        """Encode `buf` and send it; the caller may change `buf` at once.
+        """Encode `buf` and send it. The caller may change `buf` immediately.
 
         Parameters
         ----------
         buf
             Values.
         peer, tag
-            Receiving rank, and tag of the message.
+            Destination rank and MPI tag.
         channel
             Channel of the traffic.
         feedback
-            Residuals of this vector, if it is a contribution to a sum.
+            Residuals of this vector, if the message is a contribution to a sum.
         """
         if channel.sampler is not None:
             place, (there,) = self._own.places.of(buf)
@@ -226,36 +227,36 @@ class Group:
         return messages.send(self._own, buf, peer, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
-        """Return the slice of a message, for a generator that is itself an operation and waits for it.
+        """Return a slice that sends or receives a message within another operation.
 
-        Arrays must lie in the host's memory. The message is counted when it is done.
+        Arrays must be in host memory. The message is counted on completion.
         """
         return messages.carried(self._own, buf, peer, tag, channel, receives=receives)
 
     def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
-        """Receive a message of `peer` and decode it into `buf`."""
+        """Receive a message from `peer` and decode it into `buf`."""
         return messages.recv(self._own, buf, peer, tag, channel)
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
-        """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
+        """Send `src` to the rank `by` positions ahead in the ring, and receive `dst` from `by` positions behind."""
         if by % self.size and channel.sampler is not None:
             place, (there,) = self._own.places.of(src)
             channel.sample("shift", place, (there,))
         return messages.shift(self._own, src, dst, by, tag, channel)
 
     def pass_on(self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel) -> Work:
-        """Send `src` to the next rank of the ring, and receive `dst` from the one before: a hop of blocks.
+        """Send `src` to the next rank of the ring, and receive `dst` from the previous rank.
 
         Parameters
         ----------
         src, dst
-            The block to send (the rank's own, or the one that the last hop received), and a buffer for the next one.
-            Blocks have the same shape on all ranks.
+            The block to send, and a buffer for the next block. The first hop sends the rank's own block; later hops
+            send the last received block. Blocks have the same shape on all ranks.
         relay
             Holder of the last received block in encoded form, so that only its owner encodes a block. If only some
-            links are encoded, each of them encodes the block again.
+            links are encoded, each of these links encodes the block again.
         """
-        if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
+        if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks belong to other ranks
             place, (there,) = self._own.places.of(src)
             channel.sample("pass-on", place, (there,))
         relay.begun = True

@@ -1,9 +1,9 @@
-"""Sums of 16-bit values in MPI: with the library's own type, or with an operation that calls hpcbench's kernel.
+"""MPI sums of 16-bit values, with the library's own datatype or with a user-defined operation.
 
-The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a type for float16, and
-may add it up in software, value by value. That is ten times slower than float32 and would make the uncompressed
-baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds at
-every addition, as MPI and NCCL do.
+The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a float16 datatype, but
+may add the values one by one in software. This is ten times slower than float32 and would make the uncompressed
+baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds
+after each addition, as MPI and NCCL do.
 """
 
 import functools
@@ -20,13 +20,13 @@ from hpcbench.comm.arrays import Array
 
 LIBRARY, KERNEL = "MPI library's type", "hpcbench's loop as an MPI operation"
 _SLOWER = 2.0
-"""The library's own type is used unless its sum takes this many times as long as hpcbench's loop."""
+"""The library's own datatype is used unless its sum takes at least this many times as long as hpcbench's kernel."""
 _TRIED = 1 << 15
-"""Number of values that are summed to compare the two."""
+"""Number of values in the timing comparison."""
 
 
 class HalfSum(NamedTuple):
-    """The MPI datatype and operation for a reduction of 16-bit values."""
+    """MPI datatype and operation for a reduction of 16-bit values."""
 
     datatype: MPI.Datatype
     op: MPI.Op
@@ -35,19 +35,19 @@ class HalfSum(NamedTuple):
 
 
 def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
-    """Choose the sum for each NumPy type, keyed by its name; the same on all ranks (a collective call)."""
+    """Choose the sum for each NumPy dtype. All ranks make the same choice (a collective call)."""
     library = _library_sum()
     everyone = np.array(library is not None, dtype=np.int32)
-    comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sending it as an object would cost an additional communicator
+    comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sending an object would need an additional communicator
     half = library if library is not None and everyone else by_kernel("float16")
     return {"float16": half, "bfloat16": by_kernel("bfloat16")}
 
 
 @functools.cache
 def _library_sum() -> HalfSum | None:
-    """Return the library's own sum of float16, if it has a fast one.
+    """Return the library's own float16 sum, if it is fast.
 
-    Calling it for bfloat16 is not safe.
+    The corresponding bfloat16 call is not safe.
     """
     try:
         datatype = MPI.Datatype.fromcode("e")
@@ -61,7 +61,7 @@ def _library_sum() -> HalfSum | None:
 
 @functools.cache
 def by_kernel(name: str) -> HalfSum:
-    """Return the sum of ``float16`` or ``bfloat16`` by hpcbench's kernel."""
+    """Return the sum of ``float16`` or ``bfloat16`` values that uses hpcbench's kernel."""
     kind = Type.F16 if name == "float16" else Type.BF16
 
     def add(came: Any, total: Any, datatype: MPI.Datatype) -> None:

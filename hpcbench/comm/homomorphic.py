@@ -1,8 +1,8 @@
-"""Sums of 8-bit integers with a scale that all ranks share, after hZCCL's idea of adding encoded values.
+"""Sums of encoded 8-bit integers with a scale shared by all ranks, after hZCCL.
 
-First all ranks agree on the largest magnitude of each block (an all-reduce with the maximum). Then 8-bit integers add
-up exactly in 16 bits, and the MPI library sums them. Each value is rounded once and nothing is decoded on the way. But
-the messages are twice as long as two-shot's, and the rank with the largest values decides the scale.
+First, a maximum all-reduce determines the largest magnitude of each block. The MPI library then sums the 8-bit integers
+exactly, in 16 bits. Each value is rounded once, and no intermediate result is decoded. However, messages are twice as
+long as two-shot messages, and the rank with the largest values determines the scale.
 """
 
 import time
@@ -16,7 +16,7 @@ from hpcbench.comm.memory import Slice, Tally
 from hpcbench.contract.rules import HOMOMORPHIC_RANKS
 
 _LARGEST = 127
-"""The largest integer that a value becomes. Sums of `HOMOMORPHIC_RANKS` such integers fit 16 bits."""
+"""Largest encoded magnitude. Sums of `HOMOMORPHIC_RANKS` such integers fit in 16 bits."""
 
 
 def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
@@ -27,11 +27,11 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     comm
         At most `HOMOMORPHIC_RANKS` ranks.
     buf
-        float32 or float64, shape (n,). A block with NaN or infinity on any rank is NaN on all.
+        float32 or float64, shape (n,). If a block contains NaN or infinity on any rank, it becomes NaN on all ranks.
     codec
         Codec whose block size is used.
     tally
-        Tally of the bytes: those of bandwidth-optimal all-reduces, as for all collectives of the library.
+        Tally of the bytes. Bandwidth-optimal all-reduces are assumed, as for all collectives of the library.
     """
     if comm.size > HOMOMORPHIC_RANKS:
         raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {HOMOMORPHIC_RANKS} do")

@@ -1,7 +1,7 @@
-"""The speeds of links and codecs.
+"""Speeds of links and codecs.
 
-`hpcbench bench network` measures them. The defaults are those of a cluster with 100 Gbit/s per node, so that plans can
-be made before anything was measured.
+`hpcbench bench network` measures them. The defaults describe a cluster with 100 Gbit/s per node, so plans can be
+selected without measurements.
 """
 
 import json
@@ -22,39 +22,41 @@ class Link:
     """One level of the network."""
 
     latency_s: float
-    """Latency of a message between two ranks."""
+    """Message latency between two ranks, in seconds."""
     bytes_per_s: float
-    """Bandwidth. Within nodes: of one rank while all ranks send. Between nodes: of a node, all its ranks together."""
+    """Bandwidth. Within a node, this is the bandwidth of one rank while all ranks send. Between nodes, it is the total
+    bandwidth of a node.
+    """
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Speed of a codec on one rank while all ranks of the node work."""
+    """Speed of a codec on one rank while all ranks of the node use the codec."""
 
     encode_bytes_per_s: float
-    """Speed in bytes of values before the codec."""
+    """Encoding speed, in bytes of input values per second."""
     decode_bytes_per_s: float
     call_s: float
-    """Seconds of a call with few values."""
+    """Seconds per call with few values."""
     ratio: float
-    """Bytes after the codec divided by bytes before it."""
+    """Encoded bytes divided by input bytes."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """The speeds of a machine.
+    """Link and codec speeds of a machine.
 
     Attributes
     ----------
     within, between
-        Links inside a node and between nodes.
+        Links within a node and between nodes.
     codecs
-        Speed by name of the codec.
+        Speeds keyed by codec name.
     native
-        Seconds that the MPI library's own collectives took: (operation, bytes, seconds).
+        Times of the MPI library's own collectives: (operation, bytes, seconds).
     measured
-        Seconds that plans took: (operation, codec, bytes, algorithm, slices, seconds). A measurement near the needed
-        size takes precedence over the model.
+        Times of plans: (operation, codec, bytes, algorithm, slices, seconds). Measurements near the required size take
+        precedence over the model.
     """
 
     within: Link
@@ -63,21 +65,21 @@ class Links:
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
     blocking: tuple[tuple[str, int], ...] = ()
-    """The cases (operation, bytes) of `native` that were measured with the blocking call, because it was faster."""
+    """The entries (operation, bytes) of `native` that were measured with blocking calls, because these were faster."""
     ranks_per_node: tuple[int, ...] = ()
-    """Ranks of each node in the measurement of `native` and `measured`, which hold for this topology only.
+    """Ranks per node in the measurements of `native` and `measured`, which apply only to this topology.
 
-    Empty: they hold for any topology.
+    If empty, they apply to any topology.
     """
     typical: Speed = Speed(4e9, 4e9, 10e-6, 0.5)
-    """Assumed speed of a codec that was not measured."""
+    """Assumed speed of an unmeasured codec."""
 
     def speed(self, codec: str) -> Speed:
-        """Return the speed of a codec; the typical speed if it was not measured."""
+        """Return the speed of a codec, or the typical speed if it was not measured."""
         return dict(self.codecs).get(codec, self.typical)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
-        """Return whether the library's blocking call was faster at the nearest measured size."""
+        """Return whether the blocking call was faster at the nearest measured size."""
         sizes = [size for op, size, _ in self.native if op == operation]
         if not sizes or self.foreign(topology):
             return False
@@ -85,7 +87,7 @@ class Links:
         return (operation, nearest) in self.blocking
 
     def foreign(self, topology: Topology) -> str | None:
-        """Return the reason why the measured times do not hold on a topology; None if they do."""
+        """Return why the measured times do not apply to a topology, or None if they apply."""
         if self.ranks_per_node in ((), shape(topology)):
             return None
         there = " + ".join(map(str, self.ranks_per_node))
@@ -96,20 +98,20 @@ DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 
 def shape(topology: Topology) -> tuple[int, ...]:
-    """Return the ranks of each node, the fullest node first. Measured times are comparable if the shapes are equal."""
+    """Return the ranks per node in descending order. Measured times apply to topologies with the same shape."""
     return tuple(sorted((len(ranks) for ranks in topology.members), reverse=True))
 
 
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Interpolate the seconds at `nbytes` on logarithmic scales; None far from the measured sizes.
+    """Interpolate the time at `nbytes` on logarithmic scales. Return None far from the measured sizes.
 
     Parameters
     ----------
     points
-        Measured sizes in ascending order, and their seconds.
+        Measured sizes in ascending order with their times in seconds.
     nbytes
-        Size within a factor of two of a measured size, or between two that are at most a factor of 16 apart. In larger
-        gaps the protocol may change.
+        Size within a factor of two of a measured size, or between two sizes that differ by at most a factor of 16.
+        Larger gaps may include a protocol change.
     """
     if nbytes <= 0:
         return None
@@ -125,7 +127,7 @@ def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
 
 
 def load(path: Path) -> Links:
-    """Read the file that `hpcbench bench network` wrote.
+    """Read a file written by `hpcbench bench network`.
 
     Raises
     ------
@@ -144,8 +146,8 @@ def load(path: Path) -> Links:
                 f"{path}: schema {raw['schema']} is not supported: measure again with `hpcbench bench network`"
             )
         return Links(
-            within=Link(**(raw["within"] or raw["between"])),  # null where each node has one rank
-            between=Link(**(raw["between"] or raw["within"])),  # null where there is one node
+            within=Link(**(raw["within"] or raw["between"])),  # null if each node has one rank
+            between=Link(**(raw["between"] or raw["within"])),  # null if there is one node
             codecs=tuple((name, Speed(**speed)) for name, speed in raw["codecs"].items()),
             native=tuple((str(op), int(size), float(s)) for op, size, s in raw["native"]),
             measured=tuple(

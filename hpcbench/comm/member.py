@@ -1,4 +1,4 @@
-"""One rank's part of a group: its communicators, topology and plans, and the start of calls on them."""
+"""One rank's part of a group: its communicators, topology, plans and calls."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -35,26 +35,26 @@ class Member:
     Parameters
     ----------
     comm
-        The communicator. Making a member is a collective call.
+        The communicator. Creating a member is a collective call.
     progress, links, places
         As in `Group`.
     parent
-        The same rank in the group that this group is a part of.
+        This rank's member of the parent group.
 
     Attributes
     ----------
     comm : MPI.Comm
-        Communicator of messages between two ranks, with the tags of their callers.
+        Communicator for point-to-point messages with tags chosen by callers.
     planned : MPI.Comm
-        Communicator of the messages of plans, which have tags of their own.
+        Communicator for messages of plans, with a separate set of tags.
     library : Library
         The MPI library's collectives.
     choice : Choice
-        The plans, and the topology that they are made for.
+        The plans and their topology.
     calls : Calls
-        The calls under way.
+        Calls in flight.
     streamed : StreamedCalls or None
-        The calls whose arrays NCCL carries: all calls on arrays of a GPU. None if MPI carries these, too.
+        Calls on GPU arrays if NCCL transports them; None if MPI does.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Member:
             self.streamed = StreamedCalls(places.nccl(comm))
 
     def free(self) -> None:
-        """Free the communicators (a collective call, and the last one)."""
+        """Free the communicators (a final collective call)."""
         if self.streamed is not None:
             self.streamed.free()
         self.library.free()
@@ -80,7 +80,7 @@ class Member:
 
     @property
     def rank(self) -> int:
-        """Number of the rank in the group."""
+        """Rank in the group."""
         return int(self.comm.rank)
 
     @property
@@ -90,11 +90,11 @@ class Member:
 
     @property
     def topology(self) -> Topology:
-        """Nodes of the ranks."""
+        """Node of each rank."""
         return self.choice.topology
 
     def use(self, topology: Topology) -> None:
-        """Make plans for a different topology from now on."""
+        """Use a different topology for all following plans."""
         self.choice = Choice(self.rank, topology, self.choice.links)
 
     def call(
@@ -107,7 +107,7 @@ class Member:
         vector: Vector,
         feedback: Feedback | None = None,
     ) -> Call:
-        """Collect the values that the slices of one call share, with a new tally."""
+        """Collect the values shared by all slices of one call, with a new tally."""
         seed = channel.counters.calls << 20
         tally = Tally(recorder=channel.recorder)
         return Call(
@@ -115,7 +115,7 @@ class Member:
         )
 
     def coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """Return a predicate: whether a message between two ranks goes through the codec."""
+        """Return a predicate: whether a message between two ranks is encoded."""
         itemsize = channel.travels_as(dtype).itemsize
 
         def coded(part: PeerSpan) -> bool:
@@ -137,10 +137,10 @@ class Member:
         *,
         sums: bool = False,
     ) -> Work:
-        """Let the library carry `src` to `dst`: MPI, or NCCL if it carries these arrays.
+        """Run a collective of the library: NCCL if it transports these arrays, MPI otherwise.
 
-        `call` is given the library and the two arrays. `sent` is the number of bytes of this rank, in the type that
-        is sent.
+        `call` receives the library and the two arrays. `sent` is the number of bytes that this rank sends, in the dtype
+        in which values are sent.
         """
         tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
         plain = chosen is not None
@@ -155,13 +155,13 @@ class Member:
     def planned_call(
         self, call: Call, slices: Iterable[Sequence[PlanStep]], channel: Channel, *, how: str, plain: bool
     ) -> Work:
-        """Carry out this rank's steps of a plan over MPI, or over NCCL if it carries these arrays."""
+        """Execute this rank's steps of a plan over NCCL if it transports these arrays, or over MPI."""
         calls = self.streamed if self.streamed is not None and call.place.on_device else self.calls
         return calls.planned(call, slices, channel, how=how, plain=plain)
 
 
 def _translate_ranks(comm: MPI.Comm, parent: MPI.Comm) -> list[int]:
-    """Return the ranks of `comm` as numbers in `parent`."""
+    """Translate the ranks of `comm` to ranks of `parent`."""
     some, everyone = comm.Get_group(), parent.Get_group()
     try:
         return list(some.Translate_ranks(None, everyone))

@@ -1,7 +1,7 @@
-"""The memory of an operation's values, from which messages are made and to which they are written.
+"""Memory that holds an operation's values. Messages are created from these values and written to this memory.
 
-The executor works with steps and requests, a memory with bytes. So the same executor serves arrays of the host, where
-all calls finish at once, and arrays of a GPU (gpu_memory.py), where a message is ready only later.
+The executor uses steps and requests; a memory uses bytes. Therefore one executor handles both host and GPU arrays. Host
+calls finish immediately; GPU messages become ready later (gpu_memory.py).
 """
 
 import time
@@ -21,19 +21,19 @@ from hpcbench.comm.scratch import Scratch
 
 
 class Pending(Protocol):
-    """Work of a device that a slice waits for."""
+    """Device work that a slice waits for."""
 
     def done(self) -> bool:
-        """Return whether the work is done. It is polled until it returns True."""
+        """Return whether the work is done. Callers poll until the result is True."""
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]
-"""A generator that yields what it waits for, and is resumed with the statuses of its carrier's requests."""
+"""A generator that yields the work or requests to wait for. It resumes with the statuses of the carrier's requests."""
 
 
 @dataclass
 class Tally(MessageCounts):
-    """Counts of one operation on this rank. Seconds are summed over its slices."""
+    """Counts of one operation on this rank. Times are summed over slices."""
 
     recorder: ChannelRecorder | None = None
     """Recorder of the codec's work while a step is traced."""
@@ -54,7 +54,7 @@ class Tally(MessageCounts):
 
 
 class Message(Protocol):
-    """A part of a vector in the form in which it is sent."""
+    """A part of a vector in the form that is sent."""
 
     @property
     def pending(self) -> Pending | None:
@@ -62,52 +62,52 @@ class Message(Protocol):
 
     @property
     def content(self) -> Any:
-        """The bytes that are sent."""
+        """The bytes to send."""
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes of the message without the checksum."""
+        """Message size in bytes, without the checksum."""
 
 
 class Memory(Protocol):
-    """The memory of one slice. Buffers that it lends come back when the slice ends."""
+    """The memory of one slice. Borrowed buffers are returned when the slice ends."""
 
     @property
     def ahead(self) -> bool:
-        """Whether all messages of a step are begun before the first one is sent."""
+        """Whether all messages of a step are started before the first one is sent."""
 
     def encode(self, values: Any, residual: Any, seed: int) -> Message:
-        """Make a message of encoded values."""
+        """Create an encoded message."""
 
     def plain(self, values: Any) -> Message:
-        """Make a message of values that are not encoded. They may not change before the message has left."""
+        """Create an unencoded message. The values must not change until the message has been sent."""
 
     def inbox(self, n: int, *, coded: bool) -> Any:
         """Borrow a buffer for an incoming message of `n` values."""
 
     def inbox_of(self, values: Any) -> Any:
-        """Return a buffer for an incoming plain message that replaces `values`."""
+        """Return a buffer for an incoming unencoded message that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
-        """Return the encoded message that has arrived. Raise TransitError if it is damaged."""
+        """Return the received encoded message. Raise TransitError if it is damaged."""
 
     def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
-        """Decode an encoded message into `out`."""
+        """Decode a message into `out`, or add it to `out`."""
 
     def unpack(self, inbox: Any, out: Any, *, accumulate: bool = False) -> None:
-        """Write an unencoded message to `out`."""
+        """Write an unencoded message to `out`, or add it to `out`."""
 
     def round_in_place(self, values: Any) -> None:
-        """Round values as a plain message of them would."""
+        """Round values in place, as an unencoded message would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
-        """Copy values; by default to memory that lasts as long as the slice."""
+        """Copy values. By default, the copy is in memory that lives as long as the slice."""
 
     def add(self, total: Any, values: Any) -> None:
         """Add values to the total."""
 
     def finish(self) -> Pending | None:
-        """End the slice, and return the work to wait for; None if there is none."""
+        """End the slice. Return the work to wait for, or None."""
 
     def give_back(self) -> None:
         """Return all borrowed buffers."""
@@ -115,7 +115,7 @@ class Memory(Protocol):
 
 @dataclass(slots=True)
 class HostMessage:
-    """A message whose bytes are ready."""
+    """A message whose bytes are available."""
 
     content: Array
     wire: Array
@@ -124,22 +124,22 @@ class HostMessage:
 
 
 class HostMemory:
-    """The memory of a slice whose values are NumPy arrays.
+    """Memory of a slice whose values are NumPy arrays.
 
     Parameters
     ----------
     codec, dtype
-        Codec and type of the operation. Values of another type are rounded to `dtype` when they are sent.
+        Codec and dtype of the operation. Values of other dtypes are rounded to `dtype` before sending.
     scratch
         Pool of message buffers.
     tally
-        Tally of the codec's time.
+        Tally of the codec time.
     sealed
-        Whether encoded messages carry a checksum.
+        Whether encoded messages include a checksum.
     """
 
     ahead = False
-    """The first message of a step is sent while the second one is encoded."""
+    """Always False: the first message of a step is sent while the second one is encoded."""
 
     def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally, *, sealed: bool) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
@@ -147,7 +147,7 @@ class HostMemory:
         self._lent: list[Array] = []
 
     def encode(self, values: Array, residual: Array | None, seed: int) -> HostMessage:
-        """Encode values, and add the checksum."""
+        """Encode values and append the checksum."""
         bound = self._codec.wire_bytes(values.size, self._dtype)
         buffer = self._borrow(bound + self._seal)
         start = time.perf_counter()
@@ -161,7 +161,7 @@ class HostMemory:
         return message
 
     def plain(self, values: Array) -> HostMessage:
-        """Make a message of values without the codec."""
+        """Create an unencoded message."""
         content = self._rounded(values).view(np.uint8)
         return HostMessage(content, content, content.nbytes)
 
@@ -171,7 +171,7 @@ class HostMemory:
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        """Return the values' own memory, or a borrowed buffer if they are sent in a different dtype."""
+        """Return the memory of the values, or a borrowed buffer if they are sent in a different dtype."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
@@ -185,23 +185,23 @@ class HostMemory:
         if out.dtype == self._dtype:
             self._codec.decode(message.wire, out, accumulate=accumulate)
         else:
-            # round to the message's dtype first: a rank that passes the values on must pass on the same bits
+            # round to the message's dtype first: a rank that forwards the values must forward identical bits
             values = self._borrow(out.size * self._dtype.itemsize).view(self._dtype)
             self._codec.decode(message.wire, values)
             widen(values, out, accumulate=accumulate)
         self._tally.decoded(start)
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
-        """Write a plain message to `out`, or add it to `out`."""
+        """Write an unencoded message to `out`, or add it to `out`."""
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
-        """Round values as a plain message of them would."""
+        """Round values in place, as an unencoded message would."""
         if values.dtype != self._dtype:
             widen(self._rounded(values), values)
 
     def _rounded(self, values: Array, residual: Array | None = None) -> Array:
-        """Round values to the dtype in which they are sent; rounding errors are added to the residual."""
+        """Round values to the dtype in which they are sent. Add rounding errors to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)
@@ -209,7 +209,7 @@ class HostMemory:
         return rounded
 
     def copy(self, values: Array, to: Array | None = None) -> Array:
-        """Copy values, to borrowed memory unless a target is given."""
+        """Copy values to `to`, or to borrowed memory if `to` is None."""
         copied = self._borrow(values.nbytes).view(values.dtype) if to is None else to
         np.copyto(copied, values)
         return copied
@@ -219,10 +219,10 @@ class HostMemory:
         total += values
 
     def finish(self) -> None:
-        """Do nothing: no work is left."""
+        """No-op, because no work remains."""
 
     def give_back(self) -> None:
-        """Return all borrowed buffers to the scratch memory."""
+        """Return all borrowed buffers to the scratch pool."""
         for buffer in self._lent:
             self._scratch.give_back(buffer)
         self._lent.clear()

@@ -1,7 +1,7 @@
-"""Sampler that copies messages of a rank's channels in some steps, before any codec.
+"""Sampler that copies a rank's messages in some steps, before encoding.
 
-A run that samples no messages has no sampler. A sample contains the values in the dtype in which they are sent: the
-input of a codec, without the residuals of error feedback.
+Runs without message sampling have no sampler. A sample contains the values in the dtype in which they are sent.
+This is the input of the codec without the residuals of error feedback.
 """
 
 import math
@@ -15,27 +15,28 @@ from hpcbench.comm.rounding import narrow
 from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
 MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
-"""The tensors in a message: a function that lists them, or the shape of the only one. A first dim of -1 stands for the
-length that fits the message."""
+"""The tensors in a message: a function that lists them, or the shape of a single tensor. A first dimension of -1 is
+inferred from the message size.
+"""
 
 
 class MessageSampler:
-    """Samples of one rank's messages, over some steps.
+    """Message samples of one rank over several steps.
 
     Parameters
     ----------
     each
-        Messages per channel and step: spread evenly over the channel's messages of the previous step, or the first ones
-        if there was none.
+        Number of samples per channel and step. They are spaced evenly over as many messages as the channel sent in the
+        previous step. Without a previous step, the first messages are sampled.
     message_bytes
-        Largest number of bytes of a sample: the first values of its message.
+        Maximum sample size in bytes. Longer messages are truncated.
     step_bytes
-        Largest number of bytes of all samples of a step.
+        Maximum total sample size per step in bytes.
 
     Attributes
     ----------
     left_out : int
-        Messages of the step that were chosen and exceeded `step_bytes`.
+        Number of selected messages of the step that were not sampled because they exceeded `step_bytes`.
     """
 
     def __init__(self, each: int, message_bytes: int, step_bytes: int) -> None:
@@ -46,22 +47,22 @@ class MessageSampler:
         self.left_out = 0
 
     def begin(self, *, sampled: bool) -> None:
-        """Begin a step: count its messages, and sample some of them if `sampled`."""
+        """Begin a step. Count its messages, and sample some of them if `sampled`."""
         self._samples, self._bytes_left, self.left_out = [], self._step_bytes, 0
         for channel in self._channels:
             channel.begin(choose_evenly(channel.seen, self._each) if sampled else frozenset())
 
     def end(self) -> tuple[SampledMessage, ...]:
-        """End a step and return its samples. Messages until the next step are not counted."""
+        """End a step and return its samples. Messages between steps are not counted."""
         samples, self._samples = tuple(self._samples), []
         for channel in self._channels:
             channel.end()
         return samples
 
     def add_channel(self, channel: str) -> "ChannelSampler":
-        """Make the sampler of a channel, given by name.
+        """Create the sampler of a channel.
 
-        A channel that is made within a step is sampled from the next step on.
+        A channel created within a step is sampled from the next step on.
         """
         sampler = ChannelSampler(self, channel)
         self._channels.append(sampler)
@@ -77,7 +78,7 @@ class MessageSampler:
         dtype: Any,
         tensors: MessageTensors,
     ) -> None:
-        """Sample a message whose values are these vectors, concatenated."""
+        """Sample a message whose values are the concatenation of these vectors."""
         size, width = sum(vector.size for vector in values), np.dtype(dtype).itemsize
         count = min(size, self._message_bytes // width)
         if count * width > self._bytes_left:
@@ -101,7 +102,7 @@ class ChannelSampler:
     Attributes
     ----------
     seen : int
-        Messages of the last step.
+        Number of messages in the last step.
     """
 
     def __init__(self, sampler: MessageSampler, channel: str) -> None:
@@ -111,7 +112,7 @@ class ChannelSampler:
         self.seen = 0
 
     def begin(self, chosen: frozenset[int]) -> None:
-        """Begin a step: count its messages and sample those with the chosen numbers."""
+        """Begin a step. Count its messages, and sample the messages with the chosen indices."""
         self._chosen, self._is_counting, self._number = chosen, True, 0
 
     def end(self) -> None:
@@ -119,20 +120,20 @@ class ChannelSampler:
         self.seen, self._is_counting = self._number, False
 
     def count(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, tensors: MessageTensors) -> None:
-        """Count a message that is about to be sent, and sample it if it was chosen.
+        """Count a message that is about to be sent. Sample the message if it was chosen.
 
         Parameters
         ----------
         operation
-            Name of the operation that sends it.
+            Name of the operation that sends the message.
         place
             Memory of the values.
         values
-            Its vectors, to be concatenated.
+            Vectors of the message, to be concatenated.
         dtype
-            Type in which they are sent.
+            Dtype in which the vectors are sent.
         tensors
-            The tensors in the message; None if unknown.
+            The tensors in the message, or None if unknown.
         """
         if not self._is_counting:
             return
@@ -142,7 +143,10 @@ class ChannelSampler:
 
 
 def choose_evenly(count: int, each: int) -> frozenset[int]:
-    """Choose `each` of `count` messages, including the first and the last; the first ones if count is 0."""
+    """Choose `each` of `count` messages, including the first and the last.
+
+    If count is 0, choose the first `each` messages.
+    """
     if count <= each:
         return frozenset(range(each))
     if each == 1:

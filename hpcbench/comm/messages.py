@@ -1,4 +1,4 @@
-"""Messages between two ranks of a group. Each begins in the caller's thread, with a tag that the caller chooses."""
+"""Point-to-point messages of a group. They start in the caller's thread and use tags chosen by the caller."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from hpcbench.contract.shards import ElementRange
 
 
 def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
-    """Encode `buf` and send it. `feedback` is given if `buf` is a contribution to a sum."""
+    """Encode `buf` and send it. If `buf` is a contribution to a sum, `feedback` may contain its residuals."""
     _refuse_pairs(member, buf)
     todo = steps.message(to=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     if feedback is not None:
@@ -31,14 +31,14 @@ def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feed
 
 
 def recv(member: Member, buf: Array, peer: int, tag: int, channel: Channel) -> Work:
-    """Receive into `buf`."""
+    """Receive a message into `buf`."""
     _refuse_pairs(member, buf)
     todo = steps.message(of=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     return _begin(member, buf, buf, todo, tag, channel)
 
 
 def shift(member: Member, src: Array, dst: Array, by: int, tag: int, channel: Channel) -> Work:
-    """Send `src` forward on the ring of ranks, and receive `dst` from behind."""
+    """Send `src` forward in the ring of ranks, and receive `dst` from the opposite direction."""
     if by % member.size == 0:
         place, (src, dst) = member.places.of(src, dst)
         place.copy(dst, src)
@@ -50,7 +50,7 @@ def shift(member: Member, src: Array, dst: Array, by: int, tag: int, channel: Ch
 
 
 def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, channel: Channel) -> Work:
-    """Make one hop of a relay, or a shift if one of its links is not encoded."""
+    """Make one hop of a relay, or a shift if one of the two links is not encoded."""
     after, before = (member.rank + 1) % member.size, (member.rank - 1) % member.size
     coded, to, of = (
         member.coded(channel, src.dtype),
@@ -71,7 +71,7 @@ def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, chan
 
 
 def carried(member: Member, buf: Array, peer: int, tag: int, channel: Channel, *, receives: bool) -> Slice:
-    """Send or receive `buf` within another operation, which waits for it."""
+    """Send or receive `buf` within another operation."""
     place, (buf,) = member.places.of(buf)
     coded, part = member.coded(channel, buf.dtype), PeerSpan(peer, _get_span(buf))
     todo = steps.message(of=part, coded=coded) if receives else steps.message(to=part, coded=coded)
@@ -107,9 +107,9 @@ def _begin(
 
 
 def _refuse_pairs(member: Member, buf: Array) -> None:
-    """Refuse messages between two ranks over NCCL, whose order on both sides nothing guarantees.
+    """Raise ValueError for point-to-point messages over NCCL, because two ranks may start them in different orders.
 
-    NCCL has no tags. Each of two ranks that begin with a send may wait for the other one forever.
+    NCCL has no tags. If two ranks both begin with a send, they may deadlock.
     """
     if member.streamed is not None and not isinstance(buf, np.ndarray):
         raise ValueError("messages between two ranks do not travel over NCCL: use train.transport mpi")

@@ -1,4 +1,4 @@
-"""Messages of plans, carried by MPI."""
+"""Carrier that transports messages of plans over MPI."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from mpi4py import MPI
 
 
 class MpiCarrier:
-    """The messages of one communicator.
+    """Messages on one communicator.
 
     Parameters
     ----------
     comm
-        The communicator. Only messages of plans may be sent on it with the tags of plans.
+        The communicator. Tags of plans must be used only for messages of plans.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -20,13 +20,13 @@ class MpiCarrier:
         self.size: int = comm.size
 
     def send(self, content: Any, peer: int, tag: int, *, varies: bool) -> MPI.Request:
-        """Begin to send bytes."""
+        """Start sending bytes."""
         return self._comm.Isend([content, MPI.BYTE], peer, tag)
 
     def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> MPI.Request:
-        """Begin to receive bytes. MPI reports how many arrived."""
+        """Start receiving bytes. MPI reports the byte count."""
         return self._comm.Irecv([inbox, MPI.BYTE], peer, tag)
 
     def count(self, status: MPI.Status) -> int:
-        """Return the bytes of a received message."""
+        """Return the byte count of a received message."""
         return status.Get_count(MPI.BYTE)

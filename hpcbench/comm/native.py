@@ -1,8 +1,8 @@
-"""The MPI library's own collectives: the baseline that every scheme is compared with.
+"""The MPI library's own collectives, the baseline for all schemes.
 
-Calls are nonblocking, so that the run decides how it waits. Blocking calls, which may be faster, are used where nothing
-else is under way. The library chooses its algorithm; the counted bytes are those of a bandwidth-optimal one.
-`half_sums` sums 16-bit values.
+Calls are nonblocking, so that the run decides how to wait. Blocking calls, which may be faster, are used if no other
+operation is in flight. The library chooses the algorithm. The counted bytes are those of a bandwidth-optimal algorithm.
+Sums of 16-bit values are implemented in `half_sums`.
 """
 
 from typing import Any
@@ -17,7 +17,9 @@ from hpcbench.comm.rounding import is_half
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _WHOLE = 1 << 15
-"""Largest size in bytes of a vector that is always summed in one call, by the library's type or hpcbench's loop."""
+"""Maximum size in bytes of a vector that is always summed in one call, with the library's datatype or hpcbench's
+kernel.
+"""
 
 
 class Library:
@@ -26,14 +28,14 @@ class Library:
     Parameters
     ----------
     comm
-        The communicator. Making a library is a collective call.
+        The communicator. Creating a library is a collective call.
     half_sums
-        Sums of 16-bit values, if these ranks have agreed on them before.
+        Previously chosen sums of 16-bit values. If None, the ranks choose these sums now.
 
     Attributes
     ----------
     half_sums : dict of str to HalfSum
-        Sums of 16-bit values, by name of the NumPy type; the same on all ranks.
+        Sums of 16-bit values, keyed by NumPy dtype name and identical on all ranks.
     """
 
     def __init__(self, comm: MPI.Comm, half_sums: dict[str, HalfSum] | None = None) -> None:
@@ -42,11 +44,11 @@ class Library:
         self.half_sums = half_sums or agreed(comm)
 
     def free(self) -> None:
-        """Free the communicator that the library has made for itself."""
+        """Free the communicator that this library created."""
         self._gathers.Free()
 
     def by_processor(self, dtype: np.dtype[Any]) -> bool:
-        """Return whether values of this type are summed by a loop that needs them in host memory."""
+        """Return whether values of this dtype are summed by a kernel that needs host memory."""
         return is_half(dtype) and self.half_sums[dtype.name].whose == KERNEL
 
     def all_reduce(self, buf: Array, op: MPI.Op, *, blocking: bool = False) -> Slice:
@@ -60,7 +62,7 @@ class Library:
             yield [self._comm.Iallreduce(MPI.IN_PLACE, _message(buf, half), half.op if half else op)]
 
     def reduce_scatter(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-        """Sum `src` over the ranks. This rank's piece is written to `dst`."""
+        """Sum `src` over the ranks. `dst` receives this rank's piece."""
         half = self._half(src)
         counts = [count_elements(piece) for piece in cut_evenly(src.size, self._comm.size)]
         arguments = _message(src, half), _message(dst, half), counts, half.op if half else MPI.SUM
@@ -70,7 +72,7 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
-        """Join `src` of all ranks in `dst`, cut into the given pieces by rank, or into those of `cut_evenly`."""
+        """Concatenate `src` of all ranks in `dst`. By default, the ranks' `pieces` of `dst` are cut evenly."""
         pieces = pieces or cut_evenly(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
@@ -102,11 +104,11 @@ class Library:
         return self.half_sums[buf.dtype.name] if is_half(buf.dtype) else None
 
     def _in_two(self, buf: Array, half: HalfSum, *, blocking: bool) -> Slice:
-        """Sum by a reduce-scatter and an all-gather of the library.
+        """Sum with a reduce-scatter and an all-gather of the library.
 
-        For a user-defined operation MPICH exchanges whole vectors: log2(p) times their bytes instead of 2 (p - 1) / p
-        times. MPI wants the collectives of a communicator called in the same order on all ranks. So the gathers have
-        their own communicator, and begin in the order of the calls.
+        For user-defined operations, MPICH exchanges whole vectors: log2(p) times the vector size instead of 2 (p - 1) /
+        p times. MPI requires the same order of collectives on all ranks. Therefore the gathers have a separate
+        communicator and start in the order of the calls.
         """
         pieces = cut_evenly(buf.size, self._comm.size)
         mine: Array = np.empty(count_elements(pieces[self._comm.rank]), buf.dtype)
@@ -124,13 +126,13 @@ class Library:
 
 
 class _Turn:
-    """The place of a call in the order in which all ranks begin their gathers."""
+    """Position of a call in the order in which all ranks start their gathers."""
 
     def __init__(self, before: "_Turn | None") -> None:
         self._before, self._taken = before, False
 
     def done(self) -> bool:
-        """Return whether the call before has begun its gather."""
+        """Return whether the previous call has started its gather."""
         return self._before is None or self._before._taken
 
     def take(self) -> None:

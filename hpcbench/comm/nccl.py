@@ -1,8 +1,8 @@
-"""NCCL's communicators on arrays of a GPU.
+"""NCCL communicators for GPU arrays.
 
 The binding is CuPy's (`cupy.cuda.nccl`): CuPy already compiles the kernels, its wheels load NVIDIA's NCCL wheel, and on
-AMD it binds RCCL. `nccl4py` has more functions and needs NCCL 2.28; nothing here uses them. All calls return at once
-and are ordered on a stream. All ranks of a communicator make them in the same order.
+AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28. All calls
+return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
 """
 
 from abc import ABC, abstractmethod
@@ -20,9 +20,9 @@ from hpcbench.errors import UserError
 _NUMBERS = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6, "float32": 7}
 TYPES: dict[np.dtype[Any], int] = {np.dtype(name): number for name, number in _NUMBERS.items()}
 TYPES |= {np.dtype(np.float64): 8, BFLOAT16: 9}
-"""Numbers of the types in nccl.h (`ncclDataType_t`), which are part of its binary interface."""
+"""Dtype numbers of `ncclDataType_t` in nccl.h, which are part of NCCL's ABI."""
 OPERATIONS = ((MPI.SUM, 0), (MPI.PROD, 1), (MPI.MAX, 2), (MPI.MIN, 3))
-"""Numbers of the reductions in nccl.h (`ncclRedOp_t`)."""
+"""Reduction numbers of `ncclRedOp_t` in nccl.h."""
 
 
 class Communicator(ABC):
@@ -31,7 +31,7 @@ class Communicator(ABC):
     Attributes
     ----------
     rank, size : int
-        Number of the rank, and number of ranks.
+        Rank of this process, and number of ranks.
     """
 
     rank: int
@@ -39,7 +39,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start a group: NCCL carries out the calls up to `end` as one operation."""
+        """Start a group. NCCL executes all calls up to `end` as one operation."""
 
     @abstractmethod
     def end(self) -> None:
@@ -47,7 +47,7 @@ class Communicator(ABC):
 
     @contextmanager
     def group(self) -> Iterator[None]:
-        """Carry out the calls of the block as one operation."""
+        """Execute all calls of the block as one operation."""
         self.start()
         try:
             yield
@@ -56,23 +56,23 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
-        """Send bytes to a rank, which receives them in a group of the same place in the order."""
+        """Send bytes to a rank. The rank must post the receive in the corresponding group."""
 
     @abstractmethod
     def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:
-        """Receive bytes of a rank."""
+        """Receive bytes from a rank."""
 
     @abstractmethod
     def all_reduce(self, buf: DeviceArray, op: MPI.Op, stream: int) -> None:
-        """Reduce over the ranks, in place."""
+        """Reduce `buf` over the ranks, in place."""
 
     @abstractmethod
     def reduce_scatter(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
-        """Sum over the ranks, and write this rank's piece to `dst`. All pieces have the size of `dst`."""
+        """Sum `src` over the ranks, and write this rank's piece to `dst`. All pieces have the size of `dst`."""
 
     @abstractmethod
     def all_gather(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
-        """Join `src` of all ranks in `dst`. All pieces have the same size."""
+        """Concatenate `src` of all ranks in `dst`. All pieces have the same size."""
 
     @abstractmethod
     def broadcast(self, buf: DeviceArray, root: int, stream: int) -> None:
@@ -80,28 +80,28 @@ class Communicator(ABC):
 
     @abstractmethod
     def reduce(self, src: DeviceArray, dst: DeviceArray, root: int, stream: int) -> None:
-        """Sum `src` over the ranks into `dst` of the root. The `dst` of other ranks is not used."""
+        """Sum `src` over the ranks into `dst` of the root. On other ranks `dst` is ignored."""
 
     @abstractmethod
     def free(self) -> None:
-        """Wait for the communicator's work, and free it (a collective call)."""
+        """Wait for the communicator's work, and free the communicator (a collective call)."""
 
 
 Connect = Callable[[MPI.Comm], Communicator]
-"""A function that makes the communicator of the ranks of an MPI communicator (a collective call)."""
+"""A function that creates an NCCL communicator for the ranks of an MPI communicator (a collective call)."""
 
 
 class CupyCommunicator(Communicator):
-    """NCCL's communicator through CuPy, on CuPy's current device.
+    """NCCL communicator based on CuPy, on CuPy's current device.
 
     Parameters
     ----------
     nccl
         The module `cupy.cuda.nccl`.
     identity
-        Number that rank 0 made for this communicator (`get_unique_id`).
+        Unique ID that rank 0 created for this communicator (`get_unique_id`).
     rank, size
-        Number of the rank, and number of ranks.
+        Rank of this process, and number of ranks.
     """
 
     def __init__(self, nccl: Any, identity: Any, rank: int, size: int) -> None:
@@ -122,20 +122,20 @@ class CupyCommunicator(Communicator):
         self._comm.send(content.pointer, content.nbytes, _BYTES, peer, stream)
 
     def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:
-        """Receive bytes of a rank."""
+        """Receive bytes from a rank."""
         self._comm.recv(inbox.pointer, inbox.nbytes, _BYTES, peer, stream)
 
     def all_reduce(self, buf: DeviceArray, op: MPI.Op, stream: int) -> None:
-        """Reduce over the ranks, in place."""
+        """Reduce `buf` over the ranks, in place."""
         number = find_operation(op)
         self._comm.allReduce(buf.pointer, buf.pointer, buf.size, find_type(buf.dtype), number, stream)
 
     def reduce_scatter(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
-        """Sum over the ranks, and write this rank's piece to `dst`."""
+        """Sum `src` over the ranks, and write this rank's piece to `dst`."""
         self._comm.reduceScatter(src.pointer, dst.pointer, dst.size, find_type(src.dtype), _SUM, stream)
 
     def all_gather(self, src: DeviceArray, dst: DeviceArray, stream: int) -> None:
-        """Join `src` of all ranks in `dst`."""
+        """Concatenate `src` of all ranks in `dst`."""
         self._comm.allGather(src.pointer, dst.pointer, src.size, find_type(src.dtype), stream)
 
     def broadcast(self, buf: DeviceArray, root: int, stream: int) -> None:
@@ -156,12 +156,12 @@ _BYTES, _SUM = TYPES[np.dtype(np.uint8)], OPERATIONS[0][1]
 
 
 def find_type(dtype: np.dtype[Any]) -> int:
-    """Return NCCL's number of a type.
+    """Return NCCL's number for a dtype.
 
     Raises
     ------
     TypeError
-        NCCL has no such type.
+        NCCL does not support this dtype.
     """
     if dtype not in TYPES:
         raise TypeError(f"NCCL has no type for {dtype}: convert the values, or use train.transport mpi")
@@ -169,12 +169,12 @@ def find_type(dtype: np.dtype[Any]) -> int:
 
 
 def find_operation(op: MPI.Op) -> int:
-    """Return NCCL's number of a reduction.
+    """Return NCCL's number for a reduction.
 
     Raises
     ------
     ValueError
-        NCCL has no such reduction.
+        NCCL does not support this reduction.
     """
     for operation, number in OPERATIONS:
         if op == operation:
@@ -183,7 +183,7 @@ def find_operation(op: MPI.Op) -> int:
 
 
 def load() -> Any:
-    """Return CuPy's module of NCCL.
+    """Import CuPy's NCCL module.
 
     Raises
     ------
@@ -203,14 +203,14 @@ def load() -> Any:
 
 
 def connect(comm: MPI.Comm) -> Communicator:
-    """Make the NCCL communicator of the ranks of an MPI communicator (a collective call)."""
+    """Create the NCCL communicator for the ranks of an MPI communicator (a collective call)."""
     nccl = load()
     identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
     return CupyCommunicator(nccl, identity, comm.rank, comm.size)
 
 
 def version_text(number: int) -> str:
-    """Return a version of NCCL as it is written, from its number: 22705 is 2.27.5, and 2708 is 2.7.8."""
+    """Format an NCCL version number: 22705 is 2.27.5, and 2708 is 2.7.8."""
     major, remainder = divmod(number, 10_000 if number >= 10_000 else 1_000)
     minor, patch = divmod(remainder, 100)
     return f"{major}.{minor}.{patch}"

@@ -1,4 +1,4 @@
-"""NCCL's own collectives, enqueued on a stream: the baseline on GPUs. The methods are those of `native.Library`."""
+"""NCCL's own collectives, enqueued on a stream. They are the baseline on GPUs. The interface is `native.Library`'s."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from hpcbench.contract.shards import count_elements, cut_evenly
 class NcclLibrary:
     """The collectives of one communicator on one stream.
 
-    NCCL scatters and gathers pieces of one size. Pieces of different sizes are a group of one reduction for each
-    rank, or a group of messages.
+    NCCL's reduce-scatter and all-gather require pieces of equal size. Pieces of different sizes are sent as a group of
+    one reduction per rank, or as a group of messages.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class NcclLibrary:
         self._communicator.all_reduce(buf, op, self._stream)
 
     def reduce_scatter(self, src: DeviceArray, dst: DeviceArray, *, blocking: bool = False) -> None:
-        """Sum `src` over the ranks. This rank's piece is written to `dst`."""
+        """Sum `src` over the ranks. `dst` receives this rank's piece."""
         communicator = self._communicator
         pieces = cut_evenly(src.size, communicator.size)
         if _have_one_size(pieces):
@@ -43,7 +43,7 @@ class NcclLibrary:
     def all_gather(
         self, src: DeviceArray, dst: DeviceArray, *, pieces: list[slice] | None = None, blocking: bool = False
     ) -> None:
-        """Join `src` of all ranks in `dst`, cut into the given pieces by rank, or into those of `cut_evenly`."""
+        """Concatenate `src` of all ranks in `dst`. By default, the ranks' `pieces` of `dst` are cut evenly."""
         communicator = self._communicator
         pieces = pieces or cut_evenly(dst.size, communicator.size)
         if _have_one_size(pieces):
@@ -51,7 +51,7 @@ class NcclLibrary:
             return
         with communicator.group():
             for peer, piece in enumerate(pieces):
-                self._exchange(src, dst[piece], peer)  # also to this rank itself, so that its piece is copied in order
+                self._exchange(src, dst[piece], peer)  # includes this rank, so that its piece is copied in stream order
 
     def broadcast(self, buf: DeviceArray, root: int, *, blocking: bool = False) -> None:
         """Send `buf` of the root to all ranks."""
@@ -68,7 +68,7 @@ class NcclLibrary:
                 self._exchange(src[sends[peer]], dst[receives[peer]], peer)
 
     def _exchange(self, content: DeviceArray, inbox: DeviceArray, peer: int) -> None:
-        """Add a message to a rank and a message of that rank to the group; none if it is empty."""
+        """Add the messages to and from a rank to the current group. Empty messages are omitted."""
         if content.size:
             self._communicator.send(content, peer, self._stream)
         if inbox.size:

@@ -1,4 +1,4 @@
-"""The memory that an operation's arrays lie in: the host's or a GPU's."""
+"""Memory of an operation's arrays: host memory or GPU memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -18,48 +18,48 @@ from hpcbench.comm.scratch import Scratch
 
 
 class Place(Protocol):
-    """The memory that the arrays of one operation lie in."""
+    """The memory that contains the arrays of one operation."""
 
     on_device: bool
     clock: Clock
     """The clock that measures the caller's computation."""
     called: Any
-    """The clock's mark when the operation was called; None if that is the mark of its beginning."""
+    """The clock's mark when the operation was called. If None, it is the mark of the operation's start."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
-        """Make the memory for one slice."""
+        """Create the memory of one slice."""
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy values after the work that the caller has launched so far."""
+        """Copy values after all work that the caller has launched so far."""
 
     def snapshot(self, values: Any) -> Any:
-        """Copy values as they are now. The caller may change them after `settle`."""
+        """Copy the current values. The caller may change them after `settle`."""
 
     def sample(self, values: Any) -> Array:
-        """Copy values to the host at once."""
+        """Copy values to the host immediately."""
 
     def by_library(
         self, call: Callable[[Any, Any], Slice], source: Any, target: Any, dtype: np.dtype[Any], *, on_host: bool
     ) -> Slice:
-        """Let a collective of the MPI library read `source` and write `target`.
+        """Run a collective of the MPI library that reads `source` and writes `target`.
 
         Parameters
         ----------
         dtype
-            Type in which values are sent. The call is given arrays of this type.
+            Dtype in which values are sent. The call receives arrays of this dtype.
         on_host
-            Whether the call needs arrays in host memory.
+            Whether the call requires arrays in host memory.
         """
 
     def settle(self) -> None:
-        """Let the caller change values that have been encoded so far."""
+        """Allow the caller to change values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
-        """Return the duration of a finished operation in seconds. `seconds` is its duration on the host's clock."""
+        """Return the duration of a finished operation in seconds. `seconds` is the duration on the host's clock."""
 
 
 class HostPlace:
-    """The place of NumPy arrays.
+    """Memory of NumPy arrays.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class HostPlace:
         self.clock: Clock = HostClock()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> HostMemory:
-        """Make the memory for one slice."""
+        """Create the memory of one slice."""
         return HostMemory(codec, dtype, self._scratch, tally, sealed=sealed)
 
     def copy(self, target: Array, source: Array) -> None:
-        """Copy values at once."""
+        """Copy values immediately."""
         target[...] = source
 
     def snapshot(self, values: Array) -> Array:
@@ -87,7 +87,7 @@ class HostPlace:
         return np.array(values)
 
     def sample(self, values: Array) -> Array:
-        """Return the values themselves."""
+        """Return the values themselves without copying."""
         return values
 
     def by_library(
@@ -99,7 +99,7 @@ class HostPlace:
         *,
         on_host: bool,
     ) -> Slice:
-        """Call the MPI library with the arrays, or with rounded copies of them."""
+        """Call the MPI library with the arrays, or with rounded copies."""
         if dtype == source.dtype:
             return call(source, target)
         arrays = (source,) if target is source else (source, target)
@@ -109,10 +109,10 @@ class HostPlace:
         return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
-        """Do nothing: encoded values are never read again."""
+        """No-op, because encoded values are never read again."""
 
     def took(self, seconds: float) -> float:
-        """Return the seconds by the host's clock."""
+        """Return the duration on the host's clock."""
         return seconds
 
     def _back(self, call: Slice, result: Array, target: Array, lent: list[Array]) -> Slice:
@@ -123,16 +123,16 @@ class HostPlace:
 
 
 class DevicePlace:
-    """One operation's arrays on a device, from the moment when it is called.
+    """One operation's device arrays, starting at the time of the call.
 
     Parameters
     ----------
     pools
-        Pools of the device.
+        The device's pools.
     caller
-        Stream on which the caller makes the arrays.
+        Stream on which the caller writes the arrays.
     current
-        Function that returns the stream that is the caller's now; by default it stays the same.
+        Function that returns the caller's current stream. By default it is always `caller`.
     """
 
     on_device = True
@@ -147,7 +147,7 @@ class DevicePlace:
         self._follow()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
-        """Make the memory for one slice."""
+        """Create the memory of one slice."""
         return DeviceMemory(codec, dtype, self.pools, self._stream, tally, self._ends.append, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
@@ -156,7 +156,7 @@ class DevicePlace:
         self._follow()
 
     def snapshot(self, values: DeviceArray) -> DeviceArray:
-        """Copy values on the device. Return the values themselves if they are copied to the host anyway."""
+        """Copy values on the device. If they will be copied to the host anyway, return the values themselves."""
         if not self.pools.aware:
             return values
         taken = self._accelerator.memory(values.nbytes).view(values.dtype)
@@ -164,7 +164,7 @@ class DevicePlace:
         return taken
 
     def sample(self, values: DeviceArray) -> Array:
-        """Copy the values to the host at once."""
+        """Copy values to the host immediately."""
         sample: Array = np.empty(values.size, values.dtype)
         self._accelerator.copy(sample, values, self._stream)
         self._accelerator.mark(self._stream).wait()
@@ -179,21 +179,21 @@ class DevicePlace:
         *,
         on_host: bool = False,
     ) -> Slice:
-        """Let a collective of the MPI library read `source` and write `target`, or copies of them.
+        """Run a collective of the MPI library on `source` and `target`, or on copies.
 
         Parameters
         ----------
         call
-            Function that is called with arrays of `dtype`: NumPy arrays, or arrays of the device if the library takes
-            device pointers. If source and target are the same array, it gets the same array twice.
+            Function that receives arrays of `dtype`. They are device arrays if the library is GPU-aware, and NumPy
+            arrays otherwise. If source and target are the same array, the function receives the same array twice.
         source, target
             Values.
         dtype
-            Type that values are rounded to; None keeps their type.
+            Dtype that values are rounded to. If None, the dtype is unchanged.
         on_host
-            Whether MPI calls back a loop on the processor. Then the arrays are NumPy arrays in any case.
+            Whether MPI uses a user-defined operation that runs on the host. The arrays are then always NumPy arrays.
         """
-        # MPI requires the same order of collectives on all ranks, so this thread waits for the values at once
+        # MPI requires the same order of collectives on all ranks, so this thread waits for the values immediately
         staged = on_host or not self.pools.aware
         kind = dtype or source.dtype
         lent: list[tuple[Scratch, Any]] = []
@@ -209,29 +209,29 @@ class DevicePlace:
         return self._back(call(here, there), [(got, there), (target, got)], lent) if lent else call(here, there)
 
     def settle(self) -> None:
-        """Let the caller's stream wait for the operation's stream."""
+        """Make the caller's stream wait for the operation's stream."""
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
 
     def lead(self, streams: Sequence[int]) -> None:
-        """Let streams wait for the work that the caller, and this operation, have launched so far."""
+        """Make streams wait for the work that the caller and this operation have launched so far."""
         for event in (self._accelerator.mark(self._caller), self._accelerator.mark(self._stream)):
             for stream in streams:
                 self._accelerator.follow(stream, event)
 
     def follow(self, events: Sequence[StreamEvent]) -> None:
-        """Let the caller's streams, that of the call and the current one, wait for events."""
+        """Make the caller's streams (at the call and now) wait for events."""
         for stream in {self._caller, self._current()}:
             for event in events:
                 self._accelerator.follow(stream, event)
 
     def took(self, seconds: float) -> float:
-        """Return the seconds by the device's events, or those of the host's clock without an event."""
+        """Return the duration measured by device events, or by the host's clock if there are no events."""
         return max((end.since(self._begin) for end in self._ends), default=seconds)
 
     def _room(
         self, pool: Scratch, source: Any, target: Any, dtype: np.dtype[Any], lent: list[tuple[Scratch, Any]]
     ) -> tuple[Any, Any]:
-        """Borrow arrays of a dtype for the values of source and target; the same array twice if these are one."""
+        """Borrow arrays of a dtype for source and target. If both are the same array, return one array twice."""
         rooms = []
         for values in (source,) if target is source else (source, target):
             nbytes = values.size * dtype.itemsize
@@ -240,7 +240,7 @@ class DevicePlace:
         return rooms[0], rooms[-1]
 
     def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
-        """Make the call, then copy its result from the second array of each pair to the first."""
+        """Make the call, then copy its results from the second array of each pair to the first."""
         yield from call
         for to, of in ways:
             if to.dtype != of.dtype:
@@ -259,16 +259,16 @@ class DevicePlace:
 
 
 class Places:
-    """The memories of a process, shared by all its groups.
+    """The memory spaces of a process, shared by all its groups.
 
     Parameters
     ----------
     aware
-        Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
+        Whether the MPI library accepts device pointers on all ranks. See `gpu_aware`.
     device_of
-        Function that finds the device of an array that is not a NumPy array.
+        Function that returns the device of a non-NumPy array.
     nccl
-        Function that makes NCCL's communicators, if NCCL carries the arrays of GPUs; None if MPI does.
+        Function that creates NCCL communicators. If None, MPI transports GPU arrays.
     """
 
     def __init__(
@@ -284,12 +284,12 @@ class Places:
         self._pools: dict[int, Pools] = {}
 
     def of(self, *arrays: Any) -> tuple[Place, tuple[Any, ...]]:
-        """Return the place of arrays, and the arrays in the form that its memory accepts.
+        """Return the memory of arrays, and the arrays wrapped for that memory.
 
         Raises
         ------
         TypeError
-            The memory of an array is unknown, or the arrays are in different memories.
+            An array's memory is unknown, or the arrays are in different memories.
         """
         if isinstance(arrays[0], np.ndarray):
             if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
@@ -306,11 +306,11 @@ class Places:
         return place, tuple(device.array(x, caller) for x in arrays)
 
     def clock(self, array: Any) -> Clock:
-        """Return the clock of the process for the memory that an array lies in."""
+        """Return the clock for the memory that contains an array."""
         place, _ = self.of(array)
         return place.clock
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of the buffers that operations share on the devices. They are kept, so this is the peak."""
+        """Bytes of all shared device buffers. Buffers are never freed, so this is the peak."""
         return sum(pools.device_bytes for pools in self._pools.values())

@@ -1,4 +1,4 @@
-"""The plan of a collective. It is cut, counted and printed before a byte is sent. Pure functions."""
+"""Plan of a collective. A plan can be created, counted and printed without sending data."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ from hpcbench.contract.traffic import Algorithm
 
 
 class Operation(str, Enum):
-    """The result that a collective leaves behind."""
+    """The result of a collective."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -26,18 +26,18 @@ class Operation(str, Enum):
 
 
 ROOTED = (Operation.BROADCAST, Operation.REDUCE)
-"""Operations from one rank to all, or from all to one."""
+"""Operations from one rank to all ranks, or from all ranks to one."""
 
 UNIT = 1024
-"""Number of elements that slices and pieces are multiples of, if there are enough: a chunk of every codec begins there.
+"""Slices and pieces of long vectors contain a multiple of this number of elements, to align them with codec chunks.
 """
 
 
 class Builder(Protocol):
-    """A function that makes the steps of a rank."""
+    """A function that returns the steps of a rank."""
 
     def __call__(self, topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-        """Make the steps of a rank."""
+        """Return the steps of a rank."""
 
 
 BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
@@ -52,7 +52,7 @@ BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
     ),
     Algorithm.RING: (steps.ring_reduce, steps.ring_gather),
 }
-"""The functions for reduction and gathering of each algorithm whose pieces have owners."""
+"""Reduction and gathering functions of each algorithm with owned pieces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,19 +62,19 @@ class Plan:
     Attributes
     ----------
     operation, algorithm, topology
-        The operation, its algorithm, and the nodes of the ranks.
+        The operation, its algorithm, and the topology of the ranks.
     codec
-        Codec of the encoded messages.
+        Codec for encoded messages.
     dtype
-        Type of the values.
+        Dtype of the values.
     n
-        Elements of the vector.
+        Number of elements of the vector.
     slices
-        Spans of the owners, by rank, for each slice. A broadcast and a reduction to a root have only the slice itself.
+        Owners' spans for each slice, in rank order. In a broadcast or a reduction to a root, a slice has a single span.
     root
-        Root of these two operations.
+        Root of a broadcast or of a reduction to a root.
     why
-        Why this plan was chosen.
+        Reason why this plan was chosen.
     """
 
     operation: Operation
@@ -88,7 +88,7 @@ class Plan:
     why: str = "asked for"
 
     def steps(self, rank: int, k: int) -> list[PlanStep]:
-        """Return the steps of a rank in slice `k`: none if the MPI library does everything."""
+        """Return the steps of a rank in slice `k`. If the MPI library executes the operation, the list is empty."""
         pieces, topology = self.slices[k], self.topology
         if self.algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
             return []
@@ -103,11 +103,11 @@ class Plan:
         return built if self.operation is Operation.REDUCE_SCATTER else built + gather(topology, rank, pieces)
 
     def message_bytes(self, rank: int) -> int:
-        """Count the bytes that a rank sends, before the codec."""
+        """Return the number of bytes that a rank sends, before encoding."""
         return sum(part.span.size * self.dtype.itemsize for _, part in self._sent(rank))
 
     def wire_bytes(self, rank: int, *, between_nodes: bool = False) -> int:
-        """Count the bytes that a rank sends, after the codec; the maximum if the codec's size depends on the values."""
+        """Return the number of bytes that a rank sends, after encoding. If sizes vary, this is the maximum."""
         return sum(
             self._wire(step, part.span)
             for step, part in self._sent(rank)
@@ -115,7 +115,7 @@ class Plan:
         )
 
     def busiest_link(self) -> int:
-        """Count the wire bytes that leave the node that sends the most."""
+        """Return the largest number of wire bytes that any node sends to other nodes."""
         return max(
             sum(self.wire_bytes(rank, between_nodes=True) for rank in members) for members in self.topology.members
         )
@@ -150,7 +150,7 @@ def lay_out(
     *,
     root: int,
 ) -> Plan:
-    """Cut the vector into `slices` slices and return the plan of an algorithm."""
+    """Cut the vector into slices, and return the plan of an algorithm."""
     p = topology.ranks
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1
@@ -159,7 +159,7 @@ def lay_out(
             [ElementRange(0, n)]
         ]
     elif operation is Operation.ALL_REDUCE:
-        # ranks with the same place on their nodes own neighboring pieces, which travel as one within nodes
+        # ranks with the same local rank own neighboring pieces, which are sent as one message within nodes
         order = (
             [rank for ranks in zip(*topology.members, strict=True) for rank in ranks]
             if (topology.regular_nodes)

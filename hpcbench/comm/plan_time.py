@@ -1,7 +1,7 @@
-"""The time that a plan is expected to take, from the speeds of links and codecs.
+"""Estimated time of a plan, from the speeds of links and codecs.
 
-The model has a latency for each message, a bandwidth for each link and a speed for each codec (alpha, beta, gamma).
-Slices that follow each other hide all but the slowest resource.
+The model has a latency per message, a bandwidth per link, and a speed per codec (alpha, beta, gamma). Pipelined slices
+hide the times of all resources except the slowest one.
 """
 
 import math
@@ -10,17 +10,18 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Fraction of the shorter of wire time and work time that overlap does not hide, because both need cores and memory."""
+"""Exposed fraction of the smaller of wire time and work time. Overlap is imperfect, because both use cores and memory.
+"""
 
 
 def seconds(plan: Plan, links: Links) -> float:
-    """Estimate the time of a plan: the measured time, or the model's if it was not measured."""
+    """Estimate the time of a plan in seconds. A measured time takes precedence over the model."""
     measured = measured_seconds(plan, links)
     return measured if measured is not None else model_seconds(plan, links)
 
 
 def measured_seconds(plan: Plan, links: Links) -> float | None:
-    """Return the measured time of a plan on its topology, near its size; None if it was not measured."""
+    """Return the time measured on this topology near the plan's size, or None if it was not measured."""
     if links.foreign(plan.topology):
         return None
     nbytes = plan.n * plan.dtype.itemsize
@@ -33,7 +34,7 @@ def measured_seconds(plan: Plan, links: Links) -> float | None:
 
 
 def model_seconds(plan: Plan, links: Links) -> float:
-    """Return the time of a plan if only links and codecs took time."""
+    """Return the modeled time of a plan in seconds, considering only links and codecs."""
     nbytes = plan.n * plan.dtype.itemsize
     topology = plan.topology
     if plan.algorithm.value in ("native", "homomorphic"):
@@ -61,7 +62,7 @@ def model_seconds(plan: Plan, links: Links) -> float:
             wire += size * len(members) / links.between.bytes_per_s
         else:
             work += size / links.within.bytes_per_s
-        work += len(parts) * speed.call_s  # sending or receiving costs a rank about as much as a codec's call
+        work += len(parts) * speed.call_s  # sending or receiving takes about as long as a codec call
         if step.coded:
             spans = {part.span for part in step.sends}
             encoded = sum(span.size for span in spans) * plan.dtype.itemsize
@@ -73,7 +74,7 @@ def model_seconds(plan: Plan, links: Links) -> float:
 
 
 def _broadcast(plan: Plan, links: Links) -> float:
-    """Return the time until the last slice reaches the last rank, along the chain or down the tree."""
+    """Return the time in seconds until the last slice reaches the last rank of the chain or tree."""
     topology, speed, slices = plan.topology, links.speed(plan.codec.name), len(plan.slices)
     hops, crossing = topology.ranks - 1, topology.nodes - 1
     if slices == 1:
@@ -88,7 +89,7 @@ def _broadcast(plan: Plan, links: Links) -> float:
 
 
 def _reduce(plan: Plan, links: Links) -> float:
-    """Return the time until the slices reach the root, which receives and decodes the slices of all others."""
+    """Return the time in seconds until the root has received and decoded the slices of all other ranks."""
     topology, speed = plan.topology, links.speed(plan.codec.name)
     values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
     far = sum(not topology.near(plan.root, rank) for rank in range(topology.ranks))

@@ -1,4 +1,4 @@
-"""Selection of the plan for a collective: the fastest plan that supports it. Pure functions."""
+"""Selection of the plan for a collective: the fastest supported plan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
 _MEASURED, _EXPECTED = 0.95, 0.8
-"""Largest fractions of the library's time at which a plan with a codec is chosen.
+"""Maximum ratios of a plan's time to the library's time at which a plan with a codec is selected.
 
-Measured medians vary by a few percent from day to day; predictions of the model are less accurate.
+Measured medians vary by a few percent from day to day. Predictions of the model are less accurate.
 """
 
 
@@ -26,30 +26,30 @@ class Request:
 
     operation: Operation
     n: int
-    """Number of elements of the vector."""
+    """Number of elements."""
     dtype: np.dtype[np.generic]
     topology: Topology
     codec: Codec
-    """Codec of the encoded messages."""
+    """Codec for encoded messages."""
     algorithm: Algorithm = Algorithm.ENCODED
-    """The algorithm. `AUTO` and `ENCODED` leave the choice to the speeds of links and codecs."""
+    """The algorithm. For `AUTO` and `ENCODED`, the planner chooses from the speeds of links and codecs."""
     slices: int | None = None
-    """Number of slices; None for the number that is expected to be fastest."""
+    """Number of slices. If None, the planner chooses the number with the shortest estimated time."""
     root: int = 0
-    """Root of a broadcast or of a reduction to one rank."""
+    """Root of a broadcast or of a reduction to a root."""
     feedback: bool = False
-    """Whether residuals are kept. Each contribution and each sum must then be encoded exactly once."""
+    """Whether residuals are used. Each contribution and each sum must then be encoded exactly once."""
     between_nodes: bool = False
-    """Whether only traffic between nodes may be encoded."""
+    """Whether only traffic between nodes is encoded."""
 
     def laid_out(self, algorithm: Algorithm, slices: int) -> Plan:
-        """Lay out the plan of one algorithm with this number of slices."""
+        """Lay out the plan of an algorithm with this number of slices."""
         return lay_out(self.operation, self.n, self.dtype, self.topology, self.codec, algorithm, slices, root=self.root)
 
 
 @lru_cache(maxsize=4096)
 def plan(request: Request, links: Links = DEFAULT) -> Plan:
-    """Choose and lay out a collective.
+    """Select and lay out the plan of a collective.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
     Raises
     ------
     ValueError
-        The algorithm cannot do the operation on this topology. The message contains the reason.
+        The algorithm does not support the operation on this topology. The message gives the reason.
     """
     operation, algorithm, topology = request.operation, request.algorithm, request.topology
     counts = _counts(request.n, topology, request.slices)
@@ -87,11 +87,11 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 
 
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
-    """Return the reason why an algorithm cannot do an operation on a topology; None if it can."""
+    """Return why an algorithm does not support an operation on a topology, or None if it does."""
     if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
         return "it supports all-reduce only"
     if operation in ROOTED:
-        return None  # a chain or a tree, or directly to the root, with any algorithm
+        return None  # a chain or tree, or direct messages to the root, with any algorithm
     if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
         return "it supports all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
@@ -102,7 +102,7 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 
 
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
-    """Return the reason why no plan sends plain messages within nodes and encoded ones between them."""
+    """Return why no plan sends unencoded messages within nodes and encoded messages between nodes, or None."""
     if operation in ROOTED:
         if topology.per_node == 1:
             return None
@@ -126,7 +126,7 @@ def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) 
 
 
 def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
-    """List the numbers of slices to consider. The smallest slices still have enough elements to be worth a message."""
+    """List the slice counts to consider. Even the smallest slices have enough elements to justify a message."""
     if slices is not None:
         return [slices]
     most = max(1, n // (topology.ranks * 4 * UNIT))
@@ -134,19 +134,19 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
 
 
 def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
-    """Choose the fastest plan. A plan with a codec replaces the library's own only if the gain is beyond doubt."""
+    """Select the fastest plan. A plan with a codec replaces the library's own only if the gain is large enough."""
     library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
     others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
     if len(candidates) == 1 or not others:
         return replace(candidates[0], why=why)
-    # measured plans are not compared with modeled ones: a model that underestimates would always win
+    # measured plans are not compared with modeled plans: a model that underestimates would always win
     measured = [other for other in others if measured_seconds(other, links) is not None]
     best = min(measured or others, key=lambda other: seconds(other, links))
     expected, word = seconds(best, links), "measured" if measured else "expected"
     if library:
         plain, margin = seconds(library[0], links), _MEASURED
         if not measured or measured_seconds(library[0], links) is None:
-            # compare both by the model, so that its errors cancel; use the library's measurement if that is faster
+            # compare both with the model, so that its errors cancel; use the library's measurement if it is shorter
             plain, margin = min(plain, model_seconds(library[0], links)), _EXPECTED
         if expected > margin * plain:
             return replace(library[0], why=f"{plain * 1e6:.0f} us; {best.codec.name} {expected * 1e6:.0f} us {word}")

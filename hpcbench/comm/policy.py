@@ -1,4 +1,4 @@
-"""A policy: a scheme turned into channels."""
+"""A policy maps the rules of a scheme to channels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,15 +14,15 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, fi
 
 
 class Policy:
-    """The channels of a scheme: a codec for each dimension, phase and kind. The last matching rule applies.
+    """The channels of a scheme: one codec for each dimension, phase and kind. The last matching rule applies.
 
     Parameters
     ----------
     scheme
-        The scheme. Its algorithm is used for all reductions and gathers.
+        The scheme. Its algorithm applies to all reductions and gathers.
     dtypes
-        Type in which values are sent, by the messages' content (`training.CONTENTS`). A content that is None or
-        missing keeps its type.
+        Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If a content is missing or
+        None, its dtype is unchanged.
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
@@ -33,7 +33,10 @@ class Policy:
         self._sampler: MessageSampler | None = None
 
     def channel(self, dimension: Dimension, phase: Phase, kind: MessageKind, axis: str = "") -> Channel:
-        """Return the channel of this traffic, on a tensor grid over this axis; always the same object."""
+        """Return the channel for this traffic.
+
+        `axis` is an axis of a tensor grid. The same arguments return the same object.
+        """
         key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
             self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(find_content(key) or ""))
@@ -42,18 +45,18 @@ class Policy:
         return self._channels[key]
 
     def named(self, name: str) -> Channel:
-        """Return the channel with this name: its traffic, joined by blanks."""
+        """Return the channel with this name, which is the traffic's fields joined by spaces."""
         dimension, phase, kind, *axis = name.split()
         return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
     def record(self, recorder: Recorder | None) -> None:
-        """Attach a trace recorder to all channels; None detaches it."""
+        """Attach a trace recorder to all channels. If None, detach it."""
         self._recorder = recorder
         for channel in self._channels.values():
             self._give_recorder(channel)
 
     def sample(self, sampler: MessageSampler) -> None:
-        """Sample messages of all channels except exact ones, which are never encoded."""
+        """Sample messages of all channels except exact channels, which are never encoded."""
         self._sampler = sampler
         for channel in self._channels.values():
             self._give_sampler(channel)
@@ -72,27 +75,27 @@ class Policy:
 
     @property
     def carries_overflow(self) -> bool:
-        """Whether every codec of the scheme transmits NaN and infinity: the same on all ranks."""
+        """Whether every codec of the scheme transmits NaN and infinity. The value is the same on all ranks."""
         return all(get_codec(rule.codec).carries_overflow for rule in self._scheme.all_rules)
 
     @property
     def lost_overflows(self) -> int:
-        """Number of this rank's messages so far whose NaN or infinity the receiver does not see."""
+        """Number of this rank's messages so far whose NaN or infinity was hidden from the receiver."""
         return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:
-        """Return the number of calls of each channel so far, for a checkpoint.
+        """Return the number of calls so far on each channel, for a checkpoint.
 
-        The random bits of stochastic rounding depend on it.
+        The seeds of stochastic rounding depend on these numbers.
         """
         return {" ".join(channel.traffic): channel.counters.calls for channel in self.channels}
 
     def load_calls(self, saved: dict[str, int]) -> None:
-        """Continue counting from the saved result of `calls`."""
+        """Restore the numbers returned by `calls`."""
         for name, calls in saved.items():
             self.named(name).counters.calls = calls
 
     @property
     def channels(self) -> list[Channel]:
-        """All channels that have been requested."""
+        """All channels created so far."""
         return list(self._channels.values())

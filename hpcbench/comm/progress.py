@@ -1,10 +1,10 @@
-"""Progress of operations, while their caller waits for them and while it computes.
+"""Progress of operations while their caller waits or computes.
 
-An MPI library moves messages only inside calls to it, and its nonblocking collectives only while a caller waits for
-them. Each library has its own remedy (progress threads, switched on by variables), which costs a core. So operations
-are generators of point-to-point messages. The caller tests them when it waits, and a thread tests them when the caller
-computes. Only one of the two makes MPI calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows that:
-MPICH, Open MPI, MVAPICH and their descendants.
+An MPI library moves messages only inside MPI calls, and its nonblocking collectives often only while the caller waits
+for them. Each library has its own remedy: progress threads, which environment variables enable and which cost a core.
+Here, operations are generators of point-to-point messages. The caller tests the messages when it waits; a thread tests
+them when the caller computes. Only one of the two makes MPI calls at a time. Every library with
+``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their derivatives.
 """
 
 import threading
@@ -18,21 +18,20 @@ from hpcbench.comm.wait import Wait
 from hpcbench.errors import UserError
 
 _LEVELS = {MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE", MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED"}
-"""Thread levels of MPI that are too low for a thread that drives operations."""
+"""MPI thread levels that do not allow a background progress thread."""
 
 
 class SliceQueue:
-    """The slices of a call, which run concurrently.
+    """The slices of a call, executed concurrently.
 
     Parameters
     ----------
     slices
-        Slices in the order in which they begin.
+        Slices in starting order.
     depth
-        Number of slices that may be under way.
+        Maximum number of slices in flight.
     at_once
-        Whether to begin in the caller's thread, because MPI requires the same order of its own collectives on every
-        rank.
+        Whether to start in the caller's thread. MPI requires the same order of its own collectives on every rank.
     """
 
     def __init__(self, slices: Iterable[Slice], depth: int, *, at_once: bool = False) -> None:
@@ -47,7 +46,7 @@ class SliceQueue:
         """Seconds from start to end."""
 
     def advance(self) -> bool:
-        """Continue as far as the received messages allow, and return whether anything moved."""
+        """Advance all slices whose messages have arrived. Return whether any slice advanced."""
         try:
             moved = self._advance()
         except BaseException as error:
@@ -77,7 +76,7 @@ class SliceQueue:
 
 
 class _UnderWay:
-    """A slice that waits for requests or for a device."""
+    """A slice that waits for requests or for device work."""
 
     def __init__(self, slice_: Slice) -> None:
         self._slice = slice_
@@ -111,14 +110,14 @@ class Progress:
     Parameters
     ----------
     wait
-        What to do between two tests.
+        Wait strategy between two tests.
     background
-        Whether a thread drives operations while their caller computes.
+        Whether a thread drives operations while the caller computes.
 
     Raises
     ------
     UserError
-        `background` is set, and the MPI library allows no second thread.
+        `background` is set, but the MPI library does not allow a second thread.
     """
 
     def __init__(self, wait: Wait, *, background: bool = False) -> None:
@@ -131,21 +130,21 @@ class Progress:
         self.wait, self.background = wait, background
         self._operations: list[SliceQueue] = []
         self._drives = threading.Lock()
-        """Lock of the thread that makes the MPI calls."""
+        """Held by the thread that makes MPI calls."""
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, operation: SliceQueue) -> None:
-        """Start an operation. It moves whenever this process waits for any operation."""
+        """Start an operation. It progresses whenever this process waits for any operation."""
         if operation.at_once:
             with self._drives:
                 operation.advance()
         self._operations.append(operation)
 
     def keep_moving(self) -> None:
-        """Drive the operations while the caller computes, too. Without a thread, at least begin them.
+        """Drive operations while the caller computes. Without a background thread, only start them.
 
-        It is not called for each operation, because waking a thread costs more than a small message.
+        This method is not called for each operation, because waking a thread costs more than a small message.
         """
         if not self.background:
             with self._drives:
@@ -157,12 +156,12 @@ class Progress:
         self._work.set()
 
     def finish(self, operation: SliceQueue) -> None:
-        """Return when the operation is done. Other operations move meanwhile.
+        """Wait until the operation is done. Other operations also progress.
 
         Raises
         ------
         BaseException
-            The exception that ended the operation.
+            The exception that terminated the operation.
         """
         moved = time.perf_counter()
         with self._drives:
@@ -176,7 +175,7 @@ class Progress:
             raise operation.error
 
     def complete(self, requests: list[MPI.Request]) -> None:
-        """Wait for requests of the caller as the process waits for operations."""
+        """Wait for the caller's requests with the process's wait strategy."""
 
         def alone() -> Slice:
             yield requests
@@ -204,4 +203,4 @@ class Progress:
                 now = time.perf_counter()
                 if self._sweep():
                     moved = now
-            Wait.GIVE_WAY.pause(now - moved)  # the cores belong to the computation
+            Wait.GIVE_WAY.pause(now - moved)  # the computation needs the cores

@@ -1,6 +1,6 @@
-"""Recorder of a rank's spans while a step is traced, in the order in which they end.
+"""Trace recorder for the spans of a rank, in order of completion.
 
-A step that is not traced has no recorder: callers test for None.
+Steps without tracing have no recorder, so callers test for None.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from hpcbench.comm.clock import Clock, HostClock
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, TraceSpan
 
 MOST = 200_000
-"""Largest number of spans of a rank: about 30 MB of text."""
+"""Maximum number of spans per rank, about 30 MB of text."""
 
 
 class Recorder:
-    """Spans of one rank, over some steps.
+    """Trace spans of one rank over several steps.
 
     Parameters
     ----------
     clock
-        The clock of what the rank computes.
+        Clock of the rank's computation.
     most
-        Largest number of spans. Later spans are only counted, except those of the steps themselves.
+        Maximum number of spans. Later spans are only counted, except step spans.
 
     Attributes
     ----------
     left_out : int
-        Spans that were not kept.
+        Number of spans that were not recorded.
     """
 
     def __init__(self, clock: Clock, most: int = MOST) -> None:
@@ -39,20 +39,20 @@ class Recorder:
         self.left_out = 0
 
     def begin(self, step: int) -> None:
-        """Begin a step, and synchronize the clocks of the host and the device again."""
+        """Begin a step and resynchronize the host and device clocks."""
         self._step = step
         self._mark, self._origin = self._clock.origin()
 
     def of(self, channel: str) -> "ChannelRecorder":
-        """Make the recorder of a channel."""
+        """Create the recorder of a channel."""
         return ChannelRecorder(self, channel)
 
     def span(self, track: str, name: str, clock: Clock, begin: Any, end: Any, about: Mapping[str, Any]) -> None:
-        """Record a span between two marks of a clock: the host's, or that of the rank's computation."""
+        """Record a span between two marks of the host's clock or of the computation's clock."""
         if isinstance(clock, HostClock):
             self.add(track, name, begin, end, about)
             return
-        row = self.add(track, name, inf, inf, about)  # the times are filled in when the clock is settled
+        row = self.add(track, name, inf, inf, about)  # the times are set when the clock is settled
         if row is not None:
             clock.count(self._mark, begin, partial(row.starts, self._origin))
             clock.count(self._mark, end, partial(row.stops, self._origin))
@@ -60,12 +60,12 @@ class Recorder:
     def device_span(
         self, track: str, name: str, begin: StreamEvent, end: StreamEvent, about: Mapping[str, Any]
     ) -> None:
-        """Record a span between two events that a device has reached."""
+        """Record a span between two completed device events."""
         first, last = (self._origin + event.since(self._mark) for event in (begin, end))
         self.add(track, name, first, last, about)
 
     def add(self, track: str, name: str, begin: float, end: float, about: Mapping[str, Any]) -> "_Row | None":
-        """Record a span between two times of the host; return None if the recorder is full."""
+        """Record a span between two host times. If the recorder is full, return None."""
         if len(self._rows) >= self._most and name != STEP:
             self.left_out += 1
             return None
@@ -74,12 +74,12 @@ class Recorder:
         return row
 
     def spans(self) -> tuple[TraceSpan, ...]:
-        """Return all recorded spans; the clocks must have been settled."""
+        """Return all recorded spans. The clocks must have been settled."""
         return tuple(row.span() for row in self._rows)
 
 
 class _Row:
-    """A span whose times may be filled in later."""
+    """A span whose times may be set later."""
 
     __slots__ = ("about", "begin", "end", "name", "step", "track")
 
@@ -98,12 +98,12 @@ class _Row:
 
 
 class ChannelRecorder:
-    """The recorder of one channel's calls.
+    """Trace recorder of one channel's calls.
 
     Parameters
     ----------
     recorder
-        The recorder of the rank.
+        The rank's recorder.
     channel
         Name of the channel.
     """
@@ -113,23 +113,23 @@ class ChannelRecorder:
         self._about = {"channel": channel}
 
     def call(self, begun: float, seconds: float, message_bytes: int, wire_bytes: int) -> None:
-        """Record a call of the channel, from its start to its end on the host's clock."""
+        """Record a call, given its start and duration on the host's clock."""
         about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
         self._recorder.add(self._channel, self._channel, begun, begun + seconds, about)
 
     def call_on_device(self, begin: StreamEvent, end: StreamEvent, message_bytes: int, wire_bytes: int) -> None:
-        """Record a call of the channel between two events that the device has reached."""
+        """Record a call between two completed device events."""
         about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
         self._recorder.device_span(self._channel, self._channel, begin, end, about)
 
     def waited(self, clock: Clock, begin: Any, end: Any) -> None:
-        """Record that the rank has waited for the channel between two marks."""
+        """Record that the rank waited for the channel between two marks."""
         self._recorder.span(STEPS, WAIT, clock, begin, end, self._about)
 
     def coded(self, what: str, begin: float, end: float) -> None:
-        """Record the codec's work on the host."""
+        """Record codec work on the host."""
         self._recorder.add(CODEC, what, begin, end, self._about)
 
     def coded_on_device(self, what: str, begin: StreamEvent, end: StreamEvent) -> None:
-        """Record the codec's work on the device."""
+        """Record codec work on the device."""
         self._recorder.device_span(CODEC, what, begin, end, self._about)

@@ -1,6 +1,7 @@
-"""Blocks that move around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
+"""Blocks that travel around a ring of ranks.
 
-So a block is rounded once, at any distance, and every rank decodes the same values. `Group.pass_on` makes one hop.
+The owner of a block encodes it; all other ranks forward the encoded bytes. A block is therefore rounded only once, and
+every rank decodes identical values. `Group.pass_on` makes one hop.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from hpcbench.comm.steps import PeerSpan
 
 @dataclass
 class Relay:
-    """The encoded block that a rank received last, until the next hop sends it. It is empty before the first hop."""
+    """The last received block in encoded form, until the next hop sends it. Initially, the relay is empty."""
 
     message: Message | None = None
     memory: Memory | None = None
-    """The lent memory that the message lies in."""
+    """The borrowed memory that contains the message."""
     begun: bool = False
     """Whether the rank has sent its own block."""
 
@@ -26,31 +27,32 @@ class Relay:
         return self.message is None
 
     def keep(self, message: Message | None, memory: Memory | None) -> None:
-        """Hold another message, and return the memory of the previous one."""
+        """Hold a new message, and release the memory of the previous one."""
         if self.memory is not None:
             self.memory.give_back()
         self.message, self.memory = message, memory
 
     def end(self) -> None:
-        """Return the memory of the last block, which is not passed on."""
+        """Release the memory of the last block, which is not forwarded."""
         self.keep(None, None)
 
 
 def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: Memory | None = None) -> Slice:
-    """Send a block on and receive the next one.
+    """Send a block and receive the next one.
 
     Parameters
     ----------
     call
-        Its vector contains the rank's own block, and a buffer for the received block.
+        The call. Its vector contains the rank's own block and a buffer for the received block.
     to, of
-        The sent and the received block.
+        Spans of the sent and the received block.
     relay
-        Holder of the sent block, or nothing if it is the rank's own. Afterwards it holds the received block.
+        Holder of the block to send. If it is empty, the rank's own block is sent. Afterwards it holds the received
+        block.
     tag
-        Tag of the messages. Two hops under way between the same ranks need different tags.
+        MPI tag of the messages. Concurrent hops between the same ranks need different tags.
     memory
-        Memory of the messages; None takes that of the call's place.
+        Memory of the messages. If None, the memory is created by `call.place`.
     """
     memory = memory or call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
     inbox = memory.inbox(of.span.size, coded=True)

@@ -1,4 +1,4 @@
-"""Values that are sent in a shorter type: rounding, widening and summing. Each value is read and written once."""
+"""Rounding, widening and summing of values that are sent in a shorter dtype. Each function makes a single pass."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ _HALVES = (Type.F16, Type.BF16)
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Return whether values of the type have 16 bits."""
+    """Return whether the dtype has 16 bits."""
     return type_of(dtype) in _HALVES
 
 
 def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
-    """Round values to the type of `out`, to nearest even.
+    """Round values to the dtype of `out`, to nearest even.
 
     Parameters
     ----------
     values, out
-        Contiguous, shape (n,).
+        Contiguous arrays of shape (n,).
     residual
-        float32, shape (n,). Finite rounding errors are added to it.
+        float32, shape (n,). Finite rounding errors are added to the residual.
     """
     if is_half(out.dtype) and values.dtype == np.float32:
         lacked = None if residual is None else residual.ctypes.data
@@ -38,7 +38,7 @@ def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
 
 
 def widen(values: Array, out: Array, *, accumulate: bool = False) -> None:
-    """Write values, or add them, to an array of a wider type. Both are contiguous, of shape (n,)."""
+    """Write values to a wider array, or add the values to that array. Both are contiguous with shape (n,)."""
     if is_half(values.dtype) and out.dtype == np.float32:
         kernels().halves.widen(type_of(values.dtype), values.ctypes.data, values.size, out.ctypes.data, accumulate)
     elif accumulate:

@@ -1,4 +1,4 @@
-"""The error of a lossy codec, measured on a sample: a measurement of every message would cost a second pass."""
+"""Sampled error of a lossy codec. Measuring every message would need a second pass over the values."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.places import Place
 
 _EVERY, _VALUES = 64, 4096
-"""Number of calls between two samples, and elements of a sample."""
+"""Number of calls between two samples, and number of elements per sample."""
 
 
 def sample_error(channel: Channel, codec: Codec, place: Place, values: Any) -> None:
-    """Count the error of encoding the first values of every 64th call. A GPU's kernels have the same error."""
+    """Measure the encoding error of the first values of every 64th call. GPU kernels have the same error."""
     counters = channel.counters
     rounds = channel.rounds(values.dtype)
     if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:

@@ -1,4 +1,4 @@
-"""Buffers that are reused from message to message."""
+"""Byte buffers that are reused by consecutive messages."""
 
 import threading
 from collections import defaultdict
@@ -17,10 +17,10 @@ def _on_host(nbytes: int) -> Array:
 
 
 class Scratch:
-    """A pool of byte buffers that are lent and returned. Any thread may use it.
+    """A thread-safe pool of byte buffers.
 
-    New memory costs a page fault every 4 KiB, which takes longer than encoding a message into it. New memory that a GPU
-    can reach costs even more.
+    New memory causes a page fault every 4 KiB, which takes longer than encoding a message into the buffer. Allocating
+    pinned or device memory takes even longer.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Scratch:
     Attributes
     ----------
     nbytes : int
-        Bytes that were ever allocated. All are kept.
+        Bytes allocated so far. The pool never frees memory.
     """
 
     def __init__(self, allocate: Callable[[int], Any] = _on_host) -> None:
@@ -40,7 +40,7 @@ class Scratch:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Any:
-        """Lend a buffer of at least `nbytes` bytes with any contents."""
+        """Borrow an uninitialized buffer of at least `nbytes` bytes."""
         size = _GRAIN
         while size < nbytes:
             size *= 2
@@ -51,6 +51,6 @@ class Scratch:
         return self._allocate(size)
 
     def give_back(self, buffer: Any) -> None:
-        """Take back a buffer that is no longer used."""
+        """Return a buffer to the pool."""
         with self._lock:
             self._free[buffer.size].append(buffer)

@@ -1,8 +1,8 @@
-"""The steps of the algorithms: what a rank sends and receives, and what it does with received parts. Pure data.
+"""Steps of the algorithms: sends, receives, and how received parts are combined. All functions are pure.
 
-An algorithm cuts a vector into pieces, one for each owner. Its reduction gives each owner the sum of its piece, and its
-gathering gives every rank all pieces. An all-reduce is a reduction and then a gathering. The caller chooses owners and
-pieces, so the same functions serve reduce-scatter, all-gather, and each slice of a vector.
+An algorithm cuts a vector into pieces, one per owner. Its reduction gives each owner the sum of its piece. Its
+gathering gives every rank all pieces. An all-reduce is a reduction followed by a gathering. The caller chooses owners
+and pieces. The functions therefore also implement reduce-scatter, all-gather, and slices of a vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,23 @@ from hpcbench.contract.shards import ElementRange
 
 
 class Combine(Enum):
-    """What a rank does with a received part."""
+    """How a rank combines a received part with its values."""
 
     REPLACE = "replace"
-    """The part replaces the values that were there. Its sender decodes it for itself, too, so that replicas agree."""
+    """The part replaces existing values. The sender also uses the decoded values, so that replicas agree."""
     DELIVER = "deliver"
     """The part is written to the receiver's own vector. The sender keeps its exact values."""
     SUM = "sum"
-    """The part is added, in the order of the parts. A rank's own contribution stays exact."""
+    """The parts are added in order. A rank's own contribution stays exact."""
     SUM_DECODED = "sum decoded"
-    """The part is added to the decoded form of this rank's own values, so that both sides get the same bits."""
+    """The part is added to the decoded form of this rank's own values, so that both ranks get bitwise identical sums.
+    """
 
 
 class PeerSpan(NamedTuple):
-    """Elements that are sent to a rank or received from it.
+    """Elements that are sent to a rank or received from a rank.
 
-    A part whose peer is the rank itself is its contribution to a sum.
+    If the peer is the rank itself, the part is its own contribution to a sum.
     """
 
     peer: int
@@ -39,21 +40,20 @@ class PeerSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanStep:
-    """Messages of a rank that do not depend on each other.
+    """Independent messages of a rank.
 
     Attributes
     ----------
     name
-        Name for people.
+        Human-readable name.
     stage
-        Number that is equal on both sides of a message.
+        Stage number, identical on both sides of a message.
     coded
         Whether the messages are encoded.
     combine
-        What the rank does with received parts.
+        How received parts are combined.
     sends, receives
-        Parts in the order in which they are sent, and in which they are combined. Between two ranks both sides have
-        the same order.
+        Parts in sending order, and in the order in which they are combined. Sender and receiver use the same order.
     """
 
     name: str
@@ -65,13 +65,13 @@ class PlanStep:
 
 
 Pieces = Sequence[ElementRange]
-"""The piece of each owner, keyed by its rank."""
+"""The piece of each owner, indexed by rank."""
 
 
 def _step(
     name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan]
 ) -> list[PlanStep]:
-    """Return the step without its empty parts, in a list; an empty list if nothing is left."""
+    """Return a list with the step without its empty parts. If no parts remain, return an empty list."""
     sends = tuple(part for part in sends if part.span.size)
     receives = tuple(part for part in receives if part.span.size)
     return [PlanStep(name, stage, coded, combine, sends, receives)] if sends or receives else []
@@ -82,11 +82,12 @@ def _exchange(
 ) -> list[PlanStep]:
     """Exchange parts directly between all members.
 
-    Each member sends every owner's spans to be summed, or its own spans to all others.
+    In a reduction, each member sends every owner that owner's spans. In a gathering, each member sends its own spans to
+    all others.
     """
     members = list(owned)
     place = members.index(rank)
-    # each rank begins with a different peer, so that not all send to the first one first
+    # each rank starts with a different peer, so that not all ranks send to the first rank at once
     others = members[place + 1 :] + members[:place]
     if not total:
         sends = [PeerSpan(peer, span) for peer in others for span in owned[rank]]
@@ -98,9 +99,9 @@ def _exchange(
 
 
 def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send each owner its piece from every rank (arXiv 2306.10209 section 4.3).
+    """Send each owner its piece from every rank (arXiv 2306.10209, section 4.3).
 
-    Values are rounded once, for any number of ranks.
+    Each value is rounded once, regardless of the number of ranks.
     """
     return _exchange("sum at the owners", 0, True, True, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
@@ -111,7 +112,7 @@ def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanS
 
 
 def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send partial sums around the ring. They are encoded again at each hop: one rounding per rank."""
+    """Send partial sums around the ring. They are encoded again, and therefore rounded, at each hop."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -129,7 +130,7 @@ def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
 
 
 def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send pieces around the ring as their owners encoded them."""
+    """Send pieces around the ring in the form encoded by their owners."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -146,10 +147,10 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
 
 
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Exchange whole vectors at distances 1, 2, 4 ... (recursive doubling): few messages, one rounding each.
+    """Exchange whole vectors at distances 1, 2, 4, ... (recursive doubling).
 
-    Ranks beyond the largest power of two send their vector to a neighbor first, and receive the result, not encoded,
-    at the end.
+    There are few messages, with one rounding each. Ranks beyond the largest power of two first send their vector to a
+    neighbor, and finally receive the result unencoded.
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
@@ -182,7 +183,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks that have the same local rank as this rank (one per node), and the piece that each owns."""
+    """Return the ranks with this rank's local rank (one per node) and the pieces that they own."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
@@ -196,7 +197,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Join neighboring spans: values that are not encoded need no borders."""
+    """Merge adjacent spans, which need no boundaries if they are not encoded."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -210,7 +211,7 @@ def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange
 
 
 def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[PlanStep]:
-    """Sum within the nodes first, then between ranks with the same place on them: a value leaves its node once."""
+    """Sum within nodes first, then between ranks with the same local rank. Each value leaves its node once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("sum within nodes", 0, coded_within, True, rank, within if coded_within else _joined(within)),
@@ -219,7 +220,7 @@ def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[PlanStep]:
-    """Send pieces between ranks with the same place first, then within the nodes. Their owners encode them once."""
+    """Send pieces between ranks with the same local rank first, then within nodes. Owners encode pieces once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("gather between nodes", 2, True, False, rank, _across(topology, rank, pieces)),
@@ -228,10 +229,10 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
-    """Send one rank's span to all ranks. It is encoded once and passed on unchanged.
+    """Send one rank's span to all ranks. The span is encoded once and forwarded unchanged.
 
-    The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbors
-    in both, so a chain enters each node once.
+    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. Ranks of a node are adjacent in
+    both, so a chain enters each node once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))
@@ -250,7 +251,7 @@ def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, c
 
 
 def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) -> list[PlanStep]:
-    """Send every rank's values to the root, which adds them in rank order: one rounding for any number of ranks."""
+    """Send every rank's values to the root, which adds them in rank order. Each value is rounded once."""
     members = range(topology.ranks)
     if rank == root:
         receives = [PeerSpan(peer, span) for peer in members] if topology.ranks > 1 else []
@@ -259,11 +260,11 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) ->
 
 
 Coded = Callable[[PeerSpan], bool]
-"""Predicate: whether a message goes through the codec. The result is the same on both sides."""
+"""Predicate: whether a message is encoded. Sender and receiver get the same result."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[PlanStep]:
-    """Send each rank its part. Spans of sent and of received parts belong to two vectors."""
+    """Send each rank its part. Sent and received spans refer to two different vectors."""
     p = len(sends)
     others = [(rank + step) % p for step in range(1, p)]
     to = [PeerSpan(peer, sends[peer]) for peer in others]
@@ -271,14 +272,14 @@ def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> l
 
 
 def message(*, to: PeerSpan | None = None, of: PeerSpan | None = None, coded: Coded) -> list[PlanStep]:
-    """Send a part to one rank, receive a part from one rank, or both at once."""
+    """Send a part to one rank, receive a part from one rank, or do both at once."""
     return _delivered("message", [to] if to else [], [of] if of else [], coded)
 
 
 def _delivered(name: str, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan], coded: Coded) -> list[PlanStep]:
-    """Return the steps of the encoded parts first, then of the others.
+    """Return steps with the encoded parts first, followed by the unencoded parts.
 
-    Encoded parts do not wait for other ranks. Receives of unencoded parts are posted only when their step begins.
+    Encoding does not depend on other ranks. Receives of unencoded parts are posted only when their step starts.
     """
     return [
         step

@@ -1,12 +1,13 @@
-"""Execution of the steps of a plan in the order of streams: the host enqueues all work and waits for nothing.
+"""Stream-ordered execution of plan steps: the host enqueues all work and never waits.
 
-The steps and their meaning are those of `execute`. Each slice has one stream (a lane). A step is: kernels that make its
-messages, one NCCL group of its sends and receives, and kernels that decode and sum. Two slices are in flight, so that
-the kernels of one run while the messages of the other travel.
+The steps have the same meaning as in `execute`. Each slice has one stream, its lane. A step consists of kernels that
+create its messages, one NCCL group of sends and receives, and kernels that decode and sum. With two slices in flight,
+the kernels of one slice run during the transfers of the other.
 
-NCCL's operations on a communicator run one after another, in the order in which this rank enqueues them. So all ranks
-enqueue the groups of two slices by their stages: a rank that has no message in a stage leaves out its group, and the
-order of the others stays. An order by the number of steps done would block forever if ranks differ in their steps.
+NCCL operations on a communicator run one after another, in the order in which this rank enqueues them. Therefore all
+ranks enqueue the groups of two slices in the order of their stages. A rank without messages in a stage omits its group,
+which does not change the order of the other groups. Ordering by the number of completed steps would deadlock if ranks
+have different numbers of steps.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -23,14 +24,14 @@ from hpcbench.comm.steps import PlanStep
 
 
 class Lane:
-    """A stream of a communicator, with buffers of its own.
+    """A stream of a communicator with separate buffers.
 
-    The stream's order protects the buffers: they are returned when their last use is enqueued.
+    Stream order protects the buffers. They are returned as soon as their last use has been enqueued.
 
     Parameters
     ----------
     pools
-        Buffers that no other stream uses.
+        Buffers that are used by no other stream.
     """
 
     def __init__(self, pools: Pools) -> None:
@@ -38,37 +39,37 @@ class Lane:
         self.stream = pools.stream()
 
     def mark(self) -> StreamEvent:
-        """Record an event behind the work that the lane has now."""
+        """Record an event after all work enqueued on the lane so far."""
         return self.pools.accelerator.mark(self.stream)
 
     def memory(self, call: Call) -> DeviceMemory:
-        """Return memory for messages of a call. They have no checksum, because the host never sees them."""
+        """Return memory for messages of a call. These messages have no checksum, because the host never sees them."""
         return DeviceMemory(
             call.codec, call.dtype, self.pools, self.stream, call.tally, lambda event: None, sealed=False
         )
 
 
 class GroupOrder:
-    """The order of NCCL's operations on one communicator, over all its lanes."""
+    """The order of NCCL operations on all lanes of a communicator."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self._last: tuple[int, StreamEvent] | None = None
 
     def before(self, accelerator: Accelerator, stream: int) -> None:
-        """Let a stream wait for the last operation, if that is on another stream."""
+        """Make a stream wait for the last operation, if that operation is on another stream."""
         if self._last is not None and self._last[0] != stream:
             accelerator.follow(stream, self._last[1])
 
     def after(self, accelerator: Accelerator, stream: int) -> None:
-        """Note the operation that a stream has just enqueued as the last one."""
+        """Record the last operation, which was just enqueued on a stream."""
         self._last = stream, accelerator.mark(stream)
 
 
 class StreamCarrier:
-    """The messages of a lane. They are collected, and `flush` passes them to NCCL as one group.
+    """The messages of a lane. `flush` passes the collected messages to NCCL as one group.
 
-    A request is the number of bytes of its message, because the sizes of all messages are known.
+    A request is the byte count of its message, because all message sizes are known in advance.
     """
 
     def __init__(self, order: GroupOrder, lane: Lane) -> None:
@@ -90,11 +91,11 @@ class StreamCarrier:
         return int(inbox.nbytes)
 
     def count(self, status: int) -> int:
-        """Return the bytes of a received message."""
+        """Return the byte count of a received message."""
         return status
 
     def flush(self) -> None:
-        """Enqueue the group of all messages since the last one."""
+        """Enqueue a group of all messages since the last flush."""
         if not self._sends and not self._receives:
             return
         communicator, stream, accelerator = self._order.communicator, self._lane.stream, self._lane.pools.accelerator
@@ -111,14 +112,14 @@ class StreamCarrier:
 
 
 class StreamRun(SliceRun):
-    """The run of one slice on a lane.
+    """Execution of one slice on a lane.
 
     Attributes
     ----------
     pending
-        Measurements of the codec, which are complete when the lane has done its work.
+        Codec timings, which are available when the lane has completed its work.
     encoded
-        Events behind the kernels that make encoded messages.
+        Events after the kernels that create encoded messages.
     """
 
     def __init__(self, call: Call, lane: Lane, order: GroupOrder) -> None:
@@ -145,14 +146,14 @@ class StreamRun(SliceRun):
         enqueue((self._sum if step.combine in SUMS else self._replace)(step, posted))
 
     def end(self) -> None:
-        """Enqueue what is left, and return the buffers."""
+        """Enqueue the remaining work, and return the buffers."""
         self._decode_all()
         self.pending.append(self._memory_of_lane.finish())
         self._memory.give_back()
 
 
 def enqueue(arrivals: Generator[Any, Any, None]) -> None:
-    """Run a generator that waits for messages: in the order of a stream they are there."""
+    """Run a generator that waits for messages. Due to stream order, the messages are already available."""
     try:
         awaited = next(arrivals)
         while True:
@@ -169,27 +170,27 @@ def carry_out_on_streams(
     Parameters
     ----------
     call
-        Values that all slices of the operation share.
+        Values shared by all slices of the operation.
     slices
-        Steps of this rank in each slice.
+        This rank's steps in each slice.
     lanes
-        Streams of the slices, in turns.
+        Streams, assigned to slices round-robin.
     order
-        Order of the operations on the communicator.
+        Order of operations on the communicator.
 
     Returns
     -------
     pending : list of Pending
-        Measurements of the codec, which are complete when the lanes have done their work.
+        Codec timings, which are available when the lanes have completed their work.
     encoded : list of StreamEvent
-        Events behind the kernels that make encoded messages.
+        Events after the kernels that create encoded messages.
     """
     numbered: list[tuple[int, Sequence[PlanStep]]] = list(enumerate(slices))
     pending: list[Pending] = []
     encoded: list[StreamEvent] = []
     for first in range(0, len(numbered), len(lanes)):
         together = numbered[first : first + len(lanes)]
-        # the seeds are those of `Calls.planned`, so that stochastic rounding gives the same bits
+        # same seeds as in `Calls.planned`, so that stochastic rounding is bitwise identical
         runs = [
             StreamRun(replace(call, seed=call.seed + (k << 14)), lane, order)
             for (k, _), lane in zip(together, lanes, strict=False)
@@ -209,5 +210,5 @@ def carry_out_on_streams(
 
 
 def _stages(steps: Sequence[PlanStep]) -> list[tuple[int, int]]:
-    """Return the stage of each step, and the number of earlier steps of that stage."""
+    """Return the stage of each step, and the number of earlier steps in the same stage."""
     return [(step.stage, sum(other.stage == step.stage for other in steps[:k])) for k, step in enumerate(steps)]

@@ -1,7 +1,7 @@
-"""The calls of a group whose GPU arrays NCCL carries.
+"""Calls of a group on GPU arrays that NCCL transports.
 
-A call enqueues all its work at once, in the caller's thread. `wait` orders the caller's current stream behind the call;
-the host waits for nothing. Times are read from events when the clock is settled. MPI still carries arrays of the host.
+A call immediately enqueues all its work in the caller's thread. `wait` makes the caller's current stream wait for the
+call; the host does not wait. Times are read from events when the clock is settled. MPI still transports host arrays.
 """
 
 import warnings
@@ -25,18 +25,18 @@ LANES = 2
 
 
 class StreamWork(Work):
-    """A call whose work is enqueued.
+    """A call with enqueued work.
 
     Parameters
     ----------
     channel, tally, place
         As in `Work`.
     spans
-        Begin and end of the call on each of its lanes.
+        Start and end of the call on each of its lanes.
     pending
-        Measurements of the codec.
+        Codec timings.
     arrays
-        Owner of the call's arrays, which keeps their memory until the lanes have done their work.
+        Owner of the call's arrays. It keeps their memory alive until the lanes have completed their work.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class StreamWork(Work):
         self._enqueuing = place.called, place.clock.mark()
 
     def wait(self) -> None:
-        """Order the caller's current stream behind the call, and count the call. The host does not wait."""
+        """Make the caller's current stream wait for the call, and count the call. The host does not wait."""
         place, self._on = self._on, None
         if place is None:
             return
         start = place.clock.mark()
         place.follow([end for _, end in self._spans])
-        self._channel.counters.add_messages(self._tally)  # without the codec's seconds, which are not known yet
+        self._channel.counters.add_messages(self._tally)  # codec times are not known yet
         place.clock.count(*self._enqueuing, self._set_enqueued)
         for begin, end in self._spans:
             place.clock.count(begin, end, self._took)
@@ -73,14 +73,14 @@ class StreamWork(Work):
 
     @property
     def done(self) -> bool:
-        """Whether `wait` would let the caller's stream continue at once."""
+        """Whether `wait` would not delay the caller's stream."""
         return self._on is None or all(end.done() for _, end in self._spans)
 
     def _set_enqueued(self, seconds: float) -> None:
         self._enqueued_s = seconds
 
     def _took(self, seconds: float) -> None:
-        """Count the call when the ends of all its lanes are known."""
+        """Count the call when the ends on all lanes are known."""
         self._seconds.append(seconds)
         if len(self._seconds) < len(self._spans):
             return
@@ -138,12 +138,12 @@ class StreamedCalls:
         how, plain
             As in `Calls.planned`.
         may_change
-            Whether the caller may change the sent values at once. Its stream then waits until they are encoded.
+            Whether the caller may change the sent values immediately. Its stream then waits until they are encoded.
 
         Raises
         ------
         ValueError
-            The codec's messages vary in size.
+            The codec's message size varies.
         """
         if not call.codec.fixed_size:
             raise ValueError(
@@ -172,7 +172,7 @@ class StreamedCalls:
         how: str,
         plain: bool,
     ) -> Work:
-        """Let a collective of NCCL read `source` and write `target`, or copies in the dtype that travels."""
+        """Run an NCCL collective on `source` and `target`, or on copies in the dtype in which values are sent."""
         dtype = channel.travels_as(source.dtype)
 
         def work(lanes: Sequence[Lane]) -> list[Pending]:
@@ -199,7 +199,7 @@ class StreamedCalls:
         return self._start(work, channel, place, tally, (source, target), how=how, plain=plain, lanes=1)
 
     def hop(self, call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, channel: Channel) -> Work:
-        """Make one hop of a relay. Its blocks stay in the buffers of the first lane."""
+        """Make one hop of a relay. Its blocks remain in buffers of the first lane."""
 
         def work(lanes: Sequence[Lane]) -> list[Pending]:
             (lane,) = lanes
@@ -221,7 +221,7 @@ class StreamedCalls:
         return self._start(work, channel, _on_device(call.place), call.tally, call, how="direct", plain=False, lanes=1)
 
     def free(self) -> None:
-        """Free the communicator (a collective call, and the last one)."""
+        """Free the communicator (a final collective call)."""
         for lane in self._lanes:
             lane.mark().wait()
         self._communicator.free()
@@ -238,7 +238,7 @@ class StreamedCalls:
         plain: bool,
         lanes: int = LANES,
     ) -> Work:
-        """Enqueue work behind the caller's stream."""
+        """Enqueue work after the caller's stream."""
         if not self._lanes:
             self._lanes = [Lane(pools) for pools in place.pools.lanes(LANES)]
         used = self._lanes[:lanes]

@@ -1,22 +1,22 @@
-"""The nodes of the ranks of a communicator."""
+"""Assignment of a communicator's ranks to nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # plans are also made on hosts without MPI
+if TYPE_CHECKING:  # plans are also created on hosts without MPI
     from mpi4py import MPI
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes of the ranks of a group.
+    """The nodes of a group's ranks.
 
     Attributes
     ----------
     node_of
-        Number of the node of each rank; nodes are numbered in the order of their first ranks.
+        Node index of each rank. Nodes are numbered in the order of their first ranks.
     """
 
     node_of: tuple[int, ...]
@@ -28,12 +28,12 @@ class Topology:
 
     @classmethod
     def regular(cls, nodes: int, per_node: int) -> "Topology":
-        """Make a topology with the same number of ranks on each node, one node after another."""
+        """Create a topology with the same number of consecutive ranks on each node."""
         return cls(tuple(node for node in range(nodes) for _ in range(per_node)))
 
     @classmethod
     def of(cls, comm: "MPI.Comm") -> "Topology":
-        """Ask the MPI library which ranks share memory. This is a collective call."""
+        """Ask the MPI library which ranks share memory (a collective call)."""
         from mpi4py import MPI
 
         local = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
@@ -43,12 +43,12 @@ class Topology:
 
     @classmethod
     def by_label(cls, labels: Sequence[int | str]) -> "Topology":
-        """Make a topology in which ranks with equal labels share a node."""
+        """Create a topology in which ranks with equal labels share a node."""
         numbers: dict[int | str, int] = {}
         return cls(tuple(numbers.setdefault(label, len(numbers)) for label in labels))
 
     def part(self, ranks: Sequence[int]) -> "Topology":
-        """Return the topology of some of the ranks, in their order."""
+        """Return the topology of some ranks, in the given order."""
         return Topology.by_label([self.node_of[rank] for rank in ranks])
 
     @property
@@ -76,7 +76,7 @@ class Topology:
 
     @property
     def per_node(self) -> int:
-        """Ranks per node; those of the fullest node if they differ."""
+        """Ranks per node. If nodes differ, this is the maximum."""
         return max((len(ranks) for ranks in self.members), default=0)
 
     def near(self, a: int, b: int) -> bool:

@@ -1,4 +1,4 @@
-"""The vectors that an operation reads its values from and writes them to."""
+"""Source and destination vectors of an operation."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from hpcbench.contract.shards import ElementRange
 
 
 class Vector(Protocol):
-    """The values that the steps of a plan work on. Spans count elements."""
+    """The values that the steps of a plan read and write. Spans are in elements."""
 
     def read(self, span: ElementRange) -> Array:
         """Return the values to send."""
@@ -17,11 +17,11 @@ class Vector(Protocol):
         """Return the memory for received values."""
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Return the memory in which a sum is formed. It contains this rank's own contribution."""
+        """Return the memory of a sum. It contains this rank's own contribution."""
 
 
 class InPlace:
-    """One array that the operation replaces by its result."""
+    """An array that the operation updates in place."""
 
     def __init__(self, buf: Array) -> None:
         self._buf = buf
@@ -33,19 +33,19 @@ class InPlace:
     into = read
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Return the span itself, in which the sum is formed."""
+        """Return the span itself, because the sum is computed in place."""
         return self.read(span)
 
 
 class Reduced:
-    """Contributions that are not changed. Sums are formed in other memory.
+    """Contributions that must not change. Sums are computed in separate memory.
 
     Parameters
     ----------
     src
         All contributions of this rank.
     dst
-        Array that receives the sums of the span `own`.
+        Array that receives the sums of span `own`.
     own
         Span of `src` that this rank owns.
     """
@@ -55,7 +55,7 @@ class Reduced:
         self._sums: list[tuple[ElementRange, Array]] = []
 
     def read(self, span: ElementRange) -> Array:
-        """Return the values of the span: the latest sum that contains it, or the contributions."""
+        """Return the latest sum that contains the span, or the contributions."""
         for held, values in self._sums:
             if held.start <= span.start and span.stop <= held.stop:
                 return values[span.start - held.start : span.stop - held.start]
@@ -64,7 +64,7 @@ class Reduced:
     into = read
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Copy the contributions, to `dst` if this rank owns the span. The sum is formed in the copy."""
+        """Copy the contributions to memory for the sum. If this rank owns the span, the memory is in `dst`."""
         to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
             to = self._dst[span.start - self._own.start : span.stop - self._own.start]
@@ -74,17 +74,17 @@ class Reduced:
 
 
 class Exchanged:
-    """An exchange: one array is sent, and the other one receives."""
+    """Two arrays of an exchange: one to send and one to receive."""
 
     def __init__(self, src: Array, dst: Array) -> None:
         self._src, self._dst = src, dst
 
     def read(self, span: ElementRange) -> Array:
-        """Return the values of the span in the sent array."""
+        """Return the span of the send array."""
         return self._src[span.start : span.stop]
 
     def into(self, span: ElementRange) -> Array:
-        """Return the span in the receiving array."""
+        """Return the span of the receive array."""
         return self._dst[span.start : span.stop]
 
     def total(self, span: ElementRange, memory: Memory) -> Array:

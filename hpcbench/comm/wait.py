@@ -1,29 +1,29 @@
-"""The way in which a rank waits for messages.
+"""Strategies for waiting for messages.
 
-MPI libraries wait by polling at full speed. That is right if each rank owns a core. If ranks share cores it is very
-slow, because a rank that waits takes the time of the rank that it waits for. The way of waiting is chosen once for a
-run. It is the same for the MPI library's own collectives and for hpcbench's, so that schemes stay comparable.
+MPI libraries wait by busy polling. This is appropriate if each rank has its own core. If ranks share cores, polling is
+very slow: a waiting rank takes time from the rank that it waits for. The strategy is chosen once per run. It applies to
+the MPI library's collectives and to hpcbench's own, so that schemes are comparable.
 """
 
 import time
 from enum import Enum
 
 _LEAST, _MOST, _SHARE = 10e-6, 150e-6, 0.5
-"""Shortest and longest pause in seconds, and the fraction of the time waited so far that a pause may take."""
+"""Minimum and maximum pause in seconds, and maximum pause as a fraction of the time waited so far."""
 
 
 class Wait(Enum):
-    """A way of waiting."""
+    """A wait strategy."""
 
     SPIN = "spin"
-    """Test again at once: lowest latency, one core per rank."""
+    """Test again immediately. Latency is lowest, but each rank needs its own core."""
     GIVE_WAY = "give way"
-    """Sleep between two tests, so that ranks that share a core can work."""
+    """Sleep between tests, so that other ranks can use the core."""
 
     def pause(self, idle_s: float) -> None:
         """Pause between two tests, after `idle_s` seconds without progress.
 
-        Falling asleep and waking up cost time of a core, too. So a rank that has waited for long may sleep longer.
+        Sleeping and waking up also cost core time. A rank that has waited longer may therefore sleep longer.
         """
         if self is Wait.GIVE_WAY:
             time.sleep(min(max(_LEAST, _SHARE * idle_s), _MOST))

@@ -1,4 +1,4 @@
-"""The result of starting an operation. It is waited for, and then the operation is counted."""
+"""Handle of a started operation. The operation is counted when the caller has waited for it."""
 
 import warnings
 
@@ -11,7 +11,7 @@ NEVER_WAITED = "an operation was never waited for: its result is undefined"
 
 
 class Work:
-    """An operation under way."""
+    """An operation in progress."""
 
     def __init__(
         self,
@@ -31,19 +31,19 @@ class Work:
 
     @classmethod
     def nothing(cls, channel: Channel) -> "Work":
-        """Return the work of an operation that needed no messages."""
+        """Return the handle of an operation that needed no messages."""
         return cls(None, None, channel, Tally(), None)
 
     def in_background(self) -> "Work":
-        """Let the operation move while the caller computes."""
+        """Drive the operation while the caller computes."""
         if self._progress is not None:
             self._progress.keep_moving()
         return self
 
     def wait(self) -> None:
-        """Return when the result is in the caller's buffers, and count the operation.
+        """Wait until the result is in the caller's buffers, and count the operation.
 
-        It must be called once for each operation.
+        This method must be called once for each operation.
         """
         operation, place = self._operation, self._place
         if operation is None or self._progress is None or place is None:
@@ -68,7 +68,7 @@ class Work:
             recorder.waited(place.clock, start, end)
 
     def _exposed(self, seconds: float) -> None:
-        """Count seconds in which the caller was blocked."""
+        """Count exposed communication: seconds in which the caller was blocked."""
         exposed = min(seconds, self._not_exposed)
         self._not_exposed -= exposed
         self._channel.counters.exposed_s += exposed
@@ -80,5 +80,5 @@ class Work:
 
     @property
     def done(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Whether `wait` would return immediately."""
         return self._operation is None or self._operation.done

@@ -1,1 +1,1 @@
-"""Checks of this machine, and the draft of a site file from a login node. It imports neither NumPy, MPI nor torch."""
+"""Checks of this machine, and site file drafts. The package imports neither NumPy nor MPI nor torch."""

@@ -1,11 +1,11 @@
-"""One check of the doctor: its name, its health, and the remedy."""
+"""Result of a check: name, health, and remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Health(str, Enum):
-    """Health of a checked thing. Unknown is a separate state, not a success."""
+    """Health of a checked item. Unknown is a separate state, not a success."""
 
     OK = "ok"
     MISSING = "missing"
@@ -14,12 +14,12 @@ class Health(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor's output."""
+    """A line of the doctor's output."""
 
     name: str
     health: Health
     fact: str
-    """Finding, for people."""
+    """Human-readable finding."""
     remedy: str = ""
     """Remedy if the health is not ok."""
     needed: bool = False
@@ -27,17 +27,17 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """Whether the site requires the checked item and its health is not OK."""
+        """Whether the site requires the checked item, and the item's health is not OK."""
         return self.needed and self.health is not Health.OK
 
 
 def report_ok(name: str, fact: str, *, needed: bool = False) -> Check:
-    """Return a check of something that exists and works."""
+    """Return a check of an item that exists and works."""
     return Check(name, Health.OK, fact, needed=needed)
 
 
 def report_missing(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
-    """Return a check of something that is missing or does not work."""
+    """Return a check of an item that is missing or does not work."""
     return Check(name, Health.MISSING, fact, remedy, needed)
 
 

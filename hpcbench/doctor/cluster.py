@@ -1,4 +1,4 @@
-"""Findings about a machine from which the draft of a site file is written: values with their sources."""
+"""Findings about a machine, with their sources, for the draft of a site file."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ class Said:
     value: Any
     source: str
     sure: bool = True
-    """Whether the value is certain; False for a guess that the user has to check."""
+    """Whether the value is certain. False for a guess that the user must check."""
 
 
 @dataclass
@@ -22,18 +22,18 @@ class Cluster:
 
     kind: str
     fact: str
-    """Scheduler and version, for people."""
+    """Human-readable scheduler name and version."""
     name: str | None = None
     queues: list[QueueFacts] = field(default_factory=list)
     scheduler: dict[str, Said] = field(default_factory=dict)
-    """Values of the site's section ``scheduler``, except its kind."""
+    """Values of the site's ``scheduler`` section, except ``kind``."""
     notes: list[str] = field(default_factory=list)
-    """Findings that have no field, and calls that failed."""
+    """Findings without a field in the site file, and failed calls."""
 
     def chosen(self) -> QueueFacts | None:
-        """Return the queue whose nodes the site describes: the default one, unless only others have GPUs.
+        """Return the queue whose nodes the site describes: the default queue, unless only other queues have GPUs.
 
-        A queue that the user may submit to comes before all that are closed to the user.
+        Queues that are open to the user take precedence.
         """
 
         def rank(line: QueueFacts) -> tuple[bool, bool, bool, bool]:

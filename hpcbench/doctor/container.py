@@ -1,4 +1,4 @@
-"""Checks of the container of the site's ranks: its program, its image, and the start of a rank."""
+"""Container checks: the runtime, the image, and the start of a rank."""
 
 import os
 import re
@@ -20,14 +20,14 @@ _START_BY_HAND = "start the command by hand; docs/how-to/containers.md says what
 
 
 def check_container(site: Site, *, run: bool) -> list[Check]:
-    """Check the container that the site file describes; no checks if it describes none.
+    """Check the container described in the site file. Without a container, return no checks.
 
     Parameters
     ----------
     site
-        The site.
+        Site with the container.
     run
-        Whether ranks may be started on a cluster.
+        Whether to start ranks if the site is a cluster.
     """
     container = site.container
     if container is None:
@@ -51,7 +51,7 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
 
 
 def _program(site: Site, kind: str, program: str, *, starts: bool) -> Check:
-    """Check the container's program on this node, with the site's modules and setup."""
+    """Check the container runtime on this node, with the site's modules and setup."""
     name = f"container {kind}"
     path = attempt(in_job(site, [*_FIND, program])).out.split()
     if path:
@@ -68,7 +68,7 @@ def _remedy(kind: str, program: str) -> str:
 
 
 def _plugin(site: Site) -> Check:
-    """Check that the site's srun has the options of pyxis."""
+    """Check that srun supports the pyxis options."""
     name = "container pyxis"
     answer = attempt(in_job(site, [launcher_of(site), "--help"]))
     if "--container-image" in answer.out + answer.err:
@@ -82,7 +82,7 @@ def _plugin(site: Site) -> Check:
 
 
 def _image(container: Container) -> Check:
-    """Check that the image's file or directory can be read."""
+    """Check that the image file or directory is readable."""
     name = "container image"
     if container.image is None:
         remedy = "`hpcbench submit STUDY --dry-run --check` checks the image of a study"
@@ -103,7 +103,7 @@ def _image(container: Container) -> Check:
 
 
 def _on_node(site: Site, kind: str, program: str) -> Check:
-    """Check the container's program on the node of a rank."""
+    """Check the container runtime on a rank's node."""
     name = "container on the node of a rank"
     try:
         _, launch = solve(site, nodes=1, ranks_per_node=1, program=launcher_of(site))
@@ -120,7 +120,7 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
 
 
 def _rank_inside(site: Site) -> Check:
-    """Start a rank in the image, as a job does, and check the version of hpcbench in the image."""
+    """Start a rank in the image, like a job, and check the image's hpcbench version."""
     name = "rank in the container"
     try:
         with rank_command(site, 1) as command:

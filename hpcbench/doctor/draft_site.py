@@ -1,4 +1,4 @@
-"""Draft of a site file for this machine: values have their sources, guesses and missing values are marked."""
+"""Draft of a site file for this machine, with sources of values and marks for guesses and missing values."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def draft(name: str | None = None) -> str:
     Parameters
     ----------
     name
-        Name of the site; by default the name of the cluster, else of this host.
+        Name of the site. By default the cluster name, or the host name if the cluster has none.
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise UserError(
@@ -44,12 +44,12 @@ def draft(name: str | None = None) -> str:
 
 
 def render(cluster: Cluster, name: str | None = None) -> str:
-    """Return the survey of a cluster as the text of a site file."""
+    """Format the survey of a cluster as a site file."""
     return _Text(cluster, name).text()
 
 
 def survey(seen: list[Sighting]) -> Cluster:
-    """Survey the machine through the scheduler that answers, or without one."""
+    """Survey the machine with the scheduler that responds, if any."""
     working = answering(seen)
     if working:
         return _SURVEYS[working.kind](working)
@@ -58,7 +58,7 @@ def survey(seen: list[Sighting]) -> Cluster:
 
 
 class _Text:
-    """The lines of the file, in the order of the schema."""
+    """Lines of the file, in schema order."""
 
     def __init__(self, cluster: Cluster, name: str | None) -> None:
         self._cluster = cluster
@@ -70,7 +70,7 @@ class _Text:
         self._name = name or _plain(cluster.name or socket.gethostname().partition(".")[0])
 
     def text(self) -> str:
-        """Return the whole file."""
+        """Return the complete file."""
         host = socket.gethostname()
         self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: values that were detected there.")
         self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
@@ -120,7 +120,7 @@ class _Text:
             self._put("walltime", str(usual), "for studies without one; shorter jobs start sooner", sure=False)
 
     def _why_left_out(self, line: QueueFacts) -> str:
-        """Return why a queue is left out of the file; empty if the file contains it."""
+        """Return why a queue is omitted from the file. Empty if the file contains the queue."""
         if not line.open:
             return "(closed)"
         if not re.fullmatch(LABEL, line.name):
@@ -190,7 +190,7 @@ class _Text:
         )
 
     def _ranks(self) -> None:
-        """Write the ranks per node if one rank per GPU or core does not fit the detected node."""
+        """Write the number of ranks per node if one rank per GPU or core does not fit on the detected node."""
         site = Site.model_validate(parse_value("\n".join([*self._lines, "checked: never"]), "draft"))
         usual = site.capacity.ranks_per_node
         if usual is not None and not _fits(site, usual):
@@ -241,7 +241,7 @@ class _Text:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML on one line, without quotes where possible."""
+    """Format a value as single-line YAML, without quotes if possible."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -270,7 +270,7 @@ def _fits(site: Site, ranks: int) -> bool:
 
 
 def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:
-    """Return consistent cores, sockets and GPUs per socket, because an inconsistent site file is refused."""
+    """Return consistent cores, sockets and GPUs per socket, because inconsistent site files are refused."""
     cores, gpus = nodes.cores or max(1, nodes.gpus or 0), nodes.gpus or 0
     sockets = nodes.sockets if nodes.sockets and nodes.sockets <= cores else 1
     if nodes.socket_gpus and len(nodes.socket_gpus) == sockets and sum(nodes.socket_gpus) == gpus:

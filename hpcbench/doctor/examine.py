@@ -1,4 +1,4 @@
-"""All checks of the doctor, in the order of the output."""
+"""All checks of the doctor, in output order."""
 
 import shutil
 from pathlib import Path
@@ -24,9 +24,9 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
     Parameters
     ----------
     name
-        Name or file of the site whose requirements are checked; by default only this machine is checked.
+        Name or file of the site whose requirements are checked. By default only this machine is checked.
     run
-        Whether to start two ranks also on a cluster, with its launcher.
+        Whether to start two ranks on a cluster, too, with the site's launcher.
     """
     given = load_site(name)[0] if name else None
     site: Site = given or load_site("local")[0]
@@ -50,7 +50,7 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
 
 
 def _ucx() -> list[Check]:
-    """Check whether UCX, the network library of many MPI libraries, supports GPUs."""
+    """Check whether UCX, the network layer of many MPI libraries, supports GPUs."""
     if not shutil.which("ucx_info"):
         return []
     answer = attempt(["ucx_info", "-v"])

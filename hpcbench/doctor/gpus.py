@@ -1,4 +1,4 @@
-"""GPUs of this machine, as the driver's tools report them."""
+"""GPUs of this machine, as reported by the driver's tools."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from hpcbench.doctor.check import Check, report_missing, report_ok, report_unkno
 
 @dataclass(frozen=True)
 class DetectedGpu:
-    """One GPU."""
+    """A GPU and its properties."""
 
     model: str
     memory_gb: int | None
@@ -25,11 +25,11 @@ class LocalGpus:
     gpus: tuple[DetectedGpu, ...]
     problem: str = ""
     absent: bool = True
-    """Whether no tool is installed, as on a machine without GPUs."""
+    """Whether no GPU tool is installed, as on a machine without GPUs."""
 
 
 def gpus_here() -> LocalGpus:
-    """Ask NVIDIA's tool, then AMD's."""
+    """Query NVIDIA's tool, then AMD's."""
     nvidia = attempt(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
     if nvidia.ok:
         rows = [[part.strip() for part in line.split(",")] for line in nvidia.out.splitlines() if line.count(",") == 2]
@@ -46,7 +46,7 @@ def gpus_here() -> LocalGpus:
 
 
 def check_gpus(needed: bool) -> Check:
-    """Check the GPUs; they are needed if ranks run on this machine's GPUs."""
+    """Check the GPUs, which are `needed` if ranks run on this machine's GPUs."""
     gpus = gpus_here()
     if gpus.gpus:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)

@@ -1,8 +1,8 @@
-"""``python -m hpcbench.doctor.job``: one line about the interpreter of a job's ranks.
+"""``python -m hpcbench.doctor.job``: description of the ranks' interpreter, in one line.
 
-Job scripts run it before the first run, in the environment of the ranks. It must be quick and start no process: MPI is
-loaded but not initialized. With ``--no-mpi`` it is not loaded, because scripts of LSF's whole-node jobs run on a launch
-host that users share.
+Job scripts execute this module before the first run, in the environment of the ranks. It must be fast and start no
+processes, so MPI is loaded but not initialized. With ``--no-mpi`` MPI is not loaded. Scripts of LSF whole-node jobs use
+this option, because they run on a shared launch host.
 """
 
 import platform
@@ -15,7 +15,7 @@ PACKAGES = ("torch", "numpy")
 
 
 def line(*, loads_mpi: bool = True) -> str:
-    """Return interpreter, packages, and the MPI library that mpi4py finds."""
+    """Return interpreter, packages, and the MPI library found by mpi4py."""
     mpi = _mpi() if loads_mpi else f"{_package('mpi4py')}, whose library is not loaded on this shared host"
     facts = [f"hpcbench {hpcbench.__version__}", mpi, *(_package(name) for name in PACKAGES)]
     return f"{sys.executable}: Python {platform.python_version()}; {'; '.join(facts)}"

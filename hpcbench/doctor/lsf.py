@@ -8,11 +8,11 @@ from hpcbench.batch.schedulers.lsf_cluster import list_bsub_options, list_hosts,
 from hpcbench.doctor.cluster import Cluster, Said
 
 _SPARED = ("-wa", "-wt", "-rn", "-cwd", "-ti")
-"""Options of job scripts that variants of LSF may lack. Scripts work without them."""
+"""Optional options of job scripts that some LSF variants lack."""
 
 
 def survey(seen: Sighting) -> Cluster:
-    """Survey queues, hosts and limits."""
+    """Survey queues, hosts, and limits."""
     cluster = Cluster("lsf", seen.fact, seen.name)
     hosts = _hosts(cluster)
     parameters = read_parameters()
@@ -39,7 +39,7 @@ def survey(seen: Sighting) -> Cluster:
 
 
 def _refused(cluster: Cluster) -> list[str]:
-    """Return the options of job scripts that the help of bsub does not list."""
+    """Return the job script options that are missing in bsub's help text."""
     listed = list_bsub_options()
     if not listed:
         cluster.notes.append(
@@ -50,7 +50,7 @@ def _refused(cluster: Cluster) -> list[str]:
 
 
 def _request(cluster: Cluster, lrun: str | None, jsrun: str | None) -> None:
-    """Set how jobs ask for accounts, nodes and GPUs."""
+    """Set how jobs request accounts, nodes, and GPUs."""
     option = (
         Said("-G", f"{lrun} is LLNL's, whose LSF charges a group", sure=False)
         if lrun

@@ -1,4 +1,4 @@
-"""Comparison of site files with this machine."""
+"""Comparison of this machine with site files."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from hpcbench.doctor.cluster import Cluster
 
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
-    """Compare a site file with this machine, for each property that both contain."""
+    """Compare a site file with this machine, for each property known for both."""
     matches = {"scheduler": site.scheduler.kind == cluster.kind}
     if cluster.kind == "local":
         return matches
@@ -26,7 +26,7 @@ def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
 
 
 def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
-    """Check how well the given site fits, or which site of hpcbench fits best."""
+    """Check how well the given site matches, or which built-in site matches best."""
     if given is not None:
         matches = marks(given, cluster)
         return [_line(given.site, matches, needed=given.scheduler.kind != "local")]
@@ -53,6 +53,6 @@ def _line(name: str, matches: dict[str, bool], *, needed: bool) -> Check:
     fact = f"{name}: {len(yes)} of {len(matches)} properties match ({summary})"
     if not matches["scheduler"]:
         return report_missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
-    if no and not (no == ["name"] and matches.get("queues")):  # a user's file may have any name
+    if no and not (no == ["name"] and matches.get("queues")):  # user files may have any name
         return report_unknown("site", fact, "see `hpcbench doctor --draft-site` for the values detected here")
     return report_ok("site", fact, needed=needed)

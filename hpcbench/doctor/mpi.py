@@ -17,12 +17,12 @@ class Mpi:
     program: str
     """Path of the launcher."""
     kind: str | None
-    """Value of `launcher.kind` of a site; None if the launcher does not print it."""
+    """Value of `launcher.kind` for a site file, or None if unknown."""
     fact: str
 
 
 def mpiexec(*programs: str) -> Mpi | None:
-    """Return the first of the programs that exists, with its MPI library; mpiexec and mpirun by default."""
+    """Return the first existing program and its MPI library. By default, try mpiexec and mpirun."""
     path = next((program for name in programs or ("mpiexec", "mpirun") if (program := shutil.which(name))), None)
     if path is None:
         return None
@@ -38,14 +38,14 @@ def mpiexec(*programs: str) -> Mpi | None:
 
 
 def _is_mvapich(path: str) -> bool:
-    """Return whether a Hydra launcher is MVAPICH's, from its path or from the ``mpiname`` next to it."""
+    """Return whether a Hydra launcher belongs to MVAPICH, according to its path or an adjacent ``mpiname``."""
     mpiname = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
     answer = attempt([mpiname])
     return "MVAPICH" in answer.out.upper() or "mvapich" in os.path.realpath(path).lower()
 
 
 def launcher(kind: str) -> tuple[str, list[str], str]:
-    """Return the launcher's dialect, its arguments, and their source."""
+    """Return the launcher dialect, the launcher arguments, and their source."""
     mpi = mpiexec()
     if kind == "flux":
         return "flux", [], "Flux starts ranks itself"
@@ -73,7 +73,7 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
 
 
 def loaded_modules() -> list[str]:
-    """Return the modules of this shell; if there are none, those of a login shell."""
+    """Return the modules loaded in this shell. If there are none, return those of a login shell."""
     here = os.environ.get("LOADEDMODULES") or ""
     if here:
         return [name for name in here.split(":") if name]
@@ -83,7 +83,7 @@ def loaded_modules() -> list[str]:
 
 
 def of_interest(modules: list[str]) -> list[str]:
-    """Return the modules that a job needs: compilers, MPI, GPUs, Python."""
+    """Return the modules that jobs need: compilers, MPI, GPUs, Python."""
     pattern = (
         r"mpi|cuda|rocm|nccl|rccl|ofi|libfabric|ucx|gcc|nvhpc|python|conda|PrgEnv|craype-accel|cudatoolkit|spectrum"
     )

@@ -1,4 +1,4 @@
-"""NCCL: its version, the way between two ranks, GPUDirect, and an all-reduce compared with the link's nominal rate."""
+"""NCCL checks: version, transport, GPUDirect, and all-reduce rate relative to the nominal link rate."""
 
 import re
 import shlex
@@ -9,13 +9,13 @@ from hpcbench.doctor.check import Check, report_missing, report_ok, report_unkno
 from hpcbench.doctor.ranks import PATIENCE, in_job, job_environment, last_error, rank_command
 
 OLDEST = (2, 27)
-"""Oldest version that PyTorch 2.13 is built for."""
+"""Oldest NCCL version supported by PyTorch 2.13."""
 FRACTION = 0.5
-"""An all-reduce below this fraction of the link's nominal rate is reported."""
+"""Fraction of the nominal link rate below which an all-reduce is reported as slow."""
 
 
 def check_nccl(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
-    """Start two ranks on a node that try NCCL, if the site has GPUs.
+    """Test NCCL with two ranks on a node, if the site has GPUs.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _gpu_direct(facts: dict[str, str]) -> Check:
 
 
 def _rate(site: Site, facts: dict[str, str]) -> Check:
-    """Compare the rate of the all-reduce with the nominal rate of the network, if the ranks use the network."""
+    """Compare the all-reduce rate with the nominal network rate, if the ranks use the network."""
     name, rate = "NCCL all-reduce", float(facts["rate"])
     fact = f"{rate / 1e9:.3g} GB/s, two ranks, 64 MiB"
     if facts.get("shared"):

@@ -1,6 +1,6 @@
-"""Program of two ranks that tries NCCL: its version, the way between the ranks, and the speed of an all-reduce.
+"""NCCL test program for two ranks: version, transport between ranks, and all-reduce speed.
 
-Rank 0 prints a line for each fact. `hpcbench.doctor.nccl` starts the program and reads the lines.
+Rank 0 prints one line per fact. `hpcbench.doctor.nccl` starts the program and parses the lines.
 """
 
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 _BYTES = 64 << 20
-"""Bytes of the all-reduce: enough for the full speed of any link."""
+"""All-reduce size in bytes, large enough to reach the full speed of any link."""
 _TIMES, _WARM_UP = 10, 3
 
 
 def describe_ways(log: str) -> dict[str, str]:
-    """Return the facts in NCCL's own log (``NCCL_DEBUG=INFO``): the interface, the ways of channels, and GPUDirect."""
+    """Extract facts from NCCL's log (``NCCL_DEBUG=INFO``): interface, channel transports, and GPUDirect."""
     facts = {}
     used = re.findall(r"NET/(?:IB|Socket) : Using (.+)", log)
     if used:
@@ -31,7 +31,7 @@ def describe_ways(log: str) -> dict[str, str]:
 
 
 def measure(communicator: Any, accelerator: Any, nbytes: int = _BYTES, times: int = _TIMES) -> float:
-    """Return the median of the seconds of an all-reduce of fp32."""
+    """Return the median time of an fp32 all-reduce in seconds."""
     from statistics import median
 
     import numpy as np
@@ -51,7 +51,7 @@ def measure(communicator: Any, accelerator: Any, nbytes: int = _BYTES, times: in
 
 
 def main() -> None:
-    """Try NCCL and print the facts."""
+    """Test NCCL and print the facts."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

@@ -1,4 +1,4 @@
-"""Checks of the directory for results (space, links, clock, quota) and of the version of hpcbench."""
+"""Checks of the results directory (space, links, clock, quota) and of the hpcbench version."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ from hpcbench.versions import package_revision
 
 LEAST_GB = 1.0
 _SKEW = 5.0
-"""Largest harmless difference between the clocks of this node and of the file server, in seconds."""
+"""Maximum harmless clock difference between this node and the file server, in seconds."""
 
 
 def check_place(work: Path) -> list[Check]:
-    """Check the directory that holds results/: space, links, clock, quota, revision."""
+    """Check the directory that contains results/: space, links, clock, quota, and revision."""
     base = next(path for path in (work / "results", *(work / "results").absolute().parents) if path.is_dir())
     return [*_directory(base), _quota(), _revision()]
 
@@ -45,7 +45,7 @@ def _room(base: Path) -> Check:
 
 
 def _links(directory: Path) -> Check:
-    """Check hard links. The lock between two submissions is a link, which only one process on all nodes can create."""
+    """Check hard links. Claims and locks rely on links, which only one process on all nodes can create."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:
@@ -94,7 +94,7 @@ def _quota() -> Check:
 
 
 def _revision() -> Check:
-    """Report the version and revision of hpcbench, as in reports."""
+    """Return the version and revision of hpcbench, as in reports."""
     revision = package_revision()
     if revision is None:
         return report_unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")

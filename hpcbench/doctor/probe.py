@@ -1,7 +1,7 @@
-"""Checks that run in the ranks' interpreter and print one line of JSON each, so that a crash keeps the earlier lines.
+"""Checks that run in the ranks' interpreter. Each prints one line of JSON, so that a crash keeps earlier results.
 
-The source is passed by ``-c``, so that an interpreter without hpcbench can run it. The top of the file imports only
-modules that cannot be missing.
+The source is passed with ``-c``, so that an interpreter without hpcbench can run it. The file's top-level imports are
+restricted to modules that cannot be missing.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
 Finding = tuple[str, str, str]
-"""Health, fact, remedy."""
+"""Health, fact, and remedy."""
 
 
 def _python() -> Finding:
@@ -74,10 +74,10 @@ def _codecs() -> Finding:
 def _mpi4py() -> Finding:
     import mpi4py
 
-    mpi4py.rc.initialize = False  # a login node may forbid it, or hang
+    mpi4py.rc.initialize = False  # login nodes may forbid MPI, or hang
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the package is installed, but the library that it loads is missing
+    except (ImportError, RuntimeError) as error:  # the package is installed, but a library that it loads is missing
         return "missing", f"{version('mpi4py')} found no MPI library: {error}", NO_LIBRARY
     library = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     return "ok", f"{version('mpi4py')} with {library}", ""

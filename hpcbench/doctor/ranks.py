@@ -1,4 +1,4 @@
-"""Checks of the ranks: their interpreter and its packages, their launcher, and a world of two ranks."""
+"""Rank checks: the interpreter and its packages, the launcher, and a world of two ranks."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ from hpcbench.doctor.check import Check, Health, report_missing, report_ok, repo
 from hpcbench.doctor.mpi import mpiexec
 
 PATIENCE = 120.0
-"""Deadline in seconds, for imports from a slow file system."""
+"""Deadline in seconds, long enough for imports from a slow file system."""
 _WORLD = """
 import os
 from mpi4py import MPI
@@ -38,7 +38,7 @@ from hpcbench.comm.gpu_aware import gpu_aware
 found = gpu_aware(MPI.COMM_WORLD)
 say(f"aware={found.answer.value} {' '.join(found.why.split())}")
 """
-"""Program of a rank. Only rank 0 prints, in one write per line, because launchers mix the output of ranks."""
+"""Program of a rank. Only rank 0 prints, with one write per line, because launchers interleave rank output."""
 _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
 _REMEDIES = {
     "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
@@ -51,12 +51,12 @@ _REMEDIES = {
 
 
 def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
-    """Check the packages of the interpreter that ranks run in, with the site's modules and setup, as a job has them.
+    """Check the packages of the ranks' interpreter, with the site's modules and setup, like in a job.
 
     Parameters
     ----------
     run
-        Whether a rank may be started on a cluster. The interpreter of an image is checked by a rank.
+        Whether to start a rank on a cluster. An interpreter inside an image can only be checked by a rank.
     """
     python = sys.executable if site.python == "auto" else site.python
     source = Path(probe.__file__).read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
         try:
             name, health, fact, remedy = json.loads(line)
         except ValueError:
-            continue  # modules print messages
+            continue  # modules may print messages
         lines[name] = (Health(health), fact, remedy)
     wanted = {*_NEEDED, *(["CuPy"] if site.device == "cuda" else [])}
     checks = []
@@ -109,7 +109,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
 
 
 def check_launchers(site: Site) -> list[Check]:
-    """Check the site's launcher, and the other launchers of this machine."""
+    """Check the site's launcher and other launchers on this machine."""
     wanted = launcher_of(site)
     path = attempt(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
     here = site.scheduler.kind == "local"
@@ -142,16 +142,16 @@ def check_launchers(site: Site) -> list[Check]:
 
 
 def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
-    """Start two ranks like those of a run, and check their world and their MPI library.
+    """Start two ranks as in a run, and check their world and MPI library.
 
-    The launcher of another MPI library starts two worlds of one rank each, and exits with 0.
+    A launcher of a different MPI library would start two worlds of one rank each, and exit with 0.
 
     Parameters
     ----------
     run
-        Whether ranks may be started on a cluster.
+        Whether to start ranks on a cluster.
     alone
-        Whether no scheduler answers here, or the user named the site. Otherwise this may be a login node.
+        Whether no scheduler responds here, or the user named the site. Otherwise this may be a login node.
     """
     if not alone and not run:
         remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
@@ -172,18 +172,18 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
 
 
 def has_image(site: Site) -> bool:
-    """Return whether the site file has the kind and the image of a container."""
+    """Return whether the site file sets both kind and image of a container."""
     return site.container is not None and site.container.kind is not None and site.container.image is not None
 
 
 @contextlib.contextmanager
 def rank_command(site: Site, ranks: int) -> Iterator[list[str]]:
-    """Yield the command that starts ranks on one node, up to the interpreter (of the site's image if it has one).
+    """Yield the launch command for ranks on one node, up to the interpreter, including the container.
 
     Raises
     ------
     ValueError
-        The ranks do not fit on a node, or the kind of container cannot be started this way.
+        The ranks do not fit on a node, or this kind of container cannot be started this way.
     """
     _, launch = solve(site, nodes=1, ranks_per_node=ranks, program=launcher_of(site))
     with listed_hosts(launch, ranks) as launch_line:
@@ -199,7 +199,7 @@ def rank_command(site: Site, ranks: int) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
-    """Yield the launch line; its host file, if it has one, lists this host once per rank."""
+    """Yield the launch command. If it contains a host file, the file lists this host once per rank."""
     if HOST_FILE not in launch:
         yield launch
         return
@@ -210,7 +210,7 @@ def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
 
 
 def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, shares: bool) -> Check:
-    """Check that the ranks are one world, on a node with the wanted cores unless ranks share them."""
+    """Check that the ranks form one world, on a node with the wanted number of cores unless ranks share cores."""
     name = "two ranks"
     sizes = re.findall(r"world=(\d+)", world_answer.out)
     cores = re.search(r"cores=(\d+)", world_answer.out)
@@ -239,16 +239,16 @@ _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot o
 
 
 def last_error(text: str) -> str:
-    """Return the last error that a rank printed, without the launcher's prefix; empty if there is none.
+    """Return the last error printed by a rank, without the launcher's prefix. Empty if there is none.
 
-    Launchers print lines about themselves before it, and lines about the ended rank after it.
+    Launchers print their own lines before and after the error.
     """
     errors = re.findall(r"(?:^|[\s:>\]])((?:\w+\.)*\w*(?:Error|Exception)\b: .+)$", text, re.MULTILINE)
     return " ".join(errors[-1].split())[:200] if errors else ""
 
 
 def _aware(site: Site, printed: str) -> Check:
-    """Check whether the MPI library accepts device pointers, from the output of the ranks."""
+    """Check whether the MPI library accepts device pointers, according to the rank output."""
     name = "GPU-aware MPI"
     match = re.search(r"aware=(\w+) (.*)", printed)
     answer, why = match.groups() if match else ("", "")
@@ -263,22 +263,22 @@ def _aware(site: Site, printed: str) -> Check:
 
 
 def launcher_of(site: Site) -> str:
-    """Return the program that starts ranks: the site's, or on this machine the one next to the interpreter."""
+    """Return the launcher program: the site's, or on this machine the launcher next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
     sibling = find_sibling(name) if site.scheduler.kind == "local" else None
     return sibling or name
 
 
 def in_job(site: Site, argv: list[str]) -> list[str]:
-    """Return the command with the modules, setup lines and variables of the job script."""
+    """Wrap a command with the modules, setup lines, and variables of the job script."""
     if not (site.modules or site.setup or site.environment):
         return argv
     lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
     lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
-    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell defines `module`, and may reset PATH
+    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell defines `module` and may reset PATH
     return [*shell, "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
 
 
 def job_environment() -> dict[str, str]:
-    """Return the environment of a job: this one without the variables of an outer job or launcher."""
+    """Return this environment without the variables of an enclosing job or launcher."""
     return clean_environment(environment(), keep=("FLUX_URI",))

@@ -1,4 +1,4 @@
-"""Detection of the scheduler that answers. A client on PATH proves nothing: wrappers copy the names of clients."""
+"""Detection of the scheduler that responds. A client on PATH proves nothing, because wrappers use the same names."""
 
 from hpcbench.batch.schedulers.cluster import Sighting
 from hpcbench.batch.schedulers.flux_cluster import find_flux
@@ -10,18 +10,18 @@ _HEALTH = {True: Health.OK, False: Health.MISSING, None: Health.UNKNOWN}
 
 
 def sightings() -> list[Sighting]:
-    """Ask every kind of scheduler."""
+    """Query every kind of scheduler."""
     return [find_slurm(), find_lsf(), find_flux()]
 
 
 def answering(seen: list[Sighting]) -> Sighting | None:
-    """Return the scheduler that answers. Flux comes first, because Slurm or LSF may have started its instance."""
+    """Return the scheduler that responds. Flux comes first, because Slurm or LSF may have started its instance."""
     working = {sighting.kind: sighting for sighting in seen if sighting.answers}
     return next((working[kind] for kind in ("flux", "lsf", "slurm") if kind in working), None)
 
 
 def check_schedulers(seen: list[Sighting], wanted: str) -> list[Check]:
-    """Return a check of the site's kind of scheduler, and of each other kind that is at least partly installed."""
+    """Check the site's kind of scheduler, and each other kind that is at least partly installed."""
     remedies = {
         "slurm": "run this on a login node of the cluster; SLURM_CONF may be missing",
         "lsf": "run this on a login node; its profile.lsf may not have been sourced",

@@ -1,6 +1,7 @@
-"""Test of every family of codecs on fixed values: the bytes equal the committed digests, and errors are within bounds.
+"""Self-test of every codec family on fixed values.
 
-``python -m hpcbench.doctor.selftest`` writes the digests again, after an intended change of a format.
+Encoded bytes must match the committed digests, and errors must be within bounds. After an intended format change,
+``python -m hpcbench.doctor.selftest`` updates the digests.
 """
 
 import hashlib
@@ -19,13 +20,13 @@ CODECS = (
     *("int4:32/256", "int3:32/256:nonuniform", "int2:16/256"),
     *("sign:1024", "topk:0.01", "threshold:0.001", "rowsparse:64", "2:4"),
 )
-"""Codecs of the test: one or two of each family."""
+"""Tested codecs, one or two per family."""
 _FILE = Path(__file__).with_name("digests.json")
 _VALUES = 4099
 
 
 def faults() -> tuple[list[str], str]:
-    """Return the faults, one line per codec, and the number of codecs that were tested."""
+    """Return one line for each faulty codec, and the number of tested codecs."""
     import numpy as np
 
     from hpcbench.codecs.registry import get_codec
@@ -45,7 +46,7 @@ def faults() -> tuple[list[str], str]:
 
 
 def _values() -> "npt.NDArray[np.float32]":
-    """Return values computed from integers and powers of two, which all libraries and processors round identically."""
+    """Return values computed from integers and powers of two, which round identically on all platforms."""
     import numpy as np
 
     state, values = 12345, []

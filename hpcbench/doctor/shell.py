@@ -1,4 +1,4 @@
-"""Checks of this shell for variables of an outer job, and of submitit and its LSF plugin."""
+"""Checks of this shell's environment, and of submitit and its LSF plugin."""
 
 import os
 from importlib import import_module
@@ -9,7 +9,7 @@ from hpcbench.doctor.check import Check, report_missing, report_ok, report_unkno
 
 
 def check_shell() -> Check:
-    """Check for variables of an outer job or launcher, which submitted jobs do not get."""
+    """Check for variables of an enclosing job or launcher, which are not passed to submitted jobs."""
     names = sorted(os.environ.keys() - clean_environment(keep=("FLUX_URI",)).keys())
     if not names:
         return report_ok("shell", "no variables of an outer job or launcher")
@@ -18,7 +18,7 @@ def check_shell() -> Check:
 
 
 def check_submitit() -> list[Check]:
-    """Check submitit's version, and its class for cluster="lsf". Of several plugins the last one wins silently."""
+    """Check submitit's version, and its class for cluster="lsf". With several plugins, the last one silently wins."""
     try:
         checks = [report_ok("submitit", version("submitit"), needed=True)]
     except PackageNotFoundError:

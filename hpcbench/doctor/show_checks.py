@@ -1,4 +1,4 @@
-"""Output of the findings: a table on a terminal, lines in a log, JSON for programs."""
+"""Output of findings: a table on a terminal, lines in a log, and JSON for programs."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _STYLES = {Health.OK: "green", Health.MISSING: "bold red", Health.UNKNOWN: "mage
 
 
 def show(checks: Sequence[Check]) -> None:
-    """Print the findings and what follows."""
+    """Print the findings and a conclusion."""
     if sys.stdout.isatty():
         _table(checks)
     else:

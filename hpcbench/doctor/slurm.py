@@ -14,7 +14,7 @@ from hpcbench.doctor.cluster import Cluster, Said
 
 
 def survey(seen: Sighting) -> Cluster:
-    """Survey partitions, nodes, limits and accounts."""
+    """Survey partitions, nodes, limits, and accounts."""
     cluster = Cluster("slurm", seen.fact, seen.name)
     config = read_config()
     qos = list_qos()
@@ -63,7 +63,7 @@ def _associations(cluster: Cluster) -> list[Association]:
 
 
 def _request(cluster: Cluster, partition: QueueFacts, kind: Nodes, select_type: str) -> None:
-    """Set the directives for GPUs and for exclusive nodes: other jobs on a node would disturb the measurement."""
+    """Set the directives for GPUs and exclusive nodes. Other jobs on a node would disturb measurements."""
     directives: dict[str, str | int | None] = {}
     sources = []
     if kind.gpus and kind.gres:

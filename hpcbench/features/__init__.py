@@ -1,5 +1,5 @@
-"""Optional features of the training engine. Each has a directory with all of its parts.
+"""Optional features of the training engine. All parts of a feature are in its directory.
 
-A part may import what the corresponding package may import: `settings`, `rules` and `events` correspond to
-``contract``, `engine` to ``parallel``, `traffic` to ``predict``, `observer` to ``train`` and `report` to ``report``.
+The import rules of a part are the same as for the corresponding package. `settings`, `rules` and `events` correspond to
+``contract``, `engine` to ``parallel``, `traffic` to ``predict``, `observer` to ``train``, and `report` to ``report``.
 """

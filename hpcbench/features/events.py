@@ -1,4 +1,4 @@
-"""The events that features add to a run's log."""
+"""Log events of the features."""
 
 from hpcbench.contract.event.base import Event
 from hpcbench.features.energy.events import Energy

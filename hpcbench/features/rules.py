@@ -1,4 +1,4 @@
-"""The rules that features set for a model, its training and its layout."""
+"""Constraints of features on the model, training and layout settings."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -10,14 +10,15 @@ from hpcbench.features.prune import rules as prune
 
 
 class Rules(NamedTuple):
-    """The rules of a feature.
+    """Constraints of one feature.
 
     Attributes
     ----------
     misfit
-        Function of a model, its training, and `tp` and `tensor` of the layout that returns the first broken rule.
+        Function that returns the first violated rule. Its arguments are the model settings, the training settings, and
+        `tp` and `tensor` of the layout.
     idle
-        Function that yields settings without an effect, with the reason and the remedy.
+        Function that yields settings that have no effect, with the reason and the remedy.
     can_be_idle
         Settings that `idle` may yield.
     """

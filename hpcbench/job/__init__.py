@@ -1,5 +1,5 @@
-"""Driver of a job on its first node: it starts the runs one after another and records the states of job and runs.
+"""Job driver. On the first node of a job, it starts the runs sequentially and records the states of job and runs.
 
-Job scripts start it as ``python -m hpcbench.job``. Besides hpcbench itself, it imports only the standard library. All
-imports are done before the first run, so a file server that fails later cannot stop the driver.
+Job scripts start the driver with ``python -m hpcbench.job``. It imports only hpcbench and the standard library. All
+imports happen before the first run, so a later file server failure cannot stop the driver.
 """

@@ -1,4 +1,4 @@
-"""Allocation of a job, as each scheduler describes it on the first node: name, hosts, and whether a job is listed."""
+"""Allocation of a job, as described by the scheduler on the first node."""
 
 import os
 import re
@@ -10,7 +10,10 @@ from pathlib import Path
 from hpcbench.job.processes import is_running_here
 
 Lookup = Callable[[str, str], bool | None]
-"""Function of a job's id and its script's process: whether the scheduler lists the job as not over; None if unknown."""
+"""Function that takes a job id and the identity of the script's process.
+
+It returns whether the scheduler lists the job as unfinished, or None if unknown.
+"""
 
 _TIMEOUT = 60.0
 _SLURM_OVER = {
@@ -23,28 +26,28 @@ _FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING"
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes and the name of a job, and queries for more."""
+    """Nodes and name of a job, and functions to query the scheduler."""
 
     hosts: Sequence[str]
-    """Names of the job's nodes."""
+    """Host names of the job's nodes."""
     is_listed: Lookup
     name: str = ""
-    """The job's name in its queue; empty if the scheduler does not report it."""
+    """Name of the job in the queue. Empty if the scheduler does not report it."""
     describe: Sequence[str] = ()
     """Command whose output describes the job."""
 
 
 def read_allocation(scheduler: str, id: str, environment: Mapping[str, str], *, easy: bool) -> Allocation:
-    """Return the allocation of the job that this process belongs to.
+    """Return the allocation of the current job.
 
     Parameters
     ----------
     scheduler
         ``slurm``, ``lsf``, ``flux`` or ``local``.
     id
-        The scheduler's id of the job.
+        Scheduler id of the job.
     environment
-        Variables that the scheduler sets.
+        Variables set by the scheduler.
     easy
         Whether LSF allocates whole nodes.
     """
@@ -66,7 +69,7 @@ def read_allocation(scheduler: str, id: str, environment: Mapping[str, str], *, 
 
 
 def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
-    """Return the hosts of an LSF job. LSB_HOSTS is not used: large jobs do not have it."""
+    """Return the hosts of an LSF job. LSB_HOSTS is not used, because it is not set in large jobs."""
     slots: dict[str, int] = {}
     try:
         text = Path(environment.get("LSB_DJOB_HOSTFILE", "")).read_text(encoding="utf-8", errors="replace")
@@ -78,7 +81,7 @@ def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
         slots[host] = slots.get(host, 0) + number
     first = next(iter(slots), "")
     if easy and slots and slots[first] == 1 < max(slots.values()):
-        del slots[first]  # one slot among larger hosts: the launch host
+        del slots[first]  # a host with one slot among larger hosts is the launch host
     return list(slots)
 
 
@@ -100,14 +103,14 @@ def _is_listed_by_lsf(id: str, process: str) -> bool | None:
 
 def _is_listed_by_flux(id: str, process: str) -> bool | None:
     del process
-    status, output = _query("flux", "--parent", "jobs", "-n", "-o", "{status}", id)  # a job of the instance above
+    status, output = _query("flux", "--parent", "jobs", "-n", "-o", "{status}", id)  # a job of the parent instance
     if status:
         return False if "unknown" in output.lower() else None
     return bool(_FLUX_ALIVE & set(output.split()))
 
 
 def _ask(*command: str) -> str | None:
-    """Return the output of a command; None if it fails."""
+    """Return the output of a command, or None if the command fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT
@@ -118,7 +121,7 @@ def _ask(*command: str) -> str | None:
 
 
 def _query(*command: str) -> tuple[int, str]:
-    """Return the exit status of a command, and its output and errors together."""
+    """Return the exit status of a command, and its combined stdout and stderr."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT

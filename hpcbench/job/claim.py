@@ -1,7 +1,7 @@
-"""Claim on a job. A job may be submitted or started twice, but only one script at a time has the claim.
+"""Claims on jobs. A job may be submitted or started twice, but only one script at a time holds the claim.
 
-The next claim is a hard link with the next number. On every file system, also NFS, only one process can create it.
-Claims are never removed, because two processes could do so at the same time.
+Claims are numbered hard links. On every file system, including NFS, only one process can create the next link. Claims
+are never removed, because two processes could remove them at the same time.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from hpcbench.job.processes import is_running_here
 from hpcbench.job.status_files import StatusFiles
 
 REFUSED = 73
-"""Exit status of a script that found the job taken."""
+"""Exit status of a script whose job is already claimed."""
 _UNIQUE_NAME = re.compile(r"[-_][0-9a-f]{6}[-_][aj][0-9]")
-"""Part of the names under which hpcbench submits jobs. Each submission has a new one."""
+"""Part of the queue names of hpcbench's jobs that is unique to each submission."""
 
 
 class ClaimError(Exception):
-    """The job cannot be claimed. Its files are unchanged."""
+    """The job cannot be claimed. The job's files are unchanged."""
 
     def __init__(self, message: str, status: int = REFUSED) -> None:
         super().__init__(message)
@@ -34,54 +34,54 @@ class ClaimError(Exception):
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """The claim of this script on its job."""
+    """A script's claim on its job."""
 
     path: Path
     files: StatusFiles
     is_new: bool = True
-    """Whether this process made the claim; otherwise this script had it before."""
+    """Whether this process created the claim. False if the script already held the claim."""
 
     def is_ours(self) -> bool:
-        """Return whether no other script has claimed the job, because its scheduler reported ours as over."""
+        """Return whether this is the latest claim. Another script may claim a job that is reported as ended."""
         return not exists(self.path.with_name(str(int(self.path.name) + 1)))
 
     def release(self) -> None:
-        """Release the job for the next script."""
+        """Release the claim, so that another script can claim the job."""
         self.files.write(self.path.with_name(f"{self.path.name}.end"), lambda: f"{format_now()}\n")
 
 
 @dataclass(frozen=True)
 class Claimant:
-    """A script that needs a claim on its job."""
+    """A script that requests a claim on its job."""
 
     holder: str
-    """The scheduler's id of the job, or the process."""
+    """Scheduler id of the job, or the process identity."""
     process: str
-    """The script's process, as `identify_process` returns it."""
+    """Identity of the script's process, as returned by `identify_process`."""
     name: str
-    """The job's name in its queue."""
+    """Name of the job in the queue."""
     start: str
-    """Time of its start."""
+    """Start time."""
 
 
 def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: StatusFiles) -> HeldClaim:
-    """Make the next claim on a job.
+    """Create the next claim on a job.
 
     Parameters
     ----------
     directory
-        The job's directory.
+        Directory of the job.
     claimant
-        The script that claims the job.
+        Script that claims the job.
     is_listed
-        Whether the scheduler lists a job.
+        Function that returns whether the scheduler lists a job.
     files
-        Writer of the claim's file.
+        Writer of the claim file.
 
     Raises
     ------
     ClaimError
-        Another script has the job, or may have it, or no claim can be written.
+        Another script holds or may hold the claim, or the claim cannot be written.
     """
     place = directory / DIRECTORY
     draft = place / f".{os.uname().nodename}.{os.getpid()}"
@@ -112,7 +112,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
             except OSError as error:
                 if not exists(path):
                     raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
-            if path.samefile(draft):  # a file server may create the link and still report a failure
+            if path.samefile(draft):  # a file server may report a failure although it has created the link
                 return HeldClaim(path, files)
     finally:
         with contextlib.suppress(OSError):
@@ -120,14 +120,14 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
 
 
 def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | None:
-    """Return the last claim if it is this script's; None if its holder is over.
+    """Return the last claim if this script holds it, or None if its holder has ended.
 
     Raises
     ------
     ClaimError
-        Its holder is not over, or may not be.
+        The holder of the last claim is, or may be, still running.
     """
-    if _UNIQUE_NAME.search(claimant.name):  # a second job of this name comes from one submission that was sent twice
+    if _UNIQUE_NAME.search(claimant.name):  # two jobs with this name result from a submission that was sent twice
         for path in last.parent.glob("[0-9]*"):
             fields = read_json(path) or {}
             if fields.get("name") == claimant.name and fields.get("holder") != claimant.holder:
@@ -145,7 +145,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     if holder in (claimant.holder, process):
         listed = is_running_here(process)
         if listed is None and holder == claimant.holder:
-            return None  # the job was requeued, and is on another node now
+            return None  # the job was requeued and now runs on another node
     else:
         listed = is_listed(holder, process)
     if listed is None:

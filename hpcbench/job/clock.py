@@ -1,15 +1,15 @@
-"""Clock of a job: the time that it has used."""
+"""Clock that measures a job's elapsed time."""
 
 import os
 import time
 from pathlib import Path
 
 GAP = 10.0
-"""Seconds between two successive readings above which the job is assumed to have been suspended in between."""
+"""Seconds between two successive readings above which the job is assumed to have been suspended."""
 
 
 class JobClock:
-    """Clock that stands still while the scheduler suspends the job. Schedulers do not charge a job for that time.
+    """Clock that stops while the scheduler suspends the job. Suspended time does not count toward the walltime.
 
     Parameters
     ----------
@@ -22,12 +22,12 @@ class JobClock:
         self._last = time.monotonic()
 
     def read(self, *, watched: bool = True) -> float:
-        """Return the seconds that the job has used.
+        """Return the elapsed time in seconds.
 
         Parameters
         ----------
         watched
-            Whether the last reading was a fraction of a second ago, except for suspensions.
+            Whether the clock is read several times per second, so that larger gaps are suspensions.
         """
         now = time.monotonic()
         if not watched or now - self._last < GAP:
@@ -37,12 +37,12 @@ class JobClock:
 
 
 def measure_age(start_ticks: int) -> float:
-    """Return the seconds since a process started.
+    """Return the age of a process in seconds.
 
     Parameters
     ----------
     start_ticks
-        Its start, in clock ticks since the machine started.
+        Start time of the process, in clock ticks since boot.
     """
     uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return max(0.0, uptime - start_ticks / os.sysconf("SC_CLK_TCK"))

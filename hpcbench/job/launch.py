@@ -1,4 +1,4 @@
-"""Process of a run's launcher. Its process group can be watched, terminated and killed."""
+"""Launcher process of a run. The process group can be polled, terminated, and killed."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 from hpcbench.job.processes import kill_run
 
 TERM_TIME = 5.0
-"""Seconds between TERM and KILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 class RunProcess:
-    """A started launcher.
+    """A running launcher.
 
     Parameters
     ----------
     run
-        Directory of the run; relative to the working directory.
+        Directory of the run, relative to the working directory.
     command
-        The command that starts the ranks.
+        Launch command.
     environment
-        Variables of the command.
+        Environment variables of the command.
 
     Raises
     ------
@@ -44,7 +44,7 @@ class RunProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=errors,
-                    close_fds=False,  # the local queue's lock lives as long as the ranks
+                    close_fds=False,  # the ranks inherit the lock of the local queue
                     preexec_fn=os.setpgrp,
                 )
             except OSError as error:
@@ -52,14 +52,14 @@ class RunProcess:
                 self._failed = 126 if isinstance(error, PermissionError) else 127
 
     def poll(self) -> int | None:
-        """Return the exit status in the form of a shell; None while the launcher runs or is suspended."""
+        """Return the exit status as in a shell, or None while the launcher runs or is suspended."""
         if self._process is None:
             return self._failed
         status = self._process.poll()
         return 128 - status if status is not None and status < 0 else status
 
     def wait_for_group(self, seconds: float) -> bool:
-        """Wait at most this time for the end of the launcher and its group; return whether they have ended."""
+        """Wait at most this time for the process group to end. Return whether it has ended."""
         deadline = time.monotonic() + seconds
         while self._has_group():
             if time.monotonic() > deadline:
@@ -68,13 +68,13 @@ class RunProcess:
         return True
 
     def end(self, *, kill: bool) -> None:
-        """Terminate the group with TERM; with `kill`, kill it after a while."""
+        """Send SIGTERM to the process group. With `kill`, send SIGKILL after `TERM_TIME`."""
         self._signal_group(signal.SIGTERM)
         if not self.wait_for_group(TERM_TIME) and kill:
             self._signal_group(signal.SIGKILL)
 
     def kill_rest(self) -> None:
-        """Kill the processes that the run left behind."""
+        """Kill all processes left behind by the run."""
         kill_run(self._run)
 
     def _has_group(self) -> bool:

@@ -1,4 +1,4 @@
-"""Driver of one attempt of a job, from its claim to its last state."""
+"""Driver of one job attempt, from the claim to the final state."""
 
 import contextlib
 import os
@@ -25,12 +25,12 @@ _KILLED = 137
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the driver; write the exit status of the job script, and whether the job is requeued."""
+    """Run the driver. Write the exit status of the job script, and whether to requeue the job."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     for descriptor in (options.signals, options.result):
         os.set_inheritable(descriptor, False)
     if os.getppid() != options.script:
-        return _KILLED  # the script was killed
+        return _KILLED  # the job script was killed
     may_be_preempted = options.scheduler == "slurm" and options.requeue > 0
     requests = StopRequests(options.signals, may_be_preempted=may_be_preempted)
     try:
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
-    """Return the exit status of the job script, and whether the job is requeued."""
+    """Run the job. Return the exit status of the job script, and whether to requeue the job."""
     root, start = Path.cwd(), format_now()
-    directory = Path("jobs", options.job)  # relative, as in messages
+    directory = Path("jobs", options.job)  # relative, for messages
     files = StatusFiles(root, directory)
     environment = read_environment()
     allocation = read_allocation(options.scheduler, options.id, environment, easy=options.easy)
@@ -101,7 +101,7 @@ def _run_job(
         path, ranks = options.host_file
         files.write(Path(path), lambda: "".join(f"{host}\n" * ranks for host in allocation.hosts))
     if not recorder.record_job("running") or files.failure:
-        return NO_SPACE, False  # otherwise measurements would be lost
+        return NO_SPACE, False  # keep the measurements
     place = directory / "provenance"
     record_provenance(
         place, environment, requests, describe_job=allocation.describe, describe_python=make_doctor_command(options)
@@ -125,9 +125,9 @@ def _run_job(
 
 
 def make_doctor_command(options: JobOptions) -> list[str]:
-    """Return the command that describes the interpreter of the ranks; empty for none.
+    """Return the command that describes the ranks' interpreter, or an empty list.
 
-    It loads the MPI library, but not where LSF runs the script on a launch host that users share.
+    The command loads the MPI library, except on a launch host of LSF, which users share.
     """
     if not options.doctor:
         return []
@@ -135,7 +135,7 @@ def make_doctor_command(options: JobOptions) -> list[str]:
 
 
 def _begin_attempt(directory: Path, files: StatusFiles, claim: HeldClaim) -> int:
-    """Move the status and the provenance of the last attempt into `attempts`; return the number of this one."""
+    """Move the status and provenance of the last attempt into `attempts`. Return the number of the new attempt."""
     attempts = directory / "attempts"
     number = 1
     while (attempts / f"{number}.json").exists():
@@ -152,7 +152,7 @@ def _begin_attempt(directory: Path, files: StatusFiles, claim: HeldClaim) -> int
 
 
 def _end_runs(root: Path, job: str, attempt: int, recorder: StatusRecorder) -> None:
-    """End the runs of a driver that was killed."""
+    """Record that a killed driver's runs have ended."""
     for path in (root / "runs").iterdir():
         status = mark.read_mark(path)
         if status is None or status.job != job or status.state != "running" or status.attempt != attempt:
@@ -162,12 +162,12 @@ def _end_runs(root: Path, job: str, attempt: int, recorder: StatusRecorder) -> N
 
 
 def read_environment() -> dict[str, str]:
-    """Return the variables that the job script exported. Python itself may add LC_CTYPE to `os.environ`."""
+    """Return the variables exported by the job script. Python may add LC_CTYPE to `os.environ`."""
     text = Path("/proc/self/environ").read_bytes()
     entries = [entry.partition(b"=") for entry in text.split(b"\0") if b"=" in entry]
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
 
 
 def _shorten(text: str) -> str:
-    """Return a name with a question mark in place of each character that a claim does not need."""
+    """Return a name in which question marks replace all characters that claims do not need."""
     return "".join(char if char.isalnum() or char in "_.[]-" else "?" for char in make_ascii(text))

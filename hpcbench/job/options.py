@@ -1,4 +1,4 @@
-"""Options with which a job script starts the driver."""
+"""Driver options passed by job scripts."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class RunCommand(NamedTuple):
-    """A run, and the command that starts its ranks."""
+    """A run and its launch command."""
 
     id: str
     command: list[str]
@@ -16,41 +16,41 @@ class RunCommand(NamedTuple):
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of a job."""
+    """Options of a job."""
 
     scheduler: str
     """``slurm``, ``lsf``, ``flux`` or ``local``."""
     job: str
     """Name of the job's directory in ``jobs``."""
     id: str
-    """The scheduler's id of this job; empty for a script that was started by hand."""
+    """Scheduler id of this job. Empty if the script was started by hand."""
     script: int
-    """Process id of the job script, the driver's parent."""
+    """Process id of the job script, which is the driver's parent."""
     signals: int
-    """Descriptor from which the names of signals to the script are read."""
+    """File descriptor for reading the names of signals to the script."""
     result: int
-    """Descriptor to which the exit status is written."""
+    """File descriptor for writing the exit status."""
     ended: int | None = None
-    """Exit status of a script that ended without the driver. Then no run is started; the end is recorded."""
+    """Exit status of a script that ended without the driver. If set, the end is recorded and no run is started."""
     walltime: int = 0
-    """Walltime in seconds; 0 for no limit."""
+    """Walltime in seconds. 0 means no limit."""
     stop_ahead: int = 0
-    """Time between the stop request to the runs and the walltime, in seconds."""
+    """Seconds between the stop request to the runs and the walltime."""
     run_limit: int = 0
-    """Limit of a run in seconds; 0 for an equal part of the remaining walltime."""
+    """Time limit of a run in seconds. 0 means an equal part of the remaining walltime."""
     requeue: int = 0
-    """Number of times that the job may be requeued."""
+    """Maximum number of requeues."""
     easy: bool = False
-    """Whether LSF allocates whole nodes, and counts a launch host with one slot among them."""
+    """Whether LSF allocates whole nodes and lists a launch host with one slot among them."""
     host_file: tuple[str, int] | None = None
-    """File that lists each host once per rank, and the number of ranks per host; None if no launcher reads one."""
+    """Host file with one line per rank, and number of ranks per host. None if the launcher needs no host file."""
     doctor: str = ""
-    """The interpreter of the ranks, which the provenance describes; empty for one inside a container."""
+    """Interpreter of the ranks, for the provenance. Empty if it is inside a container."""
     runs: tuple[RunCommand, ...] = ()
 
 
 def parse_options(arguments: Sequence[str]) -> JobOptions:
-    """Read the driver's command line, and the commands of the runs from the pipe that it names."""
+    """Parse the driver's command line, and read the runs' launch commands from the pipe in its options."""
     parser = argparse.ArgumentParser(prog="python -m hpcbench.job", description="Started by job scripts.")
     parser.add_argument("--scheduler", required=True, choices=("slurm", "lsf", "flux", "local"))
     parser.add_argument("--job", required=True)
@@ -73,7 +73,7 @@ def parse_options(arguments: Sequence[str]) -> JobOptions:
 
 
 def _read_runs(descriptor: int) -> list[RunCommand]:
-    """Read the id, the number of words and the words of each run. A null byte ends each of these."""
+    """Read the id, number of words, and words of each run, each terminated by a null byte."""
     with open(descriptor, "rb") as stream:
         fields = [os.fsdecode(field) for field in stream.read().split(b"\0")[:-1]]
     runs, start = [], 0

@@ -1,4 +1,4 @@
-"""Processes of a job's node: the holder of a claim, and processes that a run left behind."""
+"""Processes on a node: identification of claim holders, and termination of a run's processes."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.processes import alive, identity
 
 
 def identify_process(pid: int) -> str:
-    """Return the id, start time, boot and host of a process, which no other process shares; empty if it is gone."""
+    """Return a unique identity of a process: id, start time, boot id, and host. Empty if the process has ended."""
     process = identity(pid)
     if process is None or not alive(process):
         return ""
@@ -17,7 +17,7 @@ def identify_process(pid: int) -> str:
 
 
 def is_running_here(process: str) -> bool | None:
-    """Return whether the process with this identity runs; None if it ran on another node."""
+    """Return whether the process with this identity is running, or None if it belongs to another node."""
     pid, host = process.partition(" ")[0], process.rpartition(" ")[2]
     if host != os.uname().nodename:
         return None
@@ -25,12 +25,13 @@ def is_running_here(process: str) -> bool | None:
 
 
 def kill_run(run: Path) -> None:
-    """Kill the processes of a run on this node, whatever group, session or parent they have by now.
+    """Kill all processes of a run on this node, regardless of their group, session, or parent.
 
-    Launchers start daemons in separate sessions. All have the run's directory in their environment.
+    Launchers start daemons in separate sessions. All processes are identified by the run directory in their
+    environment.
     """
     variable = b"HPCBENCH_RUN=" + os.fsencode(run)
-    for _ in range(3):  # processes that fork meanwhile are found by the next search
+    for _ in range(3):  # the next search finds processes that were forked in the meantime
         pids = [pid for pid in _list_pids() if variable in _read_environment(pid)]
         if not pids:
             return

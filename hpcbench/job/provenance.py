@@ -1,4 +1,4 @@
-"""Provenance of a job: its environment, modules, limits and devices, from commands on its first node."""
+"""Provenance of a job: environment, modules, limits, and devices, recorded by commands on the first node."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ from hpcbench.job.messages import print_error
 from hpcbench.job.stop_requests import StopRequests
 
 LIMIT = 20.0
-"""Seconds for all commands together. A command that hangs does not keep the runs waiting."""
+"""Total time limit for all commands in seconds, so that a hanging command does not delay the runs."""
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
-"""Pattern of variables with a secret in their name or value, such as a list of options or an address."""
+"""Pattern of variables whose name or value contains a secret, such as an option list or a URL."""
 _SHELL = ("bash", "-p", "-c")
 """A shell that ignores BASH_ENV."""
 
@@ -35,17 +35,17 @@ def record_provenance(
     Parameters
     ----------
     directory
-        The directory of the files. It is created.
+        Output directory, which is created.
     environment
-        Variables of the runs.
+        Environment variables of the runs.
     requests
-        A signal ends the recording.
+        Stop requests. A signal ends the recording.
     describe_job, describe_python
-        Commands that describe the job and the interpreter of the ranks; empty for none.
+        Commands that describe the job and the ranks' interpreter. An empty command is skipped.
 
     Notes
     -----
-    Standard input contains the list of loaded modules, because `module` is often a function of the job script's shell.
+    The list of loaded modules is read from stdin, because `module` is often a shell function in the job script.
     """
     commands: dict[str, Sequence[str]] = {
         "python": describe_python,
@@ -62,7 +62,7 @@ def record_provenance(
     processes = []
     for name, command in commands.items():
         if command and shutil.which(command[0], path=environment.get("PATH")) is not None:
-            with contextlib.suppress(OSError):  # such as on a full disk; missing provenance does not stop a job
+            with contextlib.suppress(OSError):  # Failures, such as a full disk, do not stop the job.
                 processes.append(_start(directory / f"{name}.txt", command, environment))
     deadline = time.monotonic() + LIMIT
     while any(process.poll() is None for process in processes) and requests.leaving is None:
@@ -81,8 +81,8 @@ def record_provenance(
 
 
 def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start a command whose output and errors go into a file."""
-    mode = 0o600 if path.stem == "environment" else 0o666  # a filter misses some secrets
+    """Start a command with stdout and stderr redirected to a file."""
+    mode = 0o600 if path.stem == "environment" else 0o666  # the filter may miss secrets
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as out:
         return subprocess.Popen(
@@ -96,11 +96,11 @@ def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -
 
 
 def _print_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the command that prints variables as bash quotes them, sorted, without secrets."""
+    """Return a command that prints sorted, bash-quoted variables without secrets."""
     shell = r'for _var; do [[ $_var = "#"* ]] && echo "$_var" || printf "%s=%q\n" "$_var" "${!_var}"; done'
     arguments = []
     for name in sorted(environment):
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # other lines are functions that bash exports
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # other lines are exported bash functions
             secret = _SECRET.search(f"{name.upper()}={environment[name]}")
             arguments.append(f"# {name} is left out" if secret else name)
     return [*_SHELL, shell, "bash", *arguments]

@@ -1,4 +1,4 @@
-"""Loop over the runs of a job: it starts them one after another, enforces limits, and reacts to stop requests."""
+"""Loop over the runs of a job, with time limits and stop requests."""
 
 import os
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from hpcbench.job.status_files import StatusFiles, StatusRecorder, is_completed,
 from hpcbench.job.stop_requests import StopRequests
 
 STOPPED = 75
-"""Exit status of a job with runs that can be continued."""
+"""Exit status of a job with resumable runs."""
 NO_SPACE = 74
 """Exit status if a file could not be written."""
 TIMED_OUT = 124
-"""Exit status of a run that was ended at its limit."""
+"""Exit status of a run that was ended at its time limit."""
 _LOOK = 0.2
 """Seconds between two checks of a run."""
 _LATE = 0.5
-"""Seconds after a launcher's failure in which the signal that caused it may still arrive from the script."""
+"""Seconds to wait after a launcher failure for the signal that may have caused it."""
 
 
 class EndOfJobError(Exception):
-    """The job ends at once, with this exit status."""
+    """The job must end immediately with this exit status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -39,30 +39,30 @@ class _CurrentRun:
     start: str
     launched: float
     limit: int
-    """Seconds until the stop request to the run; 0 for no limit."""
+    """Seconds until the stop request to the run. 0 means no limit."""
     stop_time: int
     """Seconds for the checkpoint after the stop request."""
     launcher: RunProcess | None = None
     reached: bool = False
-    """Whether the run reached its limit before the stop request to the job."""
+    """Whether the run reached its own limit before the stop request to the job."""
     killed: bool = False
     """Whether the run was ended at its limit."""
 
 
 def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int]:
-    """Return a run's limit and the time for its checkpoint, in seconds; limit 0 for none.
+    """Return a run's time limit and the time for its checkpoint, in seconds. A limit of 0 means no limit.
 
-    Without a limit of its own, a run gets an equal part of the time until the job's stop request. A run that does not
-    stop takes little time from the others.
+    By default, the time until the job's stop request is divided equally among the incomplete runs. The checkpoint time
+    is at most the limit, so a run that does not stop takes little time from the others.
 
     Parameters
     ----------
     options
-        The job's limits.
+        Options of the job, with its limits.
     used
         Seconds since the start of the job.
     waiting
-        Number of runs that are not completed, this one included.
+        Number of incomplete runs, including this run.
     """
     limit, stop_time = options.run_limit, options.stop_ahead
     if not limit and options.walltime:
@@ -78,17 +78,17 @@ class RunLoop:
     Parameters
     ----------
     root
-        The submission's directory, which is the working directory.
+        Submission directory, which is the working directory.
     options
-        The job's runs and limits.
+        Runs and limits of the job.
     environment
-        Variables of the runs.
+        Environment variables of the runs.
     claim, files, recorder
-        The claim on the job, and the writers of its files.
+        Claim on the job, and writers of the job's files.
     requests
-        Requests to stop.
+        Stop requests.
     clock
-        The time that the job has used.
+        Clock of the job.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class RunLoop:
         self._waiting = sum(not is_completed(root, run.id) for run in options.runs)
 
     def run_all(self) -> int:
-        """Start all runs that are not completed, one after another. A failure does not stop the next one.
+        """Run all incomplete runs sequentially. A failure does not prevent later runs.
 
         Returns
         -------
         int
-            Exit status of the job: 0, 1 for a failed run, 75 for runs that can be continued, or that of a signal.
+            Exit status of the job: 0, 1 for a failed run, 75 for resumable runs, or the status of a signal.
         """
         try:
             for run in self._options.runs:
@@ -132,7 +132,7 @@ class RunLoop:
         except EndOfJobError as error:
             self._end_run(error.status)
             return error.status
-        except OSError as error:  # such as an error of a file server
+        except OSError as error:  # for example a file server error
             self._files.note_failure(error)
             self._end_run(NO_SPACE)
             return NO_SPACE
@@ -142,10 +142,10 @@ class RunLoop:
         return int(self._failed)
 
     def _run(self, run: RunCommand) -> None:
-        self._check_claim()  # checked first, because the script that has the job now may have completed the run
+        self._check_claim()  # check first, because a script that took over the job may have completed the run
         if is_completed(self._root, run.id):
             return
-        self._clock.read(watched=False)  # the steps before this run may have taken long
+        self._clock.read(watched=False)  # preceding steps may have been slow
         self._keep_time()
         self._check_signals()
         if self._requests.stopping:
@@ -167,13 +167,13 @@ class RunLoop:
             status = self._launch(directory, run, current)
         reached = current.reached and status != 0
         if reached and (not current.killed or any(directory.glob("checkpoint/step-*"))):
-            self._unfinished = True  # the run can be continued
+            self._unfinished = True  # the run is resumable
         self._failed |= not self._record_end(current, status, reached=reached) or status != 0
-        self._files.give_back(directory)  # its worker writes this before the last event, but may have been killed
+        self._files.give_back(directory)  # normally done by the worker before its last event, unless it was killed
         self._current = None
 
     def _launch(self, directory: Path, run: RunCommand, current: _CurrentRun) -> int:
-        """Start a run, wait for it, and return its exit status."""
+        """Start a run, wait until it ends, and return its exit status."""
         try:
             launcher = current.launcher = RunProcess(directory, run.command, self._environment)
         except OSError as error:
@@ -184,22 +184,22 @@ class RunLoop:
             self._check_signals()
             self._requests.wait(_LOOK)
         if status != 0 and self._requests.leaving is None:
-            self._requests.wait(_LATE)  # LSF sends a signal to all processes of a job, which also ends the launcher
+            self._requests.wait(_LATE)  # LSF signals all processes of a job, including the launcher
         self._check_signals()
         launcher.kill_rest()
         return TIMED_OUT if current.killed else status
 
     def _keep_time(self) -> None:
-        """Request a stop of the run before the job's limit or at its own limit, and end it if it does not stop."""
+        """Request a stop before the job's limit or at the run's limit. End the run if it does not stop in time."""
         options, current = self._options, self._current
-        if os.getppid() != options.script:  # the job was killed, which the scheduler reports
+        if os.getppid() != options.script:  # The job was killed. The scheduler reports this.
             if current is not None and current.launcher is not None:
                 current.launcher.end(kill=True)
                 current.launcher.kill_rest()
             os._exit(137)
         used = self._clock.read()
         if options.walltime and used >= options.walltime - options.stop_ahead:
-            self._requests.stopping = True  # Flux never signals only the script, and other schedulers may be late
+            self._requests.stopping = True  # Flux cannot signal only the script, and other schedulers may be late
         if current is None or current.launcher is None:
             return
         if self._requests.stopping:
@@ -208,14 +208,14 @@ class RunLoop:
         if not current.limit or past <= 0:
             return
         if not self._requests.stopping:
-            current.reached = True  # otherwise the job's limit came first
+            current.reached = True  # otherwise the job's limit was reached first
         self._ask_to_stop()
         if not current.killed and past > current.stop_time:
             current.reached = current.killed = True
             current.launcher.end(kill=True)
 
     def _ask_to_stop(self) -> None:
-        """Ask the run to write its checkpoint and end."""
+        """Request that the run write a checkpoint and exit."""
         if self._current is not None:
             try:
                 (self._root / "runs" / self._current.id / "stop").touch()
@@ -223,18 +223,18 @@ class RunLoop:
                 self._files.note_failure(error)
 
     def _check_signals(self) -> None:
-        """End the job if a signal asks for that."""
+        """End the job if a signal requests it."""
         self._requests.wait(0.0)
         if self._requests.leaving is not None:
             raise EndOfJobError(self._requests.leaving)
 
     def _check_claim(self) -> None:
-        """End the job if another script has it now."""
+        """End the job if another script has claimed it."""
         if not self._claim.is_ours():
             raise EndOfJobError(REFUSED)
 
     def _end_run(self, status: int) -> None:
-        """End the current run and its processes. If the signal leaves time, the run may first end by itself."""
+        """End the current run and its processes. During a grace period, the run may first exit on its own."""
         current = self._current
         if current is None:
             return

@@ -1,4 +1,4 @@
-"""Status files of a job and its runs, and the disk space that is reserved for them."""
+"""Status files of a job and its runs, and disk space reserved for these files."""
 
 import contextlib
 import os
@@ -12,37 +12,37 @@ from hpcbench.contract.times import format_now
 from hpcbench.job.messages import print_error
 
 _SPACE = 1 << 16
-"""Bytes that are reserved for the end of a job or a run, and for the last events of its log."""
+"""Bytes reserved for the final status of a job or run, and for the last events of its log."""
 
 
 class StatusFiles:
-    """Writer of the files of a job. On a full disk it raises no error, but reports the failure in each status."""
+    """Writer of job files. If the disk is full, the failure is reported in each status instead of raised."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""
-        """The file system and its error message, once something could not be written."""
+        """File system and error message of the last failed write. Empty without a failure."""
         self._root = root
         self._directory = directory
 
     def write(self, path: Path, make_text: Callable[[], str]) -> bool:
-        """Write a file completely or not at all; return whether it is written.
+        """Write a file atomically. Return whether it was written.
 
-        On a full disk the reserved space of the job is released, and the file is written again. Its text may then
-        contain the failure.
+        If the disk is full, the job's reserved space is released and the write is retried. The text may then contain
+        the failure.
         """
         return self._try(lambda: self._write(path, make_text())) or self._try(lambda: self._write(path, make_text()))
 
     def set_aside(self, directory: Path) -> bool:
-        """Reserve disk space for the end of the run or job in this directory."""
+        """Reserve disk space for the final status of the run or job in this directory."""
         return self._try(lambda: reserve.set_aside(directory, _SPACE))
 
     def give_back(self, directory: Path) -> None:
-        """Delete the file that reserves space in this directory."""
+        """Release the space reserved in this directory."""
         with contextlib.suppress(OSError):
             (directory / reserve.FILE).unlink(missing_ok=True)
 
     def note_failure(self, error: OSError) -> None:
-        """Keep the reason why a file could not be written, and release the job's space."""
+        """Store the reason for a failed write and release the job's reserved space."""
         self.failure = reserve.describe_disk_error(self._root, error)
         self.give_back(self._directory)
 
@@ -66,26 +66,26 @@ class StatusFiles:
 
 
 class StatusRecorder:
-    """Recorder of the states of one attempt of a job.
+    """Recorder of job and run states for one job attempt.
 
     Parameters
     ----------
     files
-        Writer of the files.
+        Writer of job files.
     root
-        The submission's directory.
+        Submission directory.
     job
         Name of the job's directory in ``jobs``.
     id
-        The scheduler's id of the job.
+        Scheduler id of the job.
     hosts
-        Names of the job's nodes.
+        Host names of the job's nodes.
     attempt
-        Number of this attempt, from 1.
+        Number of this attempt, starting at 1.
     start
-        Time of the attempt's start.
+        Start time of the attempt.
     is_ours
-        Whether no other script has taken the job meanwhile. Then nothing more is recorded.
+        Function that returns whether this script still holds the claim. If not, nothing is recorded.
     """
 
     def __init__(
@@ -111,24 +111,24 @@ class StatusRecorder:
         self.attempt = attempt
 
     def record_job(self, state: str, status: int | None = None) -> bool:
-        """Write the state of the job; return whether it is written."""
+        """Write the state of the job. Return whether it was written."""
         return self._write(self._root / "jobs" / self._job, self._start, state, status, hosts=self._hosts)
 
     def record_run(self, run: str, start: str, state: str, status: int | None = None, *, limit: str = "") -> bool:
-        """Write the state of a run; return whether it is written.
+        """Write the state of a run. Return whether it was written.
 
         Parameters
         ----------
         run
-            The run's id.
+            Run id.
         start
-            Time of the run's start.
+            Start time of the run.
         state
             ``running`` or ``ended``.
         status
-            Exit status; None before the end.
+            Exit status, or None while the run is running.
         limit
-            The limit that the run reached: ``run_limit`` or ``walltime``; empty if it reached none.
+            Limit that the run reached: ``run_limit``, ``walltime``, or empty for none.
         """
         return self._write(self._root / "runs" / run, start, state, status, job=self._job, limit=limit or None)
 
@@ -170,13 +170,13 @@ class StatusRecorder:
 
 
 def is_completed(root: Path, run: str) -> bool:
-    """Return whether this attempt or an earlier one completed a run."""
+    """Return whether any attempt has completed a run."""
     status = mark.read_mark(root / "runs" / run)
     return status is not None and status.state == "ended" and status.exit == 0
 
 
 def keep_old_files(root: Path, run: str) -> None:
-    """Rename the files of a run from an earlier attempt: they get the number of that attempt."""
+    """Rename a run's files from an earlier attempt by appending the number of that attempt."""
     directory = root / "runs" / run
     status = mark.read_mark(directory)
     number = status.attempt if status is not None and status.readable else 0
@@ -188,5 +188,5 @@ def keep_old_files(root: Path, run: str) -> None:
 
 
 def make_ascii(text: str) -> str:
-    """Return a text with a question mark in place of each byte that is not printable ASCII."""
+    """Replace each byte that is not printable ASCII with a question mark."""
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in os.fsencode(text))

@@ -1,4 +1,4 @@
-"""Stop requests: the signals that the script of a job gets."""
+"""Stop requests: signals sent to the job script."""
 
 import os
 import select
@@ -8,28 +8,28 @@ from types import FrameType
 SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "URG")
 _EXITS = {"TERM": 143, "INT": 130, "HUP": 129, "USR2": 140}
 _PREEMPTION_GRACE = 20.0
-"""Seconds for a checkpoint after TERM. Slurm kills a preempted job after 30 s."""
+"""Seconds for a checkpoint after SIGTERM. Slurm kills a preempted job after 30 s."""
 
 
 class StopRequests:
-    """Reader of the signals that ask the job to stop.
+    """Reader of signals that request the job to stop.
 
     Parameters
     ----------
     descriptor
-        Pipe to which the job script writes the names of its signals.
+        File descriptor of the pipe to which the job script writes signal names.
     may_be_preempted
-        Whether TERM may be a preemption after which the scheduler runs the job again: then a run may write its
+        Whether SIGTERM may be a preemption after which the scheduler restarts the job. If so, runs may write a
         checkpoint.
     """
 
     def __init__(self, descriptor: int, *, may_be_preempted: bool) -> None:
         self.stopping = False
-        """Whether runs must write a checkpoint and end."""
+        """Whether runs must write a checkpoint and exit."""
         self.leaving: int | None = None
-        """Exit status with which the script must end immediately; None without such a signal."""
+        """Exit status with which the script must end immediately, or None before such a signal."""
         self.grace = 0.0
-        """Seconds in which the run may end by itself before it is killed."""
+        """Seconds within which the run may exit on its own before it is killed."""
         self._descriptor = descriptor
         self._may_be_preempted = may_be_preempted
         os.set_blocking(descriptor, False)
@@ -37,7 +37,7 @@ class StopRequests:
             signal.signal(signal.Signals[f"SIG{name}"], self._handle)
 
     def wait(self, seconds: float) -> None:
-        """Wait at most this time for a signal, and note it."""
+        """Wait at most this time for a signal and handle it."""
         ready, _, _ = select.select([self._descriptor], [], [], seconds)
         if ready:
             for name in os.read(self._descriptor, 4096).decode("ascii").split():

@@ -1,1 +1,1 @@
-"""One run spread over ranks: mesh, tensor-parallel layers, pipeline, data parallelism with ZeRO."""
+"""Parallel training engine: process mesh, tensor-parallel layers, pipeline, and data parallelism with ZeRO."""

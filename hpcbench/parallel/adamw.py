@@ -1,7 +1,7 @@
-"""AdamW (arXiv 1711.05101, algorithm 2) on a flat piece of many parameters.
+"""AdamW (arXiv 1711.05101, algorithm 2) on flat pieces that contain many parameters.
 
-PyTorch's own optimizers are not used, because they import its compiler at the first step, which costs a second of CPU
-time on every rank.
+PyTorch's own optimizers are not used: at the first step they import the compiler, which takes a second of CPU time on
+every rank.
 """
 
 import math
@@ -17,7 +17,7 @@ from hpcbench.codecs.library import AdamWStep
 from hpcbench.parallel import flat
 
 CHUNK = 1 << 24
-"""Number of elements that a GPU updates at a time, because intermediate results take memory."""
+"""Number of elements that a GPU updates at a time. The limit bounds the memory of intermediate results."""
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,25 @@ class AdamW:
     beta2: float
     eps: float
     weight_decay: float
-    """Weight decay of the elements that decay: matrices, not biases and norms."""
+    """Weight decay of matrices. Biases and norms do not decay."""
 
 
 class AdamWState:
-    """The moments of one piece.
+    """Optimizer state of one piece.
 
     Parameters
     ----------
     settings
         Settings of the optimizer.
     like
-        The piece's master weights, [n], fp32 or fp64.
+        Master weights of the piece, [n], fp32 or fp64.
     decays
-        The parts of the piece whose weights decay, in order.
+        Slices of the piece whose weights decay, in ascending order.
 
     Attributes
     ----------
     updates : int
-        Number of steps taken.
+        Number of optimizer steps.
     first, second : Tensor
         Moments of the gradients, [n].
     """
@@ -59,7 +59,7 @@ class AdamWState:
         self.second = torch.zeros_like(like)
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
-        """Change `master` by one step along `factor` times `gradient`."""
+        """Update `master` with `factor` times `gradient`."""
         self._go(master, gradient, lr=lr, seen=self.updates + 1, factor=factor)
 
     def add_to_first(self, gradient: Tensor) -> None:
@@ -67,11 +67,11 @@ class AdamWState:
         self.first.lerp_(gradient, 1 - self._settings.beta1)
 
     def apply(self, master: Tensor, *, lr: float, seen: int) -> None:
-        """Change `master` by the present moments. The second moment has seen `seen` gradients."""
+        """Update `master` with the current moments. `seen` is the number of gradients in the second moment."""
         self._go(master, None, lr=lr, seen=seen, factor=1.0)
 
     def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int, factor: float) -> None:
-        """Decay the weights, add a gradient to the moments if there is one, and change the weights."""
+        """Decay the weights, add the gradient (unless it is None) to the moments, and update the weights."""
         s = self._settings
         self.updates += 1
         ends = np.array([*chain(*((part.start, part.stop) for part in self._decays)), len(master)], np.uint64)
@@ -92,7 +92,7 @@ class AdamWState:
             self._by_torch(how, master, gradient)
 
     def _by_torch(self, how: AdamWStep, master: Tensor, gradient: Tensor | None) -> None:
-        """Take a step with PyTorch's operations, for a GPU, which kernels/cpu/flat.cpp cannot use."""
+        """Take a step with PyTorch operations on a GPU, where kernels/cpu/flat.cpp cannot run."""
         for part in self._decays:
             master[part] *= how.keep
         for i in range(0, len(master), CHUNK):

@@ -1,7 +1,7 @@
-"""Parameters and their gradients in flat buffers, so that one message carries many.
+"""Flat buffers of parameters and gradients. One message can carry many parameters.
 
-A bucket lies in memory as ``[parameters in order | padding]``. Each parameter and its gradient are views into it. The
-padding makes all data-parallel pieces equal. It stays zero, so that all other values belong to a parameter.
+The memory layout of a bucket is ``[parameters in order | padding]``. Each parameter and each gradient is a view of the
+buffer. The padding makes all data-parallel pieces equally long, and its values stay zero.
 """
 
 import math
@@ -20,7 +20,7 @@ from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a parameter in its bucket."""
+    """The position of a parameter in its bucket."""
 
     parameter: nn.Parameter
     shard: Shard
@@ -28,16 +28,16 @@ class Slot:
 
 
 class Bucket:
-    """A run of parameters in one flat buffer.
+    """Consecutive parameters in one flat buffer.
 
     Parameters
     ----------
     parameters
-        Parameters in the order in which they lie. Their values move into the bucket.
+        Parameters in memory order. Their values are moved into the bucket.
     pieces
-        Number of equal pieces. The length is padded to make them.
+        Number of equal pieces. The length is padded to a multiple of this number.
     initial
-        Function that gives the parameters' values; by default the parameters have them.
+        Function that returns the initial values of a parameter. By default the parameters contain their values.
     """
 
     def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
@@ -49,40 +49,40 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
-        """Gradients summed over backward passes; empty while there are no gradients."""
+        """Gradients, summed over backward passes; empty while no gradients are allocated."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
             home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
             slot.parameter.data = home
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        """Make views of a buffer with the parameters' shapes, in the order of the slots."""
+        """Return views of a buffer with the shapes of the parameters, in slot order."""
         return [flat[slot.span].view(slot.parameter.shape) for slot in self.slots]
 
     @property
     def has_gradients(self) -> bool:
-        """Whether the bucket has memory for gradients."""
+        """Whether memory for gradients is allocated."""
         return self.gradients.numel() > 0
 
     def await_gradients(self) -> None:
-        """Let the backward pass make its own gradients, for `take_gradient`.
+        """Make the backward pass allocate new gradients, which `take_gradient` moves into the bucket.
 
-        The bucket's old gradients are not used any more.
+        The old gradients in the bucket are discarded.
         """
         self.gradients[self.padding] = 0
         for slot in self.slots:
             slot.parameter.grad = None
 
     def free_gradients(self) -> None:
-        """Free the gradients' memory."""
+        """Free the memory of the gradients."""
         self.gradients = self.values.new_empty(0)
         self._homes = []
         self.await_gradients()
 
     def take_gradient(self, k: int) -> None:
-        """Move the new gradient of slot `k` into the bucket, where later gradients will be added to it.
+        """Move the new gradient of slot `k` into the bucket. Autograd adds later gradients there.
 
-        So the bucket need not be set to zero first, and the first gradient is copied while it is still in the cache.
+        The bucket need not be zeroed beforehand, and the first gradient is copied while it is still in the cache.
         """
         parameter = self.slots[k].parameter
         if not self.has_gradients:
@@ -95,41 +95,41 @@ class Bucket:
             parameter.grad = home.copy_(gradient)
 
     def clear_missing(self) -> None:
-        """Set the gradients of parameters that no backward pass used to zero."""
+        """Zero the gradients of parameters that no backward pass has used."""
         for slot, home in zip(self.slots, self._homes, strict=True):
             if slot.parameter.grad is None:
                 home.zero_()
 
     def room(self) -> Buffer:
-        """Allocate a buffer for all values, in the dtype in which they are sent."""
+        """Allocate a buffer for all values, in the wire dtype."""
         return room(self.values.shape, like=self.values)
 
     @property
     def has_values(self) -> bool:
-        """Whether memory is allocated for the parameters."""
+        """Whether memory for the parameters is allocated."""
         return self.values.untyped_storage().nbytes() > 0
 
     def free_values(self) -> None:
         """Free the memory of the parameters.
 
-        The parameters, and the tensors that autograd has saved of them, remain views into it.
+        The parameters, and the tensors that autograd has saved, remain views of the freed storage.
         """
         self.values.untyped_storage().resize_(0)
 
     def fill_values(self, values: Tensor) -> None:
-        """Give the parameters memory again, with these values."""
+        """Allocate memory for the parameters again and copy the values into it."""
         self.values.untyped_storage().resize_(self.values.numel() * self.values.itemsize)
         self.values.copy_(values)
 
     def parts(self, owned: slice) -> Iterator[tuple[Slot, slice]]:
-        """Yield each parameter with elements in the piece `owned`, counted from the piece's start."""
+        """Yield each parameter with elements in the piece `owned`, and the slice of these elements in the piece."""
         for slot in self.slots:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
     def list_message_parts(self, owned: slice | None = None) -> list[MessagePart]:
-        """List the parameters in a message of the whole bucket, or the whole rows in a message of the piece `owned`."""
+        """List the parts of a message: parameters of the whole bucket, or complete rows of the piece `owned`."""
         parts = []
         everything = slice(0, self.values.numel())
         for slot, inside in self.parts(owned or everything):
@@ -144,53 +144,54 @@ class Bucket:
 
     @property
     def padding(self) -> slice:
-        """The elements that belong to no parameter."""
+        """Slice of the elements that belong to no parameter."""
         return slice(self.slots[-1].span.stop, self.values.numel())
 
     @property
     def tied(self) -> bool:
-        """Whether the bucket is one of the two copies of a tied weight."""
+        """Whether the bucket contains one of the two copies of a tied weight."""
         return self.slots[0].shard.tied is not Tied.NO
 
     @property
     def by_rows(self) -> bool:
-        """Whether the bucket is a table whose gradient may be sent by the rows that were touched."""
+        """Whether the bucket is an embedding table whose gradient may be sent as touched rows."""
         return self.slots[0].shard.by_rows
 
     @property
     def summands(self) -> Axes:
-        """The axes of the tensor grid along which the gradients are summands; none if they are whole."""
+        """Axes of the tensor grid along which the gradients must be summed; empty if they are complete."""
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 
     @property
     def ep(self) -> int:
-        """Number of data-parallel ranks that hold different experts in the bucket's place; 1 if it has none."""
+        """Number of data-parallel ranks that hold different experts in this bucket; 1 without experts."""
         return self.slots[0].shard.ep
 
     @property
     def wire_dtype(self) -> torch.dtype:
-        """Number format in which the values are sent."""
+        """Dtype in which the values are sent."""
         return wire_dtype(self.values.dtype)
 
 
 def make_buckets(
     held: Sequence[Held], *, limit_bytes: float, replicas: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
-    """Make the buckets that `fuse` fills, from the last parameter to the first: gradients come in that order.
+    """Make the buckets that `fuse` selects, from the last parameter to the first, in the order of the gradients.
 
-    Each bucket is made when the iterator reaches it, so a caller that needs only a piece can free the rest first.
+    The buckets are created lazily. A caller that keeps only a piece of a bucket can free the rest before the next
+    bucket is created.
 
     Parameters
     ----------
     held
-        The rank's parameters, in the model's order.
+        Parameters of the rank, in model order.
     limit_bytes
-        Size of a bucket.
+        Maximum size of a bucket in bytes.
     replicas
-        Data-parallel ranks; a bucket has equal pieces for those that hold it.
+        Number of data-parallel ranks. A bucket has one piece for each rank that holds the bucket.
     initial
-        Function that gives the parameters' values.
+        Function that returns the initial values of a parameter.
     """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:

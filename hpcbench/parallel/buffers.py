@@ -1,10 +1,10 @@
-"""Conversions between tensors and the buffers that groups work on.
+"""Conversions between tensors and communication buffers.
 
-In host memory a buffer is a NumPy array. On a GPU it is a tensor, which groups encode and sum on the device, so that
-only wire bytes pass through the host. Both kinds have the same operators.
+In host memory, a buffer is a NumPy array. On a GPU, a buffer is a tensor. Groups encode and sum tensors on the device,
+so only wire bytes pass through the host. Both kinds support the same operators.
 
-Reductions and codecs work in fp32 (fp64 if the model does). MPI has no bf16 sum, and a half-precision sum over ranks
-would round at each addition.
+Reductions and codecs work in fp32 (in fp64 for fp64 models). MPI does not define a bf16 sum, and a half-precision sum
+over ranks would round at each addition.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.feedback import Feedback
 
 Buffer = Any
-"""A contiguous buffer: a NumPy array in host memory, or a torch tensor on a GPU."""
+"""Contiguous buffer: a NumPy array in host memory, or a torch tensor on a GPU."""
 
 
 def on_device(x: Tensor) -> bool:
-    """Return whether a tensor lies on a GPU."""
+    """Return whether a tensor is in GPU memory."""
     return x.device.type != "cpu"
 
 
@@ -31,7 +31,7 @@ def wire_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_buffer(x: Tensor) -> Buffer:
-    """Return the values of `x` in its wire dtype. The buffer shares the memory of `x` if it can."""
+    """Return the values of `x` in its wire dtype. If possible, the buffer shares the memory of `x`."""
     values = x.detach().to(wire_dtype(x.dtype)).contiguous()
     return values if on_device(x) else values.numpy()
 
@@ -42,7 +42,7 @@ def room(shape: Sequence[int], like: Tensor) -> Buffer:
 
 
 def to_tensor(buffer: Buffer) -> Tensor:
-    """View a buffer as a tensor in the same memory."""
+    """Return a tensor that shares the memory of a buffer."""
     return buffer if isinstance(buffer, Tensor) else torch.from_numpy(buffer)
 
 
@@ -52,11 +52,11 @@ def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
 
 
 def residuals(n: int, like: Tensor) -> Feedback:
-    """Make residuals of `n` values on the device of `like`."""
+    """Allocate residuals for `n` values on the device of `like`."""
     return Feedback(n, like if on_device(like) else None)
 
 
 def to_host(x: Tensor) -> Array:
-    """Copy `x`, on any device, to a contiguous host array in its wire dtype."""
+    """Copy `x` from any device to a contiguous host array in its wire dtype."""
     array: Array = x.detach().to(device="cpu", dtype=wire_dtype(x.dtype)).contiguous().numpy()
     return array

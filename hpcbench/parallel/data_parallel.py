@@ -1,15 +1,15 @@
-"""Data parallelism: gradients are averaged, and each rank updates all weights or its piece of them.
+"""Data parallelism. Gradients are averaged, and each rank updates all weights or only its own piece.
 
-A ZeRO stage (arXiv 1910.02054) makes three choices: which elements a rank owns (`pieces`), how their gradients are
-summed (`gradients`), and how updated weights come back (`weights`, `on_demand`).
+A ZeRO stage (arXiv 1910.02054) determines three things: the elements that a rank owns (`pieces`), the reduction of
+gradients (`gradients`), and the distribution of updated weights (`weights`, `on_demand`).
 
 ====== ============ ============================ =============================
 stage  owned        gradients                    weights
 ====== ============ ============================ =============================
-0      all          all-reduced once a step      everyone has all
-1      1/dp         reduce-scattered once a step gathered after the step
-2      1/dp         the same, each micro-batch   gathered after the step
-3      1/dp         the same, each micro-batch   gathered before they are used
+0      all          all-reduced each step        all on every rank
+1      1/dp         reduce-scattered each step   gathered after the step
+2      1/dp         same, each micro-batch       gathered after the step
+3      1/dp         same, each micro-batch       gathered before they are used
 ====== ============ ============================ =============================
 """
 
@@ -43,37 +43,37 @@ class DataParallel:
     Parameters
     ----------
     buckets
-        Buckets of this rank's stage and tensor-parallel part.
+        Buckets of this rank's pipeline stage and tensor-parallel part.
     mesh
-        Mesh whose ``dp`` group holds the replicas; those of experts are `Mesh.replicas`.
+        Mesh whose ``dp`` group contains the replicas. Experts use `Mesh.replicas`.
     policy
-        Policy that gives the channels of gradients (DP) and of gathered parameters (ZERO).
+        Policy that provides the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
-        Stage 0 to 3.
+        ZeRO stage, 0 to 3.
     adam
         Settings of the optimizer.
     overlap
-        Reduce a bucket as soon as the backward pass has filled it, not after the backward pass, and at stage 3 gather
-        weights ahead of their use.
+        Whether a bucket is reduced as soon as the backward pass has filled the bucket. At stage 3, weights are also
+        gathered ahead of their use.
     stacks
-        The modules that use the parameters. Only stage 3 needs them.
+        Modules that use the parameters (needed only at stage 3).
     node_copy
-        At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
+        Whether stage 3 gathers weights for the backward pass from a second copy within each node (hpZ of ZeRO++).
     masks
-        Function that makes the masks of sparse weights for the pieces; None if weights are dense.
+        Function that creates the masks of sparse weights for the pieces; None if weights are dense.
     offload
-        Keep master weights, moments and reduced gradients in host memory, and update there.
+        Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
-        Record of the touched rows of a table whose gradient may be sent by rows.
+        Record of the touched rows of an embedding table whose gradient may be sent by rows.
     always_by_rows
-        Whether it is sent by rows even if that takes more bytes.
+        Whether this gradient is sent by rows even if rows take more bytes.
 
     Attributes
     ----------
     pieces : list of Piece
-        The elements that this rank owns.
+        Pieces that this rank owns.
     link : HostLink or None
-        Link to the host, where states are offloaded.
+        Link to the host memory; None without offloading.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class DataParallel:
         self.link: HostLink | None = None
         feedback = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).feedback
         self.pieces: list[Piece] = []
-        for bucket in buckets:  # frees the values that are not owned before the next bucket is made
+        for bucket in buckets:  # frees the values that are not owned before the next bucket is created
             if offload and self.link is None:
                 self.link = HostLink(bucket.values.device)
             group = mesh.replicas(bucket.ep)
@@ -145,27 +145,27 @@ class DataParallel:
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Set all gradients to zero.
 
-        The backward passes of `micro_batches` will add to them, of losses times `loss_scale`.
+        The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
         self._gradients.begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def reduce_gradients(self) -> None:
-        """Average the replicas' gradients into the pieces, without the loss scale."""
+        """Average the gradients of the replicas into the pieces and remove the loss scale."""
         self._gradients.finish()
 
     @property
     def by_rows(self) -> ByRows | None:
-        """The reduction of a table by rows; None if this rank has no such table, or no other replica."""
+        """Reduction of an embedding gradient by rows; None without such a gradient or without other replicas."""
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
-        """Stop reducing gradients: `own_gradients` returns this replica's."""
+        """Stop reducing gradients. `own_gradients` then returns the gradients of this replica."""
         self._gradients.averaged = False
 
     def own_gradients(self, *, divisor: float) -> list[Buffer]:
-        """Return the gradients of each bucket of this replica divided by `divisor`.
+        """Return this replica's gradients of each bucket, divided by `divisor`.
 
-        The next backward pass changes them.
+        The next backward pass overwrites the returned buffers.
         """
         vectors = []
         for piece in self.pieces:
@@ -177,14 +177,15 @@ class DataParallel:
         return vectors
 
     def gradient_norm(self) -> float | None:
-        """Return the 2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank.
+        """Return the 2-norm of the gradient of the whole model.
 
-        It is NaN if a gradient is not finite, and None if all are finite but no rank has their mean.
+        Each parameter is counted once, and the result is bitwise identical on all ranks. The norm is NaN if a gradient
+        is not finite. It is None if all gradients are finite but no rank has the mean gradient.
         """
         return self._world_norm(self.gradient_square())
 
     def gradient_square(self) -> float:
-        """Return this rank's summand of the square of the norm. The summands of all ranks add up to it."""
+        """Return this rank's contribution to the squared gradient norm, which is the sum over all ranks."""
         return self._square(self._own)
 
     @property
@@ -193,7 +194,7 @@ class DataParallel:
         return [piece for piece in self.pieces if self._scattered or self._mesh.replicas(piece.bucket.ep).rank == 0]
 
     def _square(self, pieces: Sequence[Piece]) -> float:
-        """Sum the squares of the pieces' gradients, without those that another rank counts."""
+        """Sum the squared gradients of the pieces. Elements that another rank counts are excluded."""
         return sum(square_sum(piece.gradient[part]) for piece in pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:
@@ -201,14 +202,14 @@ class DataParallel:
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
     def step(self, *, lr: float, clip: float, norm: float | None) -> None:
-        """Update the pieces with gradients clipped to norm `clip`, and give every replica the new weights."""
+        """Update the pieces with gradients clipped to norm `clip`, and distribute the new weights to all replicas."""
         factor = clip / norm if norm is not None and 0 < clip < norm else 1.0
         for piece, source in self._updated(lr, factor):
             self._weights.give(piece, source)
         self._weights.settle()
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
-        """Update piece by piece. Master weights of the host move to the device while the next piece is updated."""
+        """Update piece by piece. Offloaded master weights are copied to the device while the next piece is updated."""
         if self.masks and self.masks.is_due(self.updates + 1):  # the masks depend on all updated weights
             for piece in self.pieces:
                 piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
@@ -230,10 +231,9 @@ class DataParallel:
             yield crossing[0], crossing[1].wait()
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """Yield all of this rank's weights, of its stage and tensor-parallel part.
+        """Yield all weights of this rank's pipeline stage and tensor-parallel part.
 
-        At stage 3 they come bucket by bucket, with a collective call for each, so that every replica must take them
-        all.
+        At stage 3, each bucket requires a collective call, so every replica must exhaust the iterator.
         """
         if self._on_demand:
             yield from self._on_demand.weights()
@@ -243,10 +243,10 @@ class DataParallel:
                 yield slot, slot.parameter.detach()
 
     def held_weights(self) -> dict[str, dict[str, Any]]:
-        """Return the weights that the rank keeps between steps, by parameter name: all, or at stage 3 its pieces.
+        """Return the weights that the rank keeps between steps (at stage 3 only its pieces), keyed by parameter name.
 
-        ``values`` are in the model's dtype and flattened. ``start`` is the place of the first one in the parameter's
-        local part.
+        ``values`` contains the flattened values in the dtype of the model. ``start`` is the offset of the first value
+        in the local part of the parameter.
         """
         if self._on_demand:
             return states.save_weights(self.pieces)
@@ -256,12 +256,12 @@ class DataParallel:
         }
 
     def load_weights(self, saved: dict[str, dict[str, Any]]) -> None:
-        """Load saved `held_weights` of the same layout. Stage 3 takes its weights from the optimizer.
+        """Load saved `held_weights` of the same layout. At stage 3, the weights come from the optimizer state.
 
         Raises
         ------
         KeyError
-            A parameter has no saved weights.
+            The saved weights of a parameter are missing.
         """
         if not self._on_demand:
             for slot, values in self.weights():
@@ -269,43 +269,43 @@ class DataParallel:
 
     @property
     def owned(self) -> list[Owned]:
-        """The elements that this rank updates."""
+        """Elements that this rank updates."""
         return [owned for piece in self.pieces for _, _, owned in piece.parts()]
 
     @property
     def updates(self) -> int:
-        """Number of steps that the optimizer has taken."""
+        """Number of optimizer steps."""
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Return master weights, moments and masks by parameter name; see `pieces.save` and `Masking.save`."""
+        """Return master weights, moments and masks, keyed by parameter name (see `pieces.save` and `Masking.save`)."""
         saved = states.save(self.pieces)
         for name, mask in self.masks.save().items() if self.masks else ():
             saved[name]["mask"] = mask
         return saved
 
     def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
-        """Load a saved `optimizer` of the same layout, after `updates` steps: see `pieces.load`."""
+        """Load an `optimizer` state that was saved in the same layout after `updates` steps (see `pieces.load`)."""
         states.load(self.pieces, saved, updates=updates)
         if self.masks:
             self.masks.load({name: entry["mask"] for name, entry in saved.items() if "mask" in entry})
         self._give_again()
 
     def residuals(self) -> dict[str, dict[str, Tensor]]:
-        """Return the residuals by parameter name, for a checkpoint; see `pieces.save_residuals`."""
+        """Return the residuals for a checkpoint, keyed by parameter name (see `pieces.save_residuals`)."""
         return states.save_residuals(self.pieces)
 
     @property
     def residuals_are_summands(self) -> bool:
-        """Whether the rank has only a summand of the gradients that residuals belong to.
+        """Whether residuals belong to partial gradients, which must be summed over ranks.
 
-        Residuals are made before the copies of a tied weight and the tensor group's summands are added. Ranks then
-        hold different residuals of the same elements.
+        Residuals arise before gradients are summed over the copies of a tied weight and over the tensor-parallel group.
+        Ranks then hold different residuals of the same elements.
         """
         return True
 
     def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
-        """Load saved `residuals`: see `pieces.load_residuals`."""
+        """Load saved `residuals` (see `pieces.load_residuals`)."""
         states.load_residuals(self.pieces, saved)
 
     def forget_residuals(self) -> None:
@@ -315,10 +315,10 @@ class DataParallel:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that last from step to step, on the device and on the host, by purpose.
+        """Return the bytes of the tensors that persist between steps, by purpose, for the device and the host.
 
-        Residuals of error feedback lie on the host, where messages are made. They are listed if there are any. Masks
-        of sparse weights count as parameters.
+        Residuals of error feedback are in host memory, where messages are encoded. They are listed only if they exist.
+        Masks of sparse weights count as parameters.
         """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
@@ -337,11 +337,11 @@ class DataParallel:
         return sums | ({"host residuals": residuals} if residuals else {})
 
     def _give_again(self) -> None:
-        """Pass on master weights that changed without an update, because later gathers read them."""
+        """Distribute master weights that changed without an update, because later gathers read these weights."""
         if self._on_demand:
             for piece in self.pieces:
                 self._on_demand.give(piece, self._on_device(piece))
 
     def _on_device(self, piece: Piece) -> Tensor:
-        """Return the master weights on the model's device."""
+        """Return the master weights on the device of the model."""
         return self.link.up(piece.master).wait() if self.link else piece.master

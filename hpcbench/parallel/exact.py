@@ -1,4 +1,4 @@
-"""Exact sums of scalars that do not depend on the rank, and the check that replicas agree."""
+"""Sums of scalars that are bitwise identical on all ranks, and a check that replicas agree."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from hpcbench.parallel import flat
 from hpcbench.parallel.buffers import to_host
 
 CHUNK = 1 << 22
-"""Number of elements on a GPU that are copied in fp64 at a time."""
+"""Number of GPU elements that are converted to fp64 at a time."""
 
 
 def square_sum(x: Tensor) -> float:
-    """Sum the squares of `x`, [n], fp32 or fp64, in fp64."""
+    """Sum the squares of `x`, [n], in fp64. The dtype of `x` is fp32 or fp64."""
     if x.device.type == "cpu":
         return flat.squares(x)
     total = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -28,7 +28,7 @@ def square_sum(x: Tensor) -> float:
 
 
 def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[float]]:
-    """Gather every rank's values, in rank order."""
+    """Gather the values of every rank, in rank order."""
     sent = np.asarray(values, dtype=np.float64)
     everyone = np.full(sent.size * group.size, np.nan)
     group.all_gather(sent, everyone, channel=exact).wait()
@@ -36,19 +36,19 @@ def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[f
 
 
 def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[float]:
-    """Sum the ranks' values. Every rank adds them in rank order, so that all have the same bits."""
+    """Sum the values of all ranks. Every rank adds in rank order, so the results are bitwise identical."""
     return [sum(column) for column in zip(*gather(group, values, exact), strict=True)]
 
 
 def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) -> list[dict[int, int]]:
-    """Gather every rank's counts, by number from 0 on, in rank order."""
+    """Gather the counts of every rank, in rank order. The keys are non-negative integers."""
     length = round(max(most for (most,) in gather(group, [float(max(counts, default=0) + 1)], exact)))
     rows = gather(group, [float(counts.get(k, 0)) for k in range(length)], exact)
     return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]
 
 
 def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[str]:
-    """Gather the names that any rank has, sorted: the same list on all ranks."""
+    """Gather the names of all ranks. All ranks return the same sorted list."""
     text = "\n".join(sorted(names)).encode()
     length = round(max(most for (most,) in gather(group, [float(len(text))], exact)))
     rows = gather(group, [float(byte) for byte in text.ljust(length, b"\n")], exact)
@@ -56,7 +56,7 @@ def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
-    """Compute a digest of the tensors' bytes, with 52 bits because a float64 represents them exactly."""
+    """Compute a 52-bit digest of the tensors' bytes, which a float64 represents exactly."""
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(to_host(tensor).tobytes())
@@ -64,6 +64,6 @@ def digest(tensors: Iterable[Tensor]) -> int:
 
 
 def replicas_agree(group: Group, tensors: Iterable[Tensor], exact: Channel) -> bool:
-    """Return whether the tensors have the same bytes on every rank of the group."""
+    """Return whether the tensors are bitwise identical on all ranks of the group."""
     digests = gather(group, [float(digest(tensors))], exact)
     return all(row == digests[0] for row in digests)

@@ -1,8 +1,8 @@
 """Compiled kernels that process flat host tensors in a single pass over memory.
 
-Each of PyTorch's operations reads the memory again, and its fused optimizer rounds an element differently depending
-on its place in an array. The kernels use as many threads as PyTorch. Neither the number of threads nor the
-instruction set changes a bit.
+Each PyTorch operation reads the memory again, and the rounding of PyTorch's fused optimizer depends on the position of
+an element in the array. The kernels use the same number of threads as PyTorch. The results are bitwise identical for
+all numbers of threads and instruction sets.
 """
 
 import functools
@@ -18,13 +18,13 @@ from hpcbench.codecs.types import Type
 
 TYPES = {torch.float32: Type.F32, torch.float64: Type.F64}
 GRAIN = 1 << 18
-"""Number of elements that a thread takes at a time, which keep it busy for a hundred microseconds."""
+"""Number of elements that a thread processes at a time, which takes about a hundred microseconds."""
 
 
 def adamw(how: AdamWStep, master: Tensor, gradient: Tensor | None, first: Tensor, second: Tensor) -> None:
-    """Take a step of AdamW on contiguous tensors, [n], with the settings `how`.
+    """Take an AdamW step on contiguous tensors, [n], with the settings `how`.
 
-    Without a gradient the moments do not change.
+    Without a gradient, the moments do not change.
     """
     step = kernels().flat.adamw
     tensors = (master, gradient, first, second)
@@ -39,7 +39,7 @@ def squares(x: Tensor) -> float:
 
 
 def _each(call: Callable[[range], float], n: int) -> Sequence[float]:
-    """Return the results of `call` for the grains of n elements, in order."""
+    """Apply `call` to each grain of n elements, and return the results in order."""
     grains = [range(start, min(start + GRAIN, n)) for start in range(0, n, GRAIN)]
     threads = torch.get_num_threads()
     if threads == 1 or len(grains) < 2:

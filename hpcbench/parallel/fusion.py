@@ -1,41 +1,41 @@
-"""The choice of parameters that share a bucket, for the engine and its predictions. Pure functions."""
+"""Selection of parameters that share a bucket, used by the engine and by predictions."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 ALIGNMENT = 16
-"""Pieces are multiples of this number of elements, so that they begin on a codec's block and on a cache line."""
+"""Piece lengths are multiples of this number of elements, so each piece starts at a codec block and at a cache line."""
 
 
 class Item(NamedTuple):
-    """The properties of a parameter that decide on its bucket."""
+    """The properties of a parameter that determine its bucket."""
 
     nbytes: float
-    """Bytes of the gradient in wire dtype; for a split parameter, the mean of its parts.
+    """Bytes of the gradient in wire dtype. For a split parameter, the mean over its parts.
 
-    So all ranks of a tensor group cut the same buckets, whichever holds more, and replicas over the group make the
-    same calls in the same order.
+    With the mean, all ranks of a tensor-parallel group use the same buckets, even if their parts differ in size.
+    Replicas of a parameter in this group then make the same calls in the same order.
     """
     alike: tuple[str, ...]
-    """Axes of the tensor grid along which ranks hold the same part."""
+    """Axes of the tensor grid along which ranks hold the same part of the parameter."""
     alone: bool
-    """Whether it has a bucket of its own: one of the two copies of a tied weight, or a table that is sent by rows."""
+    """Whether the parameter has its own bucket (a copy of a tied weight, or a table whose gradient is sent by rows)."""
     ep: int = 1
-    """Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert."""
+    """Number of data-parallel ranks that hold different experts; 1 for a parameter outside of experts."""
 
     @property
     def common(self) -> tuple[tuple[str, ...], int]:
-        """The properties that all parameters of a bucket share."""
+        """Properties that are the same for all parameters of a bucket."""
         return self.alike, self.ep
 
 
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
-    """Fill buckets up to `limit_bytes`, and return the indices of each bucket's items.
+    """Fill buckets up to `limit_bytes`, and return the item indices of each bucket.
 
-    Parameters that tensor parallelism splits and parameters that its ranks replicate are in different buckets. Codecs
-    encode values in blocks, and a block with both would decode the replicated parameters differently on each rank. A
-    tied weight has its own bucket for the same reason, and so has a table whose rows are sent by their indices.
-    Parameters of experts have different replicas.
+    Parameters that tensor parallelism splits and parameters that it replicates are in different buckets. Codecs encode
+    values in blocks, and with a mixed block each rank would decode the replicated parameters differently. For the same
+    reason, a tied weight has its own bucket. A table whose gradient is sent by rows also has its own bucket. Expert
+    parameters have separate buckets, because they have different replicas.
     """
     buckets: list[list[int]] = []
     waiting: dict[tuple[tuple[str, ...], int], list[int]] = {}
@@ -61,6 +61,6 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
 
 
 def padded(n: int, pieces: int) -> int:
-    """Return the length of a bucket of `n` elements with padding for `pieces` equal pieces."""
+    """Return the padded length of a bucket of `n` elements that is divided into `pieces` equal pieces."""
     unit = pieces * ALIGNMENT
     return -(-n // unit) * unit

@@ -1,8 +1,8 @@
-"""The reduction of gradients to the owners of their pieces.
+"""Reduction of gradients to the owners of the pieces.
 
-Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch has added to it, and reduce it once per
-step. Stages 2 and 3 reduce a bucket's gradient in each micro-batch, as soon as it is whole. They add up the owned piece
-of the sums and free the rest (arXiv 1910.02054, section 5.2). That takes less memory and more messages.
+Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
+3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. They accumulate only the
+owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This takes less memory but more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,45 +25,44 @@ from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.whole import start_sum
 
 UNDER_WAY = 2
-"""Number of reductions of stages 2 and 3 under way: one moves while the next bucket fills.
+"""Maximum number of concurrent reductions of stages 2 and 3. One bucket is reduced while the next bucket fills.
 
-Each holds a bucket's memory.
+Each reduction occupies the memory of a bucket.
 """
 
 
 class Gradients:
-    """Reducer of the gradients of buckets into pieces.
+    """Reducer of bucket gradients into pieces.
 
     Parameters
     ----------
     pieces
-        The pieces that this rank owns.
+        Pieces that this rank owns.
     mesh
-        Mesh of the rank. Its `Mesh.replicas` hold the same parameters, and its ``ends`` group the two copies of a tied
-        weight. Its groups along the tensor grid hold summands of the gradients of parameters that are the same on their
-        ranks.
+        Mesh of the rank. The group `Mesh.replicas` holds the same parameters. The group ``ends`` contains the two
+        copies of a tied weight. Groups along the tensor grid sum the gradients of replicated parameters.
     policy
-        Policy that gives the channels.
+        Policy that provides the channels.
     scattered
-        Whether each rank needs only the sum of the piece that it owns (stages 1 to 3).
+        Whether each rank needs only the sum of its own piece (stages 1 to 3).
     freed
         Whether whole gradients are freed after each micro-batch (stages 2 and 3).
     overlap
-        Reduce during the backward pass, not after it.
+        Whether to reduce during the backward pass instead of after it.
     link
-        Link to the memory of the pieces' gradients, if that is not the device.
+        Link to host memory; None if the gradients of the pieces are on the device.
     whole
-        Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
-        used.
+        Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
+        weights of the bucket are no longer needed.
     touched
-        Record of the touched rows of the table whose gradient may be sent by rows; None if there is no such table.
+        Record of the touched rows of the table whose gradient may be sent by rows; None without such a table.
     always
-        Whether it is sent by rows even if that takes more bytes.
+        Whether this gradient is sent by rows even if rows take more bytes.
 
     Attributes
     ----------
     by_rows : ByRows or None
-        Reduction by rows of the table whose gradient may be sent by rows; None if there is no such table.
+        Reducer of the table whose gradient may be sent by rows; None without such a table.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Gradients:
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
         self.averaged = True
-        """Whether the replicas' gradients are averaged. If not, the pieces hold this replica's own gradients."""
+        """Whether gradients are averaged over replicas. If not, the pieces contain this replica's own gradients."""
         self._under_way: list[Piece] = []
         for piece in pieces:
             for k, slot in enumerate(piece.bucket.slots):
@@ -113,7 +112,7 @@ class Gradients:
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Discard all gradients.
 
-        The backward passes of `micro_batches` will add new ones, of losses times `loss_scale`.
+        The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
         self._loss_scale = loss_scale
         if self.by_rows:
@@ -125,7 +124,7 @@ class Gradients:
                 piece.gradient.zero_()
 
     def finish(self) -> None:
-        """Average all gradients that are not averaged yet, without the loss scale."""
+        """Complete the averages of all gradients and remove the loss scale."""
         for piece in self._pieces:
             if piece.bucket.has_gradients and piece.to_come:
                 piece.bucket.clear_missing()
@@ -145,9 +144,9 @@ class Gradients:
         self._reduce_partial()
 
     def _added(self, piece: Piece, k: int, parameter: Tensor) -> None:
-        """Note that the gradient of slot `k` was added to.
+        """Record that the backward pass has added to the gradient of slot `k`.
 
-        Start complete reductions in the same order on every replica.
+        Reductions of complete buckets are started in the same order on every replica.
         """
         piece.bucket.take_gradient(k)
         piece.to_come -= 1
@@ -167,7 +166,7 @@ class Gradients:
             self._start(other)
 
     def _start_and_free(self, piece: Piece) -> None:
-        """Reduce the gradients of one micro-batch, and free them."""
+        """Reduce the gradients of one micro-batch, and free their memory."""
         piece.to_come = len(piece.bucket.slots)
         if piece.reduction:
             self._finish(piece)  # the reduction of the previous micro-batch
@@ -180,17 +179,17 @@ class Gradients:
             self._finish(piece)
 
     def _start(self, piece: Piece) -> None:
-        """Begin to reduce a bucket.
+        """Start to reduce a bucket.
 
-        Gradients are divided by the loss scale before they are sent: a sum of half-precision codes could overflow, and
-        residuals would have another loss scale than the gradients that they are added to. Only fp16 messages without
-        residuals keep the loss scale, so that small gradients do not vanish in fp16.
+        Gradients are divided by the loss scale before they are sent. Otherwise, a sum of half-precision codes could
+        overflow, and residuals could have a different loss scale than the gradients to which they are added. Only fp16
+        messages without residuals keep the loss scale, because small gradients would underflow in fp16.
         """
         group, channel, gradients = self._mesh.replicas(piece.bucket.ep), self._channel, piece.bucket.gradients
         feedback = piece.feedback if channel.feedback else None
         if self._freed:
-            piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        # this holds for experts, too: their ranks process the tokens of all ranks of the expert-parallel group
+            piece.bucket.free_gradients()  # the message keeps the memory until it has been sent
+        # also correct for experts, whose ranks process the tokens of all ranks of the expert-parallel group
         divisor = self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
         if group.size == 1:  # the gradients stay in the bucket
             sums = gradients.to(wire_dtype(gradients.dtype))
@@ -211,7 +210,7 @@ class Gradients:
             packed = piece.packing.pack_residuals(feedback, piece.master) if feedback else None
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
-        if not piece.packing:  # a message without zeros contains no whole matrix
+        if not piece.packing:  # a message without zeros contains no complete matrix
             channel = channel.describe(piece.bucket.list_message_parts)
         piece.reduction = start_sum(piece, buffer, group, channel, scattered=self._scattered, residuals=packed)
         if self._overlap:
@@ -237,11 +236,11 @@ class Gradients:
         clear_padding(piece)
 
     def _reduce_tied(self) -> None:
-        """Add the gradients of the two copies of a tied weight. Both stages have the same pieces."""
+        """Sum the gradients of the two copies of a tied weight. Both stages use the same pieces."""
         scale = self._loss_scale if self._tied.dtype == np.float16 else 1.0
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
-            divide(buffer, 1 / scale)  # small gradients would vanish in fp16 without the loss scale
+            divide(buffer, 1 / scale)  # small gradients would underflow in fp16 without the loss scale
             tensors = partial(piece.bucket.list_message_parts, piece.owned)
             self._mesh.ends.all_reduce(buffer, channel=self._tied.describe(tensors)).wait()
             divide(buffer, scale)
@@ -249,7 +248,7 @@ class Gradients:
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
-        """Sum the gradients whose summands are spread over the ranks of a group."""
+        """Sum partial gradients over the groups along the tensor grid."""
         for piece in (piece for piece in self._pieces if piece.bucket.summands):
             axes = piece.bucket.summands
             channel = self._summands[axes]
@@ -265,13 +264,13 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """Divide in place. A divisor of 1 costs nothing."""
+    """Divide in-place. A divisor of 1 is a no-op."""
     if divisor != 1.0:
         values /= divisor
 
 
 def copy(there: Tensor, source: Tensor) -> None:
-    """Copy the values of `source`, unless a reduction in place has already put them there."""
+    """Copy the values of `source`, unless an in-place reduction has already written them."""
     if there.data_ptr() != source.data_ptr():
         there.copy_(source)
 
@@ -279,7 +278,7 @@ def copy(there: Tensor, source: Tensor) -> None:
 def clear_padding(piece: Piece) -> None:
     """Set the padding to zero.
 
-    A codec of blocks may change zeros next to other values, and padding belongs to no parameter.
+    A block codec may change zeros that share a block with other values.
     """
     padding = piece.bucket.padding
     piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0

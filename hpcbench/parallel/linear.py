@@ -1,8 +1,8 @@
-"""Linear layers that tensor parallelism has split along one side of the weight (arXiv 1909.08053, section 3).
+"""Linear layers that tensor parallelism splits along one dim of the weight (arXiv 1909.08053, section 3).
 
-A column layer splits the outputs, and a row layer splits the inputs. A pair of them crosses the border of its region
-twice: where the column layer begins and where the row layer ends. t is the size of the tensor-parallel group; the
-pieces are those of `cut_evenly`.
+A column layer splits the outputs, and a row layer splits the inputs. A column layer and a following row layer form a
+region, which communicates twice: at the input of the column layer and at the output of the row layer. t is the size of
+the tensor-parallel group. `cut_evenly` defines the pieces.
 """
 
 import torch
@@ -14,7 +14,7 @@ from hpcbench.parallel.regions import Border, enter, leave
 
 
 class ColumnLinear(nn.Module):
-    """A layer with rows of the weight, [n/t, k]: it takes the whole input and makes a part of the output."""
+    """A layer with some rows of the weight, [n/t, k], which computes a part of the output from the whole input."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    """A layer with columns of the weight, [n, k/t]: it takes a part of the input and makes the whole output."""
+    """A layer with some columns of the weight, [n, k/t], which computes the whole output from parts of the input."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class RowLinear(nn.Module):
         self.bias = None if plain.bias is None else nn.Parameter(torch.empty(plain.out_features, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the whole output, summed over the ranks, or this rank's positions of it."""
+        """Compute the output, summed over the ranks, at all positions or at this rank's positions."""
         partial = F.linear(x, self.weight)  # [b, s, k/t] -> [b, s, n]
         y = leave(partial, self._border)
         return y if self.bias is None else y + self.bias  # [b, s, n], or [b, s/t, n]

@@ -1,4 +1,4 @@
-"""The process mesh: the groups of ranks in each parallel dimension."""
+"""Process mesh: the process groups of all parallel dimensions."""
 
 from mpi4py import MPI
 
@@ -11,42 +11,42 @@ from hpcbench.contract.layout import Layout
 
 
 class Mesh:
-    """The groups of one rank.
+    """The process groups of one rank.
 
     Parameters
     ----------
     comm
-        Communicator of ``layout.ranks`` ranks. It is copied, and never used itself.
+        Communicator of ``layout.ranks`` ranks. The mesh duplicates it and uses only the duplicate.
     layout
-        Sizes of the axes.
+        Sizes of the parallel dimensions.
     progress
-        Driver of the operations of the groups.
+        Progress engine of the groups' operations.
     links
-        Speeds of links and codecs, from which plans are chosen.
+        Speeds of links and codecs, used to select plans.
     places
-        Places that the groups' arrays may lie in; by default the host, and GPUs whose memory MPI does not accept.
+        Memory locations of the groups' arrays. By default host memory, and GPU memory without GPU-aware MPI.
 
     Attributes
     ----------
     tp, pp, world : Group
-        Groups of the ranks that differ from this one in that coordinate only, and the group of all ranks.
+        Tensor-parallel group, pipeline group, and the group of all ranks.
     dp : Group
-        The replicas: all ranks that hold the same part of the model, for other samples or other positions. Their
-        gradients are averaged, and ZeRO shards their states.
+        The replicas: all ranks that hold the same part of the model, for other samples or other positions. Gradients
+        are averaged over this group, and ZeRO shards states over it.
     sample_rank : int
-        Number of the part of the samples that this rank computes. Ranks of a ``cp`` group have the same part.
+        Index of the part of the samples that this rank processes. Ranks of a ``cp`` group process the same part.
     cp : Group or None
-        The ranks that share the positions of samples; None if each has all of them.
+        Ranks that share the positions of samples; None if each rank holds all positions.
     ep : Group or None
-        Group of the neighbors in data parallelism that share the experts; None if each rank holds all. They have the
-        same positions of their samples.
+        Neighboring data-parallel ranks that share the experts; None if each rank holds all experts. These ranks hold
+        the same positions of their samples.
     ends : Group
-        Group of the first and the last stage of this rank's pipeline. On other stages this group contains only the
+        Group of the first and the last stage of this rank's pipeline. On other stages, this group contains only the
         rank itself.
     grid : Grid
-        The tensor-parallel ranks.
+        Grid of the tensor-parallel ranks.
     places : Places
-        Places of all these groups.
+        Memory locations used by all these groups.
     """
 
     def __init__(
@@ -90,23 +90,23 @@ class Mesh:
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def free(self) -> None:
-        """Free the communicators of all groups (a collective call, and the last one)."""
+        """Free the communicators of all groups. This must be the last collective call."""
         self.world.free()
 
     def replicas(self, ep: int) -> Group:
-        """Return the group of the ranks that hold the same part of a parameter and sum its gradients.
+        """Return the group of the ranks that hold the same part of a parameter and sum the gradients of this part.
 
         Parameters
         ----------
         ep
-            The ``ep`` of the parameter's `Shard`: 1, or the layout's ``ep`` for a parameter of an expert.
+            `Shard.ep` of the parameter: the layout's ``ep`` for an expert parameter, 1 otherwise.
         """
         return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
-        """Return the group of the ranks of the tensor grid that differ from this one along these axes only.
+        """Return the group of the tensor grid's ranks that differ from this rank only along these axes.
 
-        The last axis is the fastest.
+        The coordinate along the last axis varies fastest.
         """
         return self._over[axes]
 

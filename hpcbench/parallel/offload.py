@@ -1,8 +1,8 @@
-"""Optimizer states in host memory (ZeRO-Offload, arXiv 2101.06840, section 4): copies over the host's link.
+"""Copies between device and host for optimizer states in host memory (ZeRO-Offload, arXiv 2101.06840, section 4).
 
-Reduced gradients go down to the host when they are ready, and updated weights come up while the host updates the next
-bucket. On a CPU, device and host are two buffers of the same memory, so that bytes can be counted and bits compared on
-any machine.
+Reduced gradients are copied to the host when they are ready. Updated weights are copied to the device while the host
+updates the next bucket. On a CPU, device and host are two buffers in the same memory. This makes it possible to count
+bytes and compare results on any machine.
 """
 
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ from torch import Tensor
 
 @dataclass
 class Crossing:
-    """A copy under way. Both buffers live until it has ended."""
+    """A copy in progress, which keeps both buffers alive until it has finished."""
 
     source: Tensor
     result: Tensor
     event: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """Wait for the result, which the host and the device's current stream may then use."""
+        """Wait for the result. The host and the device's current stream may use the result afterwards."""
         if self.event is not None:
             self.event.synchronize()
         return self.result
 
 
 class HostLink:
-    """Copies between a device and the host's memory.
+    """Link between a device and host memory.
 
     Parameters
     ----------
     device
-        Device of the model.
+        Device that holds the model.
 
     Attributes
     ----------
     down_bytes, up_bytes : int
-        Bytes copied so far to the host, and to the device.
+        Total bytes copied to the host and to the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -47,7 +47,7 @@ class HostLink:
         self.up_bytes = 0
 
     def keep(self, x: Tensor) -> Tensor:
-        """Copy `x` to host memory, pinned if a GPU will read it while it computes."""
+        """Copy `x` to host memory. The memory is pinned if a GPU will read the copy asynchronously."""
         copy = torch.empty(x.shape, dtype=x.dtype, pin_memory=self._stream is not None)
         return copy.copy_(x)
 
@@ -64,7 +64,7 @@ class HostLink:
     def _copy(self, source: Tensor, result: Tensor) -> Crossing:
         if self._stream is None:
             return Crossing(source, result.copy_(source), None)
-        # a separate stream: the copy waits for the values, and only the copy's user waits for the copy
+        # on a separate stream, where the copy waits for the values and only the user of the result waits for the copy
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             result.copy_(source, non_blocking=True)

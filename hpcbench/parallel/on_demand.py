@@ -1,12 +1,13 @@
-"""Weights that exist only while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
+"""Weights that are allocated only while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
 
-Hooks on the units of a model (its blocks, and the parts before and after them) gather the buckets of a unit before its
-forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is freed when the
-forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and autograd
-see every use under every schedule, including evaluation and recomputation.
+The units of a model are its blocks and the parts before and after the blocks. Hooks gather the buckets of a unit before
+its forward pass and before its backward pass. The buckets of the next unit are gathered during the computation of a
+unit. The memory of a bucket is freed when the forward pass leaves the last of consecutive units that use the bucket,
+and when all gradients of the bucket have been added. Hooks and autograd detect every use under every schedule,
+including evaluation and recomputation.
 
-With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from that copy.
-Each rank of a node keeps its part of the weights that the first forward pass after an update gathered.
+With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2), the backward pass gathers weights from this
+copy. Each rank of a node keeps a part of the weights gathered in the first forward pass after an update.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,23 +31,23 @@ from hpcbench.parallel.weights import arrived, to_send
 
 @dataclass(eq=False)
 class GatheredBucket:
-    """A bucket whose weights are gathered when they are needed."""
+    """A bucket whose weights are gathered on demand."""
 
     bucket: Bucket
     source: Tensor
-    """Part that this rank sends to the others: its piece of the master weights, on the model's device."""
+    """Part that this rank sends to other ranks: its piece of the master weights, on the device of the model."""
     piece: Piece
-    """Piece that this rank owns, with the mask of zero weights."""
+    """Piece that this rank owns, including the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """Part of its node's copy that this rank keeps, in the dtype of the weights."""
+    """This rank's part of the copy within the node, in the dtype of the weights."""
     fresh: bool = False
-    """Whether the copy holds the weights after the last update."""
+    """Whether the copy contains the weights of the last update."""
 
 
 @dataclass(eq=False)
 class Unit:
-    """A part of the model that is entered and left as a whole."""
+    """A part of the model whose weights are gathered and freed together."""
 
     entries: list[GatheredBucket] = field(default_factory=list)
     before: "Unit | None" = None
@@ -54,7 +55,7 @@ class Unit:
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the parts of a stack in the order of their use: its children, or each block of a list of blocks."""
+    """Yield the children of a stack in the order of use. A list of blocks is replaced by its blocks."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 
@@ -65,23 +66,23 @@ class OnDemand:
     Parameters
     ----------
     pieces
-        The pieces that this rank owns.
+        Pieces that this rank owns.
     stacks
-        The modules that use the weights, each entered unit by unit.
+        Modules that use the weights and execute unit by unit.
     mesh
-        Mesh whose `Mesh.replicas` hold the pieces.
+        Mesh whose groups `Mesh.replicas` hold the pieces.
     policy
-        Policy that gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
+        Policy that provides the channels (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
-        Whether to gather the next unit's weights while one computes.
+        Whether the weights of the next unit are gathered during the computation of a unit.
     node_copy
-        Whether to keep a second copy within each node.
+        Whether a second copy is kept within each node.
 
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Or a bucket holds parameters of two stacks, which
-        schedules run at different times, so the time to free it is undefined.
+        A parameter belongs to no unit, so it would never be gathered. Or a bucket contains parameters of two stacks,
+        which run at different times, so it is undefined when the bucket can be freed.
     """
 
     def __init__(
@@ -125,32 +126,32 @@ class OnDemand:
                 raise ValueError("a bucket holds parameters of two stacks: make separate buckets for each stack")
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Let the next gather send `source`."""
+        """Set the tensor that this rank sends in the next gather."""
         entry = self._entries[id(piece)]
         if entry.arriving:
-            entry.arriving[1].wait()  # the received weights are those before the update
+            entry.arriving[1].wait()  # the received weights are older than the update
         entry.arriving = None
         entry.bucket.free_values()
         entry.source, entry.fresh = source, False
 
     def settle(self) -> None:
-        """Do nothing, because weights are sent when they are needed."""
+        """Do nothing, because weights are sent on demand."""
 
     def release(self, piece: Piece) -> None:
-        """Note that the backward pass is done with the bucket's weights."""
+        """Record that the backward pass no longer needs the weights of the bucket."""
         piece.bucket.free_values()
 
     def held_bytes(self, *, sources: bool) -> int:
-        """Count the bytes that last from step to step: the nodes' copies, and the sources if `sources` is set."""
+        """Count the bytes that persist between steps: the copies within nodes, and the sources if `sources` is set."""
         return sum(
             (entry.copy.nbytes if entry.copy is not None else 0) + (entry.source.nbytes if sources else 0)
             for entry in self._entries.values()
         )
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """Yield every parameter's values, exactly as its owners have them. At most one bucket of them takes memory.
+        """Yield the values of every parameter without compression. At most one bucket is allocated at a time.
 
-        Each bucket is a collective call, so that every replica must take them all.
+        Each bucket requires a collective call, so every replica must exhaust the iterator.
         """
         for entry in self._entries.values():
             gathered = entry.bucket.room()
@@ -161,7 +162,7 @@ class OnDemand:
                 yield slot, values[slot.span].view(slot.parameter.shape)
 
     def _entered(self, unit: Unit, module: nn.Module, arguments: Any) -> None:
-        # within a backward pass this is recomputation: the backward pass needs the same weights right after it
+        # in a backward pass this is recomputation, and the backward pass needs the same weights immediately afterwards
         self._need(unit, Phase.BACKWARD if in_backward() else Phase.FORWARD)
 
     def _left(self, unit: Unit, module: nn.Module, arguments: Any, output: Tensor) -> None:
@@ -178,7 +179,7 @@ class OnDemand:
         self._need(unit, Phase.BACKWARD)
 
     def _need(self, unit: Unit, phase: Phase) -> None:
-        """Gather the weights of a unit, and begin to gather those of the next one."""
+        """Gather the weights of a unit, and start to gather the weights of the next unit."""
         for entry in unit.entries:
             self._fetch(entry, phase)
         for entry in unit.entries:
@@ -189,7 +190,7 @@ class OnDemand:
                 self._fetch(entry, phase)
 
     def _fetch(self, entry: GatheredBucket, phase: Phase) -> None:
-        """Begin to gather, unless the weights have arrived or are under way."""
+        """Start to gather a bucket, unless its weights have arrived or are in transit."""
         if entry.arriving or entry.bucket.has_values:
             return
         group = self._mesh.replicas(entry.bucket.ep)
@@ -216,5 +217,5 @@ class OnDemand:
 
 
 def in_backward() -> bool:
-    """Return whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
+    """Return whether the autograd engine is running in this thread. PyTorch's checkpointing uses the same test."""
     return bool(torch._C._current_graph_task_id() != -1)

@@ -1,18 +1,18 @@
-"""1-bit Adam (arXiv 2102.02888, algorithm 1): a warm-up with Adam, then a frozen variance and averaged momenta.
+"""1-bit Adam (arXiv 2102.02888, algorithm 1): Adam during warm-up, then averaged momenta with a frozen variance.
 
-Once the variance is frozen the update is linear in the momentum. So the next step can correct a codec's error in one
-step's momentum. A reduction with error feedback (comm/feedback.py) is the paper's compressed all-reduce: each worker
-adds its residual and sends signs to the owners of the pieces; each owner averages, adds its residual and sends signs to
-all. The scheme gives the codec, as for all traffic. Differences to the paper:
+Once the variance is frozen, the update is linear in the momentum, so the next step can correct the codec error of a
+momentum. A reduction with error feedback (comm/feedback.py) implements the paper's compressed all-reduce. Each worker
+adds its residual and sends signs to the owners of the pieces. Each owner averages, adds its own residual, and sends
+signs to all workers. As for all traffic, the scheme selects the codec. Differences from the paper:
 
-- ``sign:B`` has a magnitude per block, the mean of the absolute values, in place of one per tensor, their root mean
-  square;
-- a rank does not encode its contribution to the piece that it owns, so this part is exact;
-- Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
+- ``sign:B`` uses one magnitude per block, the mean of the absolute values. The paper uses one magnitude per tensor, the
+root mean square.
+- A rank does not encode its contribution to its own piece, so this part is exact.
+- Adam's bias corrections of the moments remain. The correction of the variance is frozen together with the variance.
 
-Gradients are never clipped, because no rank has the mean gradient after the freeze, nor its norm. The replicas' own
-norms do not determine it: they are larger, by up to the square root of the number of replicas. DeepSpeed scales each
-rank's gradient by that rank's own norm, which is another algorithm.
+Gradients are never clipped, because after the freeze no rank has the mean gradient or its norm. The norms of the
+replicas' own gradients do not determine the norm of the mean. They are larger by up to a factor of the square root of
+the number of replicas. DeepSpeed scales each rank's gradient by the norm of this rank, which is a different algorithm.
 """
 
 import math
@@ -30,14 +30,14 @@ from hpcbench.parallel.pieces import Piece
 
 
 class OneBitAdam(DataParallel):
-    """Data parallelism without ZeRO that, after the warm-up, averages momenta instead of gradients.
+    """Data parallelism without ZeRO that averages momenta instead of gradients after the warm-up.
 
     Parameters
     ----------
     buckets, mesh, policy, adam, overlap
-        The same as for `DataParallel`. The momenta's channel is that of DP, STEP, OPTIM.
+        See `DataParallel`. Momenta use the channel (DP, STEP, OPTIM).
     freeze_step
-        Updates with Adam and averaged gradients, after which the variance is frozen; at least 1.
+        Number of Adam updates with averaged gradients before the variance is frozen (at least 1).
     """
 
     def __init__(
@@ -65,13 +65,14 @@ class OneBitAdam(DataParallel):
 
     @property
     def frozen(self) -> bool:
-        """Whether the variance is frozen. It follows from the number of updates, also in a resumed run."""
+        """Whether the variance is frozen. Only the number of updates determines this, including in a resumed run."""
         return self.updates >= self._freeze_step
 
     def frozen_elements(self) -> tuple[int, int]:
-        """Count the elements of the whole model, and those that had no gradient yet and so never change.
+        """Count the elements of the whole model, and the elements without any gradient so far, which never change.
 
-        The call is collective, and its result is the same on all ranks. It is meant for the moment after the freeze.
+        All ranks must call this method, and all return the same counts. It should be called immediately after the
+        freeze.
         """
         counts = [0.0, 0.0]
         for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):
@@ -82,17 +83,18 @@ class OneBitAdam(DataParallel):
         return round(elements / replicas), round(unused / replicas)
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Begin a step as `DataParallel` does.
+        """Begin a step like `DataParallel.begin`.
 
-        Once the variance is frozen, the pieces will hold this replica's own gradients.
+        Once the variance is frozen, the pieces contain this replica's own gradients.
         """
         self._gradients.averaged = not self.frozen
         super().begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def gradient_norm(self) -> float | None:
-        """Return the norm of `DataParallel`; once the variance is frozen, None, or NaN if a gradient is not finite.
+        """Return the gradient norm of `DataParallel` during warm-up.
 
-        All ranks skip a step together, whichever replica's gradient is not finite.
+        Once the variance is frozen, return NaN if any replica's gradient is not finite, and None otherwise. All ranks
+        skip a step together.
         """
         if not self.frozen:
             return super().gradient_norm()
@@ -115,7 +117,7 @@ class OneBitAdam(DataParallel):
             return
         averages = []
         if self.updates == self._freeze_step:
-            super().forget_residuals()  # residuals of gradients: no momenta were sent yet
+            super().forget_residuals()  # residuals of gradients, because no momenta have been sent yet
         for piece in self.pieces:
             piece.adam.add_to_first(piece.gradient)
             momentum = to_buffer(piece.adam.first)
@@ -135,23 +137,24 @@ class OneBitAdam(DataParallel):
 
     @property
     def residuals_are_summands(self) -> bool:
-        """Whether residuals belong to summands: no, because momenta belong to whole gradients."""
+        """Always False, because momenta belong to complete gradients."""
         return not self.frozen
 
     def forget_residuals(self) -> None:
-        """Set the residuals to zero, as `DataParallel` does, unless the variance is frozen.
+        """Set the residuals to zero like `DataParallel`, unless the variance is frozen.
 
-        A step is then discarded before its momenta are sent, so the errors of the last momenta must still be corrected.
+        Once the variance is frozen, a step is discarded before its momenta are sent, so the errors of earlier momenta
+        must still be corrected.
         """
         if not self.frozen:
             super().forget_residuals()
 
     def _clear_unused(self, piece: Piece) -> None:
-        """Set momentum and residuals to zero for elements that never had a gradient.
+        """Set momentum and residuals to zero for elements that have never had a gradient.
 
-        A sign cannot be zero. Without this they would get their block's magnitude, and an update of that magnitude
-        divided by a variance of zero. The padding stays zero in the same way. An element whose first gradient comes
-        later never changes.
+        A sign cannot be zero. Otherwise, these elements would receive the magnitude of their block, and an update of
+        this magnitude divided by a variance of zero. The padding is zeroed in the same way. An element whose first
+        gradient arrives later never changes.
         """
         unused = piece.adam.second == 0
         piece.adam.first.masked_fill_(unused, 0)

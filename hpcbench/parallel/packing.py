@@ -1,7 +1,7 @@
-"""Messages without the values that a mask sets to zero. Both sides have the mask, so only the values are sent.
+"""Messages without masked values. Sender and receiver have the same mask, so only the kept values are sent.
 
-If a bucket is cut into pieces, each piece's values are contiguous. All pieces of a collective are equal, so every piece
-is padded with zeros to the length of the one with the most values.
+If a bucket is cut into pieces, the kept values of each piece are contiguous. A collective requires pieces of equal
+length, so every piece is padded with zeros to the length of the longest piece.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from hpcbench.parallel.buffers import residuals, to_tensor
 
 
 class Packing:
-    """The mask of a bucket, and the place of each kept value in its messages.
+    """Mask of a bucket, with the position of each kept value in messages.
 
     Parameters
     ----------
     kept
-        Values that are sent, [n], bool, on the device of the bucket.
+        Mask of the values that are sent, [n], bool, on the device of the bucket.
     cuts
-        The pieces whose values lie together.
+        Slices of the pieces. The kept values of each piece are contiguous in a message.
     length
-        Room of each piece in a message.
+        Length of each piece in a message.
     own
-        Number of the piece that this rank updates.
+        Index of the piece that this rank updates.
     """
 
     def __init__(self, kept: Tensor, cuts: Sequence[slice], *, length: int, own: int) -> None:
@@ -34,30 +34,30 @@ class Packing:
 
     @property
     def elements(self) -> int:
-        """Elements of a message of the whole bucket."""
+        """Number of elements in a message of the whole bucket."""
         return self.length * len(self._cuts)
 
     @property
     def own(self) -> Tensor:
-        """The mask of the piece that this rank updates."""
+        """Mask of the piece that this rank updates."""
         return self.kept[self._cuts[self._own]]
 
     def pack(self, values: Tensor) -> Tensor:
-        """Pack a bucket's values [n] into a message: [elements]."""
+        """Pack the values of a bucket, [n], into a message, [elements]."""
         packed = values.new_zeros(self.elements)
         for i, (cut, count) in enumerate(zip(self._cuts, self.counts, strict=True)):
             packed[i * self.length : i * self.length + count] = values[cut][self.kept[cut]]
         return packed
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """Unpack a bucket's values [n] from a message: masked values are zero."""
+        """Unpack the values of a bucket, [n], from a message. Masked values are zero."""
         values = packed.new_zeros(self.kept.numel())
         for i, (cut, count) in enumerate(zip(self._cuts, self.counts, strict=True)):
             values[cut].masked_scatter_(self.kept[cut], packed[i * self.length : i * self.length + count])
         return values
 
     def pack_own(self, values: Tensor) -> Tensor:
-        """Pack the values of this rank's piece into a message: [length]."""
+        """Pack the values of this rank's piece into a message, [length]."""
         packed = values.new_zeros(self.length)
         packed[: self.counts[self._own]] = values[self.own.to(values.device)]
         return packed
@@ -68,14 +68,14 @@ class Packing:
         return packed.new_zeros(mask.numel()).masked_scatter_(mask, packed[: self.counts[self._own]])
 
     def pack_residuals(self, feedback: Feedback, like: Tensor) -> Feedback:
-        """Pack the residuals of the kept values, in the order of a message."""
+        """Pack the residuals of the kept values in message order."""
         packed = residuals(self.elements, like)
         for mine, values in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
             to_tensor(mine).copy_(self.pack(to_tensor(values)))
         return packed
 
     def unpack_residuals(self, packed: Feedback, feedback: Feedback) -> None:
-        """Unpack the residuals of a message; those of masked values are zero."""
+        """Unpack the residuals of a message. The residuals of masked values are zero."""
         for mine, values in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
             to_tensor(values).copy_(self.unpack(to_tensor(mine)))
 

@@ -1,4 +1,4 @@
-"""Parallelization of a plain model in place: choose the stage, split layers, record shards, make parameters."""
+"""In-place parallelization of a model, which keeps only the rank's stage, splits layers, and records shards."""
 
 from dataclasses import replace
 from typing import Any, Protocol
@@ -13,11 +13,11 @@ from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
 from hpcbench.parallel.tensor import Tensors
 
 TOKENS = "embedding.tokens.weight"
-"""Name that a model must give to the table of the tokens' vectors."""
+"""Required name of the token embedding table in a model."""
 
 
 class Stack(Protocol):
-    """The structure that a model must have: blocks between an embedding and a norm with a head."""
+    """Required structure of a model: an embedding, blocks, a norm, and a head."""
 
     embedding: Any
     blocks: nn.ModuleDict
@@ -36,27 +36,27 @@ def parallelize(
     tied: bool,
     by_rows: bool = False,
 ) -> list[Held]:
-    """Leave only this rank's part in `model`.
+    """Reduce `model` in-place to the part of this rank.
 
     Parameters
     ----------
     model
-        Built on the ``meta`` device, so that no rank ever holds the whole.
+        Model on the ``meta`` device, so that no rank ever allocates the whole model.
     mesh
-        Mesh whose pipeline group cuts the blocks.
+        Mesh whose pipeline group divides the blocks.
     tensors
-        Method of tensor parallelism, which splits the layers that ``model.tensor_parallel`` names.
+        Method of tensor parallelism, which splits the layers listed in ``model.tensor_parallel``.
     dtype, device
-        Number format and device of the parameters.
+        Dtype and device of the parameters.
     tied
-        Whether the head uses the embedding's weight.
+        Whether the head shares the weight of the embedding.
     by_rows
-        Whether the embedding's gradient may be sent by the rows that were touched.
+        Whether the gradient of the embedding may be sent as touched rows.
 
     Returns
     -------
-    The parameters that this rank holds, in the model's order and without values. Buckets fill in the values, so that no
-    rank must hold all of them.
+    The parameters that this rank holds, in model order and without values. Buckets fill in the values later, so no rank
+    needs memory for all values.
     """
     module = model
     assert isinstance(module, nn.Module)
@@ -83,7 +83,7 @@ def parallelize(
 
 
 def _keep_stage(model: Stack, mesh: Mesh) -> None:
-    """Remove the parts of other stages. `hpcbench.parallel.parts` separates the parts of this stage."""
+    """Remove the parts of other stages. `hpcbench.parallel.parts` separates the chunks of this stage."""
     mine = mesh.layout.layers_of(len(model.blocks))[mesh.pp.rank :: mesh.pp.size]
     keys = list(model.blocks)
     model.blocks = nn.ModuleDict({keys[layer]: model.blocks[keys[layer]] for part in mine for layer in part})
@@ -94,7 +94,7 @@ def _keep_stage(model: Stack, mesh: Mesh) -> None:
 
 
 def _keep_experts(module: nn.Module, mesh: Mesh) -> None:
-    """Remove the experts of other ranks. Those that stay keep their names."""
+    """Remove the experts of other ranks. The remaining experts keep their names."""
     for layer in list(module.modules()) if mesh.ep else []:
         experts = getattr(layer, "experts", None)
         if isinstance(experts, nn.ModuleDict) and mesh.ep:
@@ -103,7 +103,7 @@ def _keep_experts(module: nn.Module, mesh: Mesh) -> None:
 
 
 def _word(name: str, table: dict[str, str]) -> str | None:
-    """Return the table's entry for a layer. A star in the table stands for one part of the layer's name."""
+    """Return the table entry of a layer. A star in the table matches one component of the layer name."""
     parts = name.split(".")
     for pattern, word in table.items():
         wanted = pattern.split(".")
@@ -115,7 +115,7 @@ def _word(name: str, table: dict[str, str]) -> str | None:
 
 
 def split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> None:
-    """Replace the layers that the table names. The new ones have parameters without values."""
+    """Replace the layers listed in the table. The parameters of the new layers are uninitialized."""
     for name, layer in list(module.named_modules()):
         word = _word(name, table)
         if word is not None:
@@ -148,7 +148,7 @@ def _record_shards(
 
 
 def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
-    """Make the head's weight the embedding's: the same parameter on one stage, or a copy kept equal on two."""
+    """Tie the weight of the head to the embedding: the same parameter on one stage, or synchronized copies on two."""
     head = "head.weight"
     if mesh.pp.size == 1:
         del records[head]

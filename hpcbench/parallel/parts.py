@@ -1,4 +1,4 @@
-"""The parts of the model that a pipeline stage holds, as modules of their own."""
+"""Chunks of the model that a pipeline stage holds, as separate modules."""
 
 import copy
 from collections.abc import Sequence
@@ -12,19 +12,18 @@ from hpcbench.parallel.sharding import Held
 
 
 def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
-    """Return the chunks of this rank's stage, first to last.
+    """Return the chunks of this rank's stage, in model order.
 
     The pipeline cuts the model into ``pp * chunks`` parts, and stage r holds parts ``c * pp + r`` as its chunks (arXiv
-    2104.04473, section 2.2). The first part has the embedding and the last one the head. They lie on the first and on
-    the last stage for any number of chunks.
+    2104.04473, section 2.2). The first part contains the embedding, and the last part contains the head. For any number
+    of chunks, these parts are on the first and on the last stage.
 
     Parameters
     ----------
     model
-        The model after `parallelize`. The parts are views of it: they share its layers, and the parameters keep their
-        names.
+        The model after `parallelize`. The chunks share its layers, and the parameters keep their names.
     mesh
-        Mesh whose layout says how the model is cut.
+        Mesh whose layout determines how the model is cut.
     layers
         Number of layers of the whole model.
     """
@@ -43,6 +42,6 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
 
 
 def held_by(part: nn.Module, held: Sequence[Held]) -> list[Held]:
-    """Return the parameters of this rank that the part has."""
+    """Return the parameters of this rank that belong to the part."""
     identities = {id(parameter) for parameter in part.parameters()}
     return [item for item in held if id(item.parameter) in identities]

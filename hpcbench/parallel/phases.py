@@ -1,4 +1,4 @@
-"""The time that a rank spends in each phase of its steps."""
+"""Time that a rank spends in each phase of its steps."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,25 +11,26 @@ from hpcbench.contract.trace import STEPS
 
 @dataclass
 class Phases:
-    """Time of each phase in seconds of the host, or on a GPU of the computing stream, summed over steps.
+    """Time in seconds of each phase, summed over steps.
+
+    On a GPU, the phases are timed on the compute stream. Otherwise, they are timed on the host.
 
     Attributes
     ----------
     forward, backward
-        Seconds in the passes, with their tensor-parallel traffic. Recomputation is part of the backward pass.
+        Time of the passes, including tensor-parallel communication. Recomputation is part of the backward pass.
     bubble
-        Seconds in the passes in which the stage is idle: from the call to receive another stage's message to its
-        arrival.
+        Idle time of the stage, from the call that receives another stage's message until the message arrives.
     reduction
-        Seconds of waiting for the gradients' reduction after the last backward pass.
+        Exposed time of the gradient reduction after the last backward pass.
     optimizer
-        Seconds from the gradient norm to the new weights, gathered by all replicas.
+        Time from the gradient norm until all replicas have gathered the new weights.
     step
-        Seconds of the whole steps: the sum of the phases, and the time between them.
+        Total time of the steps: the sum of all phases and the time between phases.
     steps
         Number of steps.
     clock
-        The clock that measures them; it must have been settled.
+        Clock that measures the phases. It must have been settled.
     recorder
         Recorder of the phases while a step is traced.
     """
@@ -47,18 +48,18 @@ class Phases:
     def count(
         self, phase: str, begin: Any, end: Any, *, out_of: str | None = None, of: tuple[int, int] | None = None
     ) -> None:
-        """Add the time between two marks of the clock to a phase.
+        """Add the time between two clock marks to a phase.
 
         Parameters
         ----------
         phase
             Name of the phase.
         begin, end
-            Marks of the clock.
+            Clock marks at the start and the end.
         out_of
-            The phase that contains it and does not count it.
+            Enclosing phase, from which the time is subtracted.
         of
-            Micro-batch and chunk, if it belongs to one.
+            Micro-batch and chunk of the work; None if it belongs to no micro-batch.
         """
         self.clock.count(begin, end, partial(self._add, phase, out_of))
         if self.recorder is not None:

@@ -1,8 +1,8 @@
-"""The pieces that a rank owns: the elements that it updates, with their master weights and the optimizer's states.
+"""Pieces that a rank owns: the elements that the rank updates, with master weights and optimizer states.
 
-A piece is the whole of a bucket, or with ZeRO (arXiv 1910.02054, section 5) 1/dp of it. The optimizer works on a master
-copy in fp32 or better. The model's own weights are the decoded ones on every rank, the owner's included, so that
-replicas never differ.
+A piece is a whole bucket or, with ZeRO (arXiv 1910.02054, section 5), 1/dp of a bucket. The optimizer updates a master
+copy in fp32 or better. The model weights are the decoded values on every rank, including the owner, so replicas never
+differ.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,9 +29,9 @@ class Owned:
     Attributes
     ----------
     name
-        The parameter's name in the whole model.
+        Name of the parameter in the whole model.
     start, length
-        First element and number of elements, in the parameter's local part, flattened.
+        First element and number of elements in the flattened local part of the parameter.
     """
 
     name: str
@@ -41,9 +41,10 @@ class Owned:
 
 @dataclass
 class Reduction:
-    """The reduction of a bucket: where the piece's sum arrives, and the sent values, which must live until then.
+    """A reduction of a bucket, with the buffer for the sum of the piece.
 
-    If messages contain rows, `complete` sums them when they have arrived.
+    The sent values are kept alive until the reduction has finished. If messages contain rows, `complete` sums the rows
+    after their arrival.
     """
 
     result: Tensor
@@ -51,10 +52,10 @@ class Reduction:
     sent: Buffer | None = None
     complete: Callable[[], None] | None = None
     residuals: Feedback | None = None
-    """Residuals of a message without zeros, which go back to their places when the sum has arrived."""
+    """Residuals of a message without zeros, which are unpacked when the sum has arrived."""
 
     def wait(self) -> None:
-        """Return when the sum has arrived."""
+        """Block until the sum has arrived."""
         self.work.wait()
         if self.complete:
             self.complete()
@@ -62,34 +63,35 @@ class Reduction:
 
 @dataclass
 class Piece:
-    """The part of a bucket that this rank updates."""
+    """Part of a bucket that this rank updates."""
 
     bucket: Bucket
     owned: slice
     master: Tensor
     gradient: Tensor
-    """The reduced gradient."""
+    """Reduced gradient."""
     adam: AdamWState
     feedback: Feedback | None
-    """Residuals of the bucket's messages: those of gradients, or of 1-bit Adam's momenta."""
+    """Residuals of gradient messages, or of momentum messages of 1-bit Adam."""
     to_come: int = 0
-    """Number of gradients that the backward pass has not yet added to the bucket."""
+    """Number of gradients that the backward pass must still add to the bucket."""
     reduction: Reduction | None = None
-    """The reduction under way; None if there is none."""
+    """Reduction in progress, or None."""
     packing: Packing | None = None
-    """The bucket's mask; None if nothing is set to zero."""
+    """Mask of the bucket; None for dense weights."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
-        """Yield each parameter with elements in the piece.
+        """Yield each parameter that has elements in the piece.
 
-        The result has its place in the bucket, its elements in the piece, and their place in the parameter.
+        Each result contains the slot of the parameter in the bucket, the slice of its elements in the piece, and the
+        position of these elements in the parameter.
         """
         for slot, part in self.bucket.parts(self.owned):
             start = self.owned.start + part.start - slot.span.start
             yield slot, part, Owned(slot.shard.name, start, part.stop - part.start)
 
     def counted(self) -> list[slice]:
-        """List the runs of elements that the gradient's norm counts."""
+        """List the slices of elements that the gradient norm includes."""
         runs: list[slice] = []
         for slot, part in self.bucket.parts(self.owned):
             if slot.shard.counts_in_norm:
@@ -99,12 +101,12 @@ class Piece:
 
     @property
     def in_place(self) -> bool:
-        """Whether master weights and reduced gradients lie in the bucket itself."""
+        """Whether the bucket itself contains the master weights and the reduced gradients."""
         return self.master is self.bucket.values
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """The values that the next update depends on, keyed by their names in checkpoints."""
+        """State of the optimizer, keyed by its names in checkpoints."""
         return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
 
 
@@ -118,10 +120,10 @@ def make_piece(
     link: HostLink | None = None,
     in_place: bool = False,
 ) -> Piece:
-    """Make piece `part` of `parts` of a bucket. Its states lie on the host if there is a `link`.
+    """Create piece `part` of `parts` pieces of a bucket. With a `link`, the states are in host memory.
 
-    A piece that is the whole bucket may be `in_place`: weights in fp32 or better are their own master weights, and the
-    sum of gradients replaces the gradients.
+    A piece that is the whole bucket may be `in_place`. Then weights in fp32 or better serve as master weights, and the
+    reduced gradients overwrite the gradients.
     """
     n = bucket.values.numel()
     owned = cut_evenly(n, parts)[part]
@@ -138,10 +140,10 @@ def make_piece(
 
 
 def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
-    """Return master weights and moments by parameter name, for a checkpoint.
+    """Return master weights and moments for a checkpoint, keyed by parameter name.
 
-    ``master``, ``first`` and ``second`` hold the elements that this rank updates. ``start`` is the place of the first
-    one in the parameter's local part, flattened.
+    ``master``, ``first`` and ``second`` contain the elements that this rank updates. ``start`` is the offset of the
+    first element in the flattened local part of the parameter.
     """
     return {
         owned.name: {
@@ -154,7 +156,7 @@ def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
 
 
 def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
-    """Return master weights by parameter name, without moments, as ``values`` in the dtype of the model's weights."""
+    """Return master weights as ``values`` in the dtype of the model weights, keyed by parameter name."""
     return {
         owned.name: {"start": owned.start, "values": piece.master[part].to("cpu", piece.bucket.values.dtype, copy=True)}
         for piece in pieces
@@ -163,14 +165,14 @@ def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
 
 
 def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: int) -> None:
-    """Load a state that `save` made after `updates` steps, in the same layout.
+    """Load a state that was saved with `save` after `updates` steps in the same layout.
 
     Raises
     ------
     KeyError
-        A parameter that this rank updates has no state.
+        The state of a parameter that this rank updates is missing.
     ValueError
-        The state belongs to other elements.
+        The state belongs to different elements.
     """
     for piece in pieces:
         piece.adam.updates = updates
@@ -183,10 +185,11 @@ def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: 
 
 
 def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
-    """Return residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
+    """Return the residuals for a checkpoint, keyed by parameter name.
 
-    ``sent`` is this rank's own. ``summed`` is zero except for elements whose sum this rank owned. Added up over the
-    ranks it is whole, and every rank may load it.
+    ``sent`` and ``summed`` have the local shape of the parameter. ``sent`` contains this rank's own residuals.
+    ``summed`` is zero except for elements whose sum this rank owned. The sum of ``summed`` over the ranks is complete,
+    and every rank may load it.
     """
     return {
         slot.shard.name: {
@@ -200,12 +203,12 @@ def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
 
 
 def load_residuals(pieces: Iterable[Piece], saved: dict[str, dict[str, Tensor]]) -> None:
-    """Load residuals of `save_residuals`. The parameters may now lie in other buckets.
+    """Load residuals that were saved with `save_residuals`. The parameters may be in different buckets now.
 
     Raises
     ------
     KeyError
-        A parameter of this rank has no residuals.
+        The residuals of a parameter of this rank are missing.
     """
     for piece in pieces:
         if piece.feedback:

@@ -1,4 +1,4 @@
-"""The pipeline: execution of a schedule on one stage, which receives, computes and sends."""
+"""Execution of a pipeline schedule on one stage, which receives, computes and sends."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from hpcbench.parallel.start_backward import start_backward
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 _TAGS = 1 << 15
-"""Number of tags that every MPI library has."""
+"""Number of MPI tags that every MPI library supports."""
 
 
 class MicroBatch(NamedTuple):
-    """Tokens, and the tokens that follow them, each [b, s] of int64."""
+    """Input tokens and target tokens, both int64 [b, s]."""
 
     inputs: Tensor
     targets: Tensor
 
 
 class Alive(NamedTuple):
-    """Values that a forward pass keeps for its backward pass."""
+    """Tensors that a forward pass keeps for its backward pass."""
 
     source: Tensor
     result: Tensor
@@ -41,22 +41,23 @@ class Pipeline:
     Parameters
     ----------
     parts
-        The stage's chunks, first to last: tokens or activations in, activations or logits out.
+        Chunks of the stage, in model order. The input of a chunk is tokens or activations, and the output is
+        activations or logits.
     mesh
-        Mesh whose ``pp`` group joins the stages.
+        Mesh whose ``pp`` group contains the stages.
     policy
-        Policy that gives the channels of the activations and of their gradients.
+        Policy that provides the channels of activations and of activation gradients.
     shape
-        Function that returns the shape of the activations between stages, for a number of samples and of positions.
+        Function that returns the shape of the activations between stages, given the numbers of samples and positions.
     dtype, device
-        Number format and device of the activations.
+        Dtype and device of the activations.
     loss
-        Mean loss of logits and targets, used on the last part.
+        Function that computes the mean loss from logits and targets, used on the last part.
 
     Attributes
     ----------
     most_alive : int
-        Largest number of (micro-batch, chunk) pairs that waited for their backward pass at a time.
+        Maximum number of (micro-batch, chunk) pairs that waited for their backward pass at the same time.
     """
 
     def __init__(
@@ -90,22 +91,22 @@ class Pipeline:
         loss_scale: float = 1.0,
         phases: Phases | None = None,
     ) -> list[float]:
-        """Execute the actions; gradients of ``loss_scale`` x the mean loss accumulate in the parameters.
+        """Execute the actions, and accumulate the gradients of ``loss_scale`` times the mean loss in the parameters.
 
         Parameters
         ----------
         actions
             Actions of this stage.
         batches
-            The micro-batches, by the numbers in the actions.
+            The micro-batches, indexed by the numbers in the actions.
         loss_scale
-            Factor of the mean loss.
+            Factor that scales the mean loss.
         phases
-            Phases that the seconds of forward, backward and bubble are added to.
+            Phases to which the times of forward passes, backward passes and bubbles are added.
 
         Returns
         -------
-        The mean loss of each micro-batch in nats on the last stage, nothing on the others.
+        On the last stage, the mean loss of each micro-batch in nats. On other stages, an empty list.
         """
         alive: dict[tuple[int, int], Alive] = {}
         losses: list[Tensor] = []
@@ -129,14 +130,14 @@ class Pipeline:
         for sending in self._sendings:
             sending.wait()
         self._sendings = []
-        return [float(loss) for loss in losses]  # at the end only: each conversion waits for the GPU
+        return [float(loss) for loss in losses]  # only at the end, because each conversion waits for the GPU
 
     def collect_sendings(self) -> None:
-        """Count the messages that have left, and free their memory."""
+        """Count the messages that have been sent, and free their memory."""
         self._sendings = _collect(self._sendings)
 
     def _part(self, chunk: int) -> int:
-        """Return the number of the chunk among the model's parts."""
+        """Return the index of the chunk among the parts of the model."""
         return chunk * self._stages + self._stage
 
     def _is_last(self, chunk: int) -> bool:
@@ -166,7 +167,7 @@ class Pipeline:
             self._send(source.grad, i, part, forward=False)
 
     def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
-        """Send the tensor at the boundary between part `boundary` and the one before it, in the background."""
+        """Send a tensor asynchronously across the boundary between parts `boundary` - 1 and `boundary`."""
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage + (1 if forward else -1)) % self._stages
         tag = self._tag(i, boundary, forward=forward)
@@ -190,14 +191,14 @@ class Pipeline:
 def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
     """Return the MPI tag of micro-batch `i`'s message across one of `parts` boundaries.
 
-    A tag is used again after some micro-batches, so that few tags are enough. Messages of one boundary and direction
-    are sent in the order in which they are received, so that MPI keeps messages with equal tags apart.
+    Tags are reused after some micro-batches, so a small number of tags suffices. Messages with the same boundary and
+    direction are sent in the order in which they are received, so MPI matches messages with equal tags correctly.
     """
     return 2 * (i % (_TAGS // 2 // parts) * parts + boundary) + forward
 
 
 def _collect(sendings: list[Work]) -> list[Work]:
-    """Count the messages that have left, free their memory, and return the other messages."""
+    """Count the messages that have been sent, free their memory, and return the remaining messages."""
     left = [sending for sending in sendings if not sending.done]
     for sending in sendings:
         if sending not in left:

@@ -1,11 +1,12 @@
-"""Activation recomputation: the inputs of a piece of the model are kept, and the backward pass recomputes the rest.
+"""Activation recomputation. The backward pass recomputes a piece of the model, so only its inputs are stored.
 
-The second forward does the same operations on the same values as the first (the model draws no random numbers), so
-gradients have the same bits as without. Its tensor-parallel collectives happen again, too, and are counted: each layer
-that is recomputed sends the forward traffic twice. A codec that rounds at random would round differently the second
-time, so a run refuses one for that traffic (`contract.rules.explain_wrong_gradients`).
+The second forward pass performs the same operations on the same values as the first, because the model draws no random
+numbers. Gradients are therefore bitwise identical to gradients without recomputation. Tensor-parallel collectives are
+repeated and counted, so each recomputed layer sends its forward traffic twice. A codec with stochastic rounding would
+round differently the second time, so such codecs are rejected for this traffic
+(`contract.rules.explain_wrong_gradients`).
 
-PyTorch's own ``checkpoint`` would import its compiler, which takes seconds, and save a state of random numbers.
+PyTorch's own ``checkpoint`` would import the compiler, which takes seconds, and save the state of the random generator.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def again(run: Run, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[list[Tensor], Tensor]:
-    """Return copies of the inputs, which need a gradient if `wanted`, and the result with its graph."""
+    """Return copies of the inputs, which require gradients where `wanted` is set, and the result with its graph."""
     leaves = [x.detach().requires_grad_(want) for x, want in zip(inputs, wanted, strict=True)]
     with torch.enable_grad():
         return leaves, run(*leaves)
@@ -46,16 +47,16 @@ class Recomputed(nn.Module):
     Parameters
     ----------
     run
-        The piece: a function of tensors that gives one tensor. An input must need a gradient, or its parameters get
-        none.
+        The piece: a function of tensors that returns one tensor. At least one input must require a gradient, otherwise
+        the parameters receive no gradients.
     """
 
     def __init__(self, run: Run) -> None:
         super().__init__()
-        self._run = [run]  # in a list: a module would become a submodule and rename its parameters
+        self._run = [run]  # in a list, because a module would become a submodule and rename its parameters
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Compute the piece's result. Only the inputs are kept for the backward pass."""
+        """Compute the result of the piece. Only the inputs are kept for the backward pass."""
         (run,) = self._run
         if not torch.is_grad_enabled():
             return run(*inputs)
@@ -64,16 +65,16 @@ class Recomputed(nn.Module):
 
 
 def recompute(part: Any, what: str | int) -> None:
-    """Wrap the blocks of a part of the model, in place.
+    """Wrap the blocks of a part of the model in-place.
 
     Parameters
     ----------
     part
-        Part of a model with ``blocks``, each with ``attention.core``.
+        Part of a model. It must have ``blocks``, and each block must have ``attention.core``.
     what
-        ``none``; ``selective``: the attention core of each layer, which is scores, softmax and their product with the
-        values (arXiv 2205.05198, section 5); ``full``: each layer; n: groups of n layers, which keep only the input of
-        the first layer.
+        ``none``, ``selective``, ``full`` or a number n. ``selective`` recomputes the attention core of each layer,
+        which consists of scores, softmax and the product with the values (arXiv 2205.05198, section 5). ``full``
+        recomputes each layer. A number n recomputes groups of n layers, which keep only the input of the first layer.
     """
     if what == "none":
         return

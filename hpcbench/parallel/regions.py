@@ -1,10 +1,10 @@
-"""The borders of tensor-parallel regions: autograd functions through which the residual stream enters and leaves.
+"""Borders of tensor-parallel regions: autograd functions that convert between residual stream and region.
 
-Two moves describe the stream between regions: one gives a rank the values that the region reads, and one makes
-the stream from the region's partial sums. Entering makes the first move in the forward pass and the second in the
-backward pass, and leaving is the mirror image (arXiv 1909.08053, section 3: the operators f and g; arXiv 2205.05198,
-section 4.2.2: g and g-bar). Autograd does not see a codec in a channel: the gradient passes as if the decoded values
-were exact (straight-through).
+Two moves define the stream between regions. The first move computes the input of a region from the stream, and the
+second move computes the stream from the partial sums of a region. `enter` uses the first move in the forward pass and
+the second in the backward pass. `leave` uses the moves in the opposite order. They are the operators f and g of arXiv
+1909.08053, section 3, and g and g-bar of arXiv 2205.05198, section 4.2.2. Autograd ignores the codec of a channel and
+treats decoded values as exact (straight-through).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Move = Callable[[Tensor, Group, Channel], Tensor]
 
 
 def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) -> Tensor:
-    """Sum `x` over the group, or apply another operation `op`; return a new tensor."""
+    """Reduce `x` over the group with `op` (by default a sum), and return a new tensor."""
     if group.size == 1 or not x.numel():
         return x
     buffer = to_buffer(x.clone())
@@ -35,42 +35,42 @@ def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) 
 
 
 def same(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """Return `x`: nothing is sent."""
+    """Return `x` without communication."""
     return x.view_as(x)
 
 
 class ResidualLayout(NamedTuple):
-    """The distribution of the residual stream between regions."""
+    """Distribution of the residual stream between regions."""
 
     dimension: Dimension
-    """Dimension of the stream's traffic."""
+    """Parallel dimension of the traffic."""
     expand: Move
-    """Function that makes the values that a region reads, the same on every rank, from the stream."""
+    """Function that computes the input of a region, identical on all ranks, from the stream."""
     contract: Move
-    """Function that makes the stream from the ranks' partial sums."""
+    """Function that computes the stream from the partial sums of all ranks."""
     spread: bool
-    """Whether each rank holds its own positions [b, s/t, h], or all of them [b, s, h]."""
+    """Whether each rank holds only its own positions, [b, s/t, h], instead of all positions, [b, s, h]."""
 
 
 WHOLE = ResidualLayout(Dimension.TP, same, all_reduce, spread=False)
-"""The stream that every rank of the group holds whole."""
+"""Residual stream that is replicated on all ranks of the group."""
 
 SEQUENCE = ResidualLayout(Dimension.SP, sequence.all_gather, sequence.reduce_scatter, spread=True)
-"""The stream of sequence parallelism: rank i holds the i-th part of the positions."""
+"""Residual stream of sequence parallelism. Rank i holds the i-th part of the positions."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """The border between the residual stream and the layers that a tensor-parallel group has split.
+    """Border between the residual stream and the layers that a tensor-parallel group splits.
 
     Attributes
     ----------
     group
-        The group of the ranks that hold the parts.
+        Group of the ranks that hold the parts.
     stream
-        The stream outside the region.
+        Layout of the stream outside the region.
     forward, backward
-        Channels of activations and of their gradients.
+        Channels of activations and of activation gradients.
     """
 
     group: Group
@@ -80,12 +80,12 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: ResidualLayout, policy: Policy) -> "Border":
-        """Make a border with the policy's channels for a stream."""
+        """Create a border with the policy's channels for a stream."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 
     def select_positions(self, positions: Tensor) -> Tensor:
-        """Select the values of this rank's positions: [s] -> [s] or [s/t]."""
+        """Select the entries of this rank's positions: [s] -> [s] or [s/t]."""
         return sequence.select_positions(positions, self.group) if self.stream.spread else positions
 
 
@@ -103,13 +103,13 @@ class _Cross(torch.autograd.Function):
 def enter(x: Tensor, border: Border) -> Tensor:
     """Convert the residual stream, [b, s, h] or [b, s/t, h], to the input of a region, [b, s, h].
 
-    The backward pass sums the gradients.
+    The backward pass sums the gradients over the ranks.
     """
     return _cross(x, border, border.stream.expand, border.stream.contract)
 
 
 def leave(x: Tensor, border: Border) -> Tensor:
-    """Sum the ranks' results, [b, s, h], and convert the sum to the residual stream: the inverse of `enter`."""
+    """Sum the results of all ranks, [b, s, h], and convert the sum to the residual stream (the inverse of `enter`)."""
     return _cross(x, border, border.stream.contract, border.stream.expand)
 
 

@@ -1,7 +1,7 @@
-"""Reports of the ranks to the first one at the end of a step, and its replies, without a barrier.
+"""Reports from all ranks to the first rank at the end of a step, and replies, without a barrier.
 
-The first rank is on the first stage, which ends a step last: when it waits for the others' reports, they have been
-sent. Its answer is read some steps later, at the same step on every rank.
+The first rank is on the first pipeline stage, which finishes a step last. The other ranks have therefore already sent
+their reports when the first rank waits for them. A reply is read some steps later, at the same step on every rank.
 """
 
 from collections import deque
@@ -14,32 +14,32 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.work import Work
 
 _REPORT, _ANSWER = 1, 2
-"""Tags of the two kinds of messages."""
+"""MPI tags of reports and replies."""
 
 
 class Reports:
-    """Reports and replies.
+    """Exchange of reports and replies.
 
     Parameters
     ----------
     world
         All ranks.
     exact
-        Channel of exact traffic.
+        Channel without compression.
     lag
-        Number of steps after which a reply is read.
+        Number of steps until a reply is read.
     """
 
     def __init__(self, world: Group, exact: Channel, lag: int) -> None:
         self._world, self._exact, self._lag = world, exact, lag
         self._own: deque[int] = deque()
-        """The first rank's own replies that have not been read."""
+        """Unread replies on the first rank."""
         self._unread: deque[int] = deque()
-        """The steps of replies that have not been read."""
+        """Steps whose replies have not been read."""
         self._sendings: list[Work] = []
 
     def sums(self, values_here: Sequence[float]) -> list[float]:
-        """Sum all ranks' values on the first rank, in rank order; return this rank's own on the others."""
+        """Sum the values of all ranks on the first rank, in rank order. Other ranks return their own values."""
         if self._world.rank:
             self._send(np.array(values_here, np.float64), 0, _REPORT)
             return list(values_here)
@@ -51,7 +51,7 @@ class Reports:
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def answer(self, number: int, *, step: int) -> None:
-        """Send a reply about a step to all ranks. Only the first rank's number counts."""
+        """Send a reply about a step to all ranks. Only the number on the first rank is used."""
         self._unread.append(step)
         if self._world.rank == 0:
             self._own.append(number)
@@ -59,11 +59,14 @@ class Reports:
                 self._send(np.array([float(number)]), rank, _ANSWER)
 
     def read(self) -> dict[int, int]:
-        """Read the reply that is due, keyed by its step: the same on every rank, and empty if there is none yet."""
+        """Read the reply that is due, keyed by step.
+
+        The result is the same on all ranks, and empty if no reply is due.
+        """
         return self._read(1) if len(self._unread) > self._lag else {}
 
     def drain(self) -> dict[int, int]:
-        """Read all remaining replies, keyed by their steps, and wait until all messages have been sent."""
+        """Read all remaining replies, keyed by step, and wait until all messages have been sent."""
         answers = self._read(len(self._unread))
         for sending in self._sendings:
             sending.wait()

@@ -1,11 +1,11 @@
-"""Pipeline schedules: the order of each stage's actions, as pure data.
+"""Pipeline schedules: the order of actions on each stage, as pure data.
 
-The model is cut into ``stages * chunks`` parts; stage r holds part ``c * stages + r`` as its chunk c. The executor
-(`hpcbench.parallel.pipeline`) carries out a schedule, the memory model (`hpcbench.predict.activations`) counts it, and
-the simulator (`hpcbench.predict.schedule`) times it. All three read the same data.
+The model is cut into ``stages * chunks`` parts. Chunk c of stage r is part ``c * stages + r``. Three modules use a
+schedule: the executor (`hpcbench.parallel.pipeline`), the memory model (`hpcbench.predict.activations`), and the
+simulator (`hpcbench.predict.schedule`).
 
-Every schedule runs the backward passes of a chunk in the order of the micro-batches, so that gradients are summed in
-the same order as without a pipeline and have the same bits.
+Every schedule runs the backward passes of a chunk in micro-batch order. Gradients are therefore summed in the same
+order as without a pipeline and are bitwise identical.
 """
 
 from collections.abc import Iterator
@@ -15,23 +15,23 @@ from hpcbench.contract.training import ScheduleName
 
 
 class Action(NamedTuple):
-    """One piece of work of a stage."""
+    """One action of a pipeline stage."""
 
     work: str
-    """Kind of work: ``forward`` or ``backward``."""
+    """Kind of the action: ``forward`` or ``backward``."""
     microbatch: int
     chunk: int = 0
 
 
 class Schedule(Protocol):
-    """The actions of one stage in their order."""
+    """Function that yields the actions of one stage in execution order."""
 
     def __call__(self, stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
         """Yield the actions of a stage."""
 
 
 def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """Yield all forwards, then all backwards (arXiv 1811.06965): all micro-batches are alive at once."""
+    """Yield all forwards, then all backwards (GPipe, arXiv 1811.06965). All micro-batches are alive at once."""
     _one_chunk("gpipe", chunks)
     for i in range(microbatches):
         yield Action("forward", i)
@@ -40,10 +40,10 @@ def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterat
 
 
 def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """Yield the 1F1B schedule (PipeDream-Flush, arXiv 2006.09503): at most ``stages - stage`` micro-batches are alive.
+    """Yield the 1F1B schedule (PipeDream-Flush, arXiv 2006.09503).
 
-    ``min(stages - stage - 1, microbatches)`` forwards warm up, then forward and backward alternate, then the rest of
-    the backwards drain.
+    The warm-up consists of ``min(stages - stage - 1, microbatches)`` forwards. Then forwards and backwards alternate,
+    followed by the remaining backwards. At most ``stages - stage`` micro-batches are alive.
     """
     _one_chunk("1f1b", chunks)
     forwards = [Action("forward", i) for i in range(microbatches)]
@@ -52,15 +52,16 @@ def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 
 
 def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """Yield 1F1B over several chunks per stage (arXiv 2104.04473, section 2.2): the bubble is divided by their number.
+    """Yield interleaved 1F1B with several chunks per stage (arXiv 2104.04473, section 2.2).
 
-    Groups with one micro-batch for each stage go through chunk after chunk. Megatron-LM's warm-up of
-    ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards lets every backward find its gradient in time.
+    The bubble is divided by the number of chunks. Groups of `stages` micro-batches pass through one chunk after
+    another. The warm-up of ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards is the same as in Megatron-LM and
+    ensures that every gradient arrives before its backward pass.
 
     Raises
     ------
     ValueError
-        There is only one chunk, or the number of micro-batches is not a multiple of the stages.
+        There is only one chunk, or the number of micro-batches is not a multiple of the number of stages.
     """
     if chunks < 2:
         raise ValueError("schedule interleaved needs at least two chunks per stage: use 1f1b for one")
@@ -75,9 +76,9 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 
 
 def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """Yield all forwards, for the evaluation of any number of micro-batches.
+    """Yield all forwards, for an evaluation with any number of micro-batches.
 
-    Every stage has the same order, and each part follows the previous one, so stages cannot deadlock.
+    All stages use the same order, and each part follows the previous part, so the stages cannot deadlock.
     """
     for first in range(0, microbatches, stages):
         for chunk in range(chunks):
@@ -92,7 +93,10 @@ SCHEDULES: dict[ScheduleName, Schedule] = {
     "pipedream": one_f_one_b,
     "pipedream-2bw": one_f_one_b,
 }
-"""The schedules. Those without a flush are 1F1B over the micro-batches of all steps, see `hpcbench.parallel.stream`."""
+"""Pipeline schedules by name.
+
+Schedules without a flush use 1F1B over the micro-batches of all steps (`hpcbench.parallel.stream`).
+"""
 
 
 def _one_chunk(name: str, chunks: int) -> None:
@@ -101,7 +105,7 @@ def _one_chunk(name: str, chunks: int) -> None:
 
 
 def _alternating(forwards: list[Action], backwards: list[Action], *, warmup: int) -> Iterator[Action]:
-    """Yield `warmup` forwards, then a forward and a backward in turn, then the remaining backwards."""
+    """Yield `warmup` forwards, then alternating forwards and backwards, then the remaining backwards."""
     warmup = min(warmup, len(forwards))
     yield from forwards[:warmup]
     for forward, backward in zip(forwards[warmup:], backwards, strict=False):

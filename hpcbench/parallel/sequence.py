@@ -1,11 +1,12 @@
-"""Sequence parallelism: between tensor-parallel regions each rank holds its part of the positions (arXiv 2205.05198).
+"""Sequence parallelism (arXiv 2205.05198, section 4.2.2).
 
-In its section 4.2.2, an all-gather before a region and a reduce-scatter after it replace the all-reduce, and together
-send the same number of bytes. Operations between regions compute and store 1/t of the values. The gradients of norms,
-of row layers' biases and of learned positions are then sums over a rank's own positions, which `DataParallel` completes
-once per step. A column layer keeps the gathered input for its backward pass (the paper gathers it again).
+Between tensor-parallel regions, each rank holds a part of the positions. An all-gather before a region and a
+reduce-scatter after the region replace the all-reduce and together send the same number of bytes. Operations between
+regions compute and store 1/t of the values. For norms, biases of row layers and learned positions, the gradients on a
+rank are sums over the rank's own positions. `DataParallel` completes these sums once per step. A column layer keeps the
+gathered input for its backward pass, whereas the paper gathers the input again.
 
-Shapes: b samples, s positions, t ranks; t divides s.
+Shapes: b samples, s positions, t ranks. t divides s.
 """
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 
 
 def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """Gather all positions, in rank order: [b, s/t, ...] -> [b, s, ...]; the same bits on every rank."""
+    """Gather all positions, in rank order: [b, s/t, ...] -> [b, s, ...]. The result is identical on all ranks."""
     if group.size == 1:
         return x.view_as(x)
     b, held, *inner = x.shape
@@ -27,7 +28,7 @@ def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
 
 
 def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """Sum over the group at this rank's positions: [b, s, ...] -> [b, s/t, ...]."""
+    """Sum over the group, and return the sums at this rank's positions: [b, s, ...] -> [b, s/t, ...]."""
     if group.size == 1:
         return x.view_as(x)
     b, s, *inner = x.shape

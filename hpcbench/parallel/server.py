@@ -1,13 +1,14 @@
-"""A shard of the parameter server: the workers' clocks, and the updates of its weights. No messages.
+"""A shard of the parameter server: the clocks of the workers, and the weight updates.
 
-A worker's clock is the number of gradients that it has pushed. It may read the weights for its next gradient if the
-slowest worker is at most ``bound`` behind (stale synchronous parallel, SSP). With a bound of 0 all wait for each other
-in each step (BSP). Without a bound no worker waits (ASP).
+The clock of a worker is the number of gradients that the worker has pushed. A worker may read the weights for its next
+gradient if the slowest worker is at most ``bound`` clocks behind (stale synchronous parallel, SSP). With a bound of 0,
+all workers wait for each other in each step (BSP). Without a bound, no worker waits (ASP).
 
-An update takes n pushes of any workers, the number of workers, in the order of arrival, and sums them by worker and
-clock. So all three methods make the same number of updates, of the same number of samples, with the same learning rate;
-they differ in the age of the weights that gradients were computed with. With a bound of 0 the pushes of an update are
-those of one clock, and their sum has the bits of an all-reduce in rank order.
+An update consumes n pushes in the order of arrival, where n is the number of workers. The pushes may come from any
+workers and are summed in the order of worker and clock. All three methods therefore make the same number of updates,
+with the same number of samples and the same learning rate. They differ in the age of the weights that were used to
+compute gradients. With a bound of 0, an update contains the pushes of one clock, and their sum is bitwise identical to
+an all-reduce in rank order.
 """
 
 from collections import Counter
@@ -21,66 +22,67 @@ from hpcbench.errors import TransitError
 from hpcbench.parallel.buffers import Buffer
 
 MOST_RECORDED = 4000
-"""Largest number of entries of a trace: pulls and pushes of several hundred steps of a few workers."""
+"""Maximum number of trace entries. It suffices for several hundred steps of a few workers."""
 
 
 class Push(NamedTuple):
-    """A gradient of one worker."""
+    """A gradient that a worker pushes."""
 
     worker: int
     clock: int
     version: int
-    """Version of its weights: the number of updates before."""
+    """Version of the weights used for the gradient: the number of previous updates."""
     report: tuple[float, ...]
-    """The worker's report: numbers that are summed over an update."""
+    """Report of the worker: numbers that are summed over an update."""
     gradients: list[Buffer]
 
 
 class TraceEntry(NamedTuple):
-    """An entry of the trace."""
+    """A trace entry."""
 
     what: str
-    """``pull`` or ``push``."""
+    """Kind of the request: ``pull`` or ``push``."""
     worker: int
     clock: int
     version: int
-    """Version that was read; of a push, the version that the gradient was computed with."""
+    """Version that a pull has read, or version of the weights that a pushed gradient was computed with."""
     updates: int
-    """Number of updates of the shard when it came."""
+    """Number of updates of the shard at the time of the request."""
 
 
 class Update(NamedTuple):
-    """An update, for an observer of the training."""
+    """Information about an update for an observer of the training."""
 
     number: int
     report: tuple[float, ...]
-    """Sums of the reports of its pushes."""
+    """Sum of the reports of all pushes of the update."""
 
 
 @dataclass
 class ServerShard:
-    """The clocks of the workers, and the pushes that wait for an update.
+    """Server shard with the clocks of the workers and the pending pushes.
 
     Attributes
     ----------
     workers
         Number of workers.
     bound
-        Number of clocks that a worker may be ahead of the slowest one; None for any number.
+        Number of clocks that a worker may be ahead of the slowest worker; None for no limit.
     apply
-        Function that changes the weights by summed gradients; takes the number of updates before it.
+        Function that updates the weights with summed gradients. It also receives the number of previous updates.
     updates
-        Number of updates so far.
+        Number of updates.
     clocks
-        Pushes of each worker so far.
+        Number of pushes of each worker.
     staleness
-        Gradients by the number of updates between the weights they were computed with and those they changed.
+        Number of gradients, keyed by staleness. The staleness is the number of updates between the weights used for a
+        gradient and the weights that it updated.
     trace
         The first `MOST_RECORDED` pulls and pushes.
     left_out
-        Pulls and pushes after those.
+        Number of later pulls and pushes.
     on_update
-        Callback, called after each update.
+        Callback that is called after each update.
     """
 
     workers: int
@@ -98,21 +100,21 @@ class ServerShard:
         self.clocks = self.clocks or [0] * self.workers
 
     def may_read(self, clock: int) -> bool:
-        """Return whether a worker with this clock may have the weights for its next gradient."""
+        """Return whether a worker with this clock may read the weights for its next gradient."""
         return self.bound is None or min(self.clocks) >= clock - self.bound
 
     def pull(self, worker: int, clock: int) -> int:
-        """Record that a worker reads the weights, and return their version."""
+        """Record a weight read of a worker, and return the version of the weights."""
         self._record(TraceEntry("pull", worker, clock, self.updates, self.updates))
         return self.updates
 
     def push(self, push: Push) -> None:
-        """Take a gradient, and change the weights if it is the last one of an update.
+        """Add a gradient. Update the weights if the gradient is the last one of an update.
 
         Raises
         ------
         TransitError
-            A push of the worker was lost, or has arrived twice.
+            A push of the worker was lost or has arrived twice.
         """
         if push.clock != self.clocks[push.worker]:
             raise TransitError(
@@ -127,7 +129,7 @@ class ServerShard:
 
     @property
     def waiting(self) -> int:
-        """Pushes that no update has taken."""
+        """Number of pending pushes."""
         return len(self._waiting)
 
     def _update(self) -> None:
@@ -151,20 +153,22 @@ class ServerShard:
 
 @dataclass
 class Tickets:
-    """Permissions to begin another gradient. The first shard grants them, so that all shards get the same pushes.
+    """Permissions to compute another gradient.
+
+    Only the first shard grants permissions, so all shards receive the same pushes.
 
     Attributes
     ----------
     workers
         Number of workers.
     shared
-        Whether workers share their work: a fast one takes work that a slow one has not begun (ASP).
+        Whether fast workers take over work that slow workers have not begun (ASP).
     given
-        Gradients that each worker has been allowed to begin.
+        Number of gradients that each worker was permitted to begin.
     until
-        Steps up to which tickets are given; a step has as many as there are workers.
+        Last step for which tickets are granted. The number of tickets per step is the number of workers.
     opened
-        Step with which the present round was to end when it was opened.
+        Planned last step of the current round at the time when the round was opened.
     """
 
     workers: int
@@ -181,13 +185,13 @@ class Tickets:
         self.given = self.given or [0] * self.workers
 
     def take(self, worker: int) -> bool:
-        """Return whether a worker may begin another gradient, which then counts as given."""
+        """Return whether a worker may begin another gradient, and record the permission if so."""
         some_left = sum(self.given) < self.workers * self.until if self.shared else self.given[worker] < self.until
         self.given[worker] += some_left
         return some_left
 
     def end_early(self) -> int:
-        """Give only the tickets of the steps that have begun, and return the last step."""
+        """Restrict tickets to the steps that have begun, and return the last step."""
         begun = -(-sum(self.given) // self.workers) if self.shared else max(self.given)
         self.until = min(self.until, max(begun, 0))
         return self.until

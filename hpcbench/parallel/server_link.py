@@ -1,7 +1,8 @@
-"""The messages between workers and the shards of the parameter server. Each rank is a worker and has a shard.
+"""Messages between workers and the shards of the parameter server. Each rank has a worker and a shard.
 
-A shard answers while its rank computes. One generator per worker receives its requests one after another; it advances
-together with all other operations of the rank. A request is a header of numbers; a push also has gradients.
+A shard answers requests while its rank computes. For each worker, a generator receives the requests of the worker one
+by one. The generators advance together with all other operations of the rank. A request is a header of numbers. A push
+also contains gradients.
 """
 
 import threading
@@ -21,17 +22,17 @@ from hpcbench.parallel.buffers import Buffer
 from hpcbench.parallel.server import Push, ServerShard, Tickets
 
 _REQUEST, _REPLY = 1, 2
-"""Tags of messages to a shard and of its replies."""
+"""MPI tags of requests to a shard and of replies."""
 _HEADER = 3
-"""Numbers before those of a report."""
+"""Number of header fields before the report."""
 
 
 Residuals = Sequence[Sequence[Feedback | None]]
-"""Residuals of messages, keyed by rank and piece."""
+"""Residuals of messages, indexed by rank and piece."""
 
 
 class What(IntEnum):
-    """Requests of a worker."""
+    """Kinds of worker requests."""
 
     PULL = 0
     PUSH = 1
@@ -39,27 +40,27 @@ class What(IntEnum):
 
 
 class Until:
-    """A condition that a generator waits for."""
+    """Condition that a generator waits for."""
 
     def __init__(self, condition: Callable[[], bool]) -> None:
         self.done = condition
 
 
 class Server:
-    """The shard of one rank, and its links to all workers.
+    """Server of one rank's shard, with connections to all workers.
 
     Parameters
     ----------
     group
-        The ranks, each a worker and a shard.
+        Group of all ranks. Each rank has a worker and a shard.
     progress
-        Driver of the generators.
+        Progress engine of the generators.
     shard, tickets
-        The state of the shard; only the first rank's tickets count.
+        State of the shard, and the tickets. Only the tickets of the first rank are used.
     weights
-        Function that gives copies of the shard's weights, piece by piece.
+        Function that returns copies of the shard's weights, one per piece.
     rooms
-        Function that gives buffers for one worker's gradients, piece by piece.
+        Function that returns buffers for the gradients of one worker, one per piece.
     push, pull, exact
         Channels of gradients, of weights, and of headers.
     report
@@ -86,11 +87,11 @@ class Server:
         self._push, self._pull, self._exact = (replace(channel, counters=Counters()) for channel in (push, pull, exact))
         self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
         self.lock = threading.Lock()
-        """Lock that is held while weights are changed or copied, because a different thread serves requests."""
+        """Lock that is held while weights are updated or copied, because another thread serves requests."""
         self._operation: SliceQueue | None = None
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve requests."""
         others = [rank for rank in range(self._group.size) if rank != self._group.rank]
         self._operation = SliceQueue([self._serve(worker) for worker in others], len(others))
         self._progress.start(self._operation)
@@ -103,12 +104,12 @@ class Server:
         self.hand_over()
 
     def check(self) -> None:
-        """Raise the error that has ended the service, if one has."""
+        """Raise the error that stopped the service, if any."""
         if self._operation and self._operation.error is not None:
             raise self._operation.error
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Return when the condition holds; requests are served meanwhile."""
+        """Block until the condition holds. Requests are served in the meantime."""
 
         def until() -> Slice:
             if not condition():
@@ -120,7 +121,7 @@ class Server:
         self.check()
 
     def hand_over(self) -> None:
-        """Add this shard's traffic to the counters of the channels. Call it only between rounds."""
+        """Add the traffic of this shard to the counters of the channels. Call this method only between rounds."""
         for channel in (self._push, self._pull, self._exact):
             real, counters = self._real[id(channel)].counters, channel.counters
             real.calls += counters.calls
@@ -130,14 +131,17 @@ class Server:
 
     @property
     def sent(self) -> tuple[int, int]:
-        """Message and wire bytes that this shard has sent and not yet added to the channels' counters."""
+        """Message and wire bytes of this shard that are not yet included in the counters of the channels."""
         channels = (self._push, self._pull, self._exact)
         return sum(channel.counters.message_bytes for channel in channels), sum(
             channel.counters.wire_bytes for channel in channels
         )
 
     def grant(self, worker: int) -> bool:
-        """Return whether a worker may begin another gradient, and take its ticket if so. Only rank 0 calls this."""
+        """Return whether a worker may begin another gradient, and take a ticket if so.
+
+        Only rank 0 calls this method.
+        """
         with self.lock:
             return self.tickets.take(worker)
 
@@ -156,7 +160,7 @@ class Server:
                     self.shard.push(Push(worker, clock, version, tuple(header[_HEADER:].tolist()), gradients))
                 continue
             if self._group.rank == 0:
-                if self.tickets.opened < version:  # the worker is in the next round already
+                if self.tickets.opened < version:  # the worker is already in the next round
                     yield Until(lambda version=version: self.tickets.opened >= version)  # type: ignore[misc]
                 granted = self.grant(worker)
                 yield from self._send(np.array([float(granted), float(self.tickets.until)]), worker, self._exact)
@@ -178,14 +182,14 @@ class Server:
 
 
 class Worker:
-    """The worker of one rank, which sends requests to all shards.
+    """Worker of one rank, which sends requests to all shards.
 
     Parameters
     ----------
     group
         The ranks.
     server
-        The shard of this rank.
+        Server of this rank's shard.
     push, pull, exact
         Channels of gradients, of weights, and of headers.
     report
@@ -200,19 +204,19 @@ class Worker:
         self._sendings: list[Work] = []
         self.clock = 0
         self.versions: list[int] = []
-        """Version of each shard's weights that were read last."""
+        """Version of the weights last read from each shard."""
         self.round = 0
-        """Step with which the present round was to end when it began."""
+        """Planned last step of the current round at the time when the round began."""
         self.last_step = 0
-        """Step with which it ends, as reported by the first shard."""
+        """Actual last step of the round, as reported by the first shard."""
 
     def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
-        """Read the weights of all shards when the clocks allow it. Return False if no work is left.
+        """Read the weights of all shards as soon as the clocks permit it. Return False if no work remains.
 
         Parameters
         ----------
         into
-            Room for the pieces of each shard, by rank.
+            Buffers for the pieces of each shard, indexed by rank.
         """
         if not self._granted():
             return False
@@ -240,11 +244,11 @@ class Worker:
         Parameters
         ----------
         pieces
-            The pieces of each shard, by rank.
+            Gradient pieces of each shard, indexed by rank.
         report
-            Numbers of the report.
+            Values of the report.
         feedback
-            Residuals of the pieces, by rank.
+            Residuals of the pieces, indexed by rank.
         """
         for rank in self._others():
             self._ask(rank, What.PUSH, self.versions[rank], report)
@@ -260,19 +264,19 @@ class Worker:
         self._collect()
 
     def end(self) -> None:
-        """Notify all shards that this worker sends no more requests."""
+        """Notify all shards that this worker sends no further requests."""
         for rank in self._others():
             self._ask(rank, What.END, 0)
         self.settle()
 
     def settle(self) -> None:
-        """Wait until all that was sent has left."""
+        """Wait until all messages have been sent."""
         for work in self._sendings:
             work.wait()
         self._sendings = []
 
     def _granted(self) -> bool:
-        """Return whether the first shard gives a ticket."""
+        """Return whether the first shard grants a ticket."""
         if self._group.rank == 0:
             granted, self.last_step = self._server.grant(0), self._server.tickets.until
             return granted
@@ -283,7 +287,7 @@ class Worker:
         return bool(answer[0])
 
     def _others(self) -> Iterator[int]:
-        """Yield all other ranks; each worker begins with a different one."""
+        """Yield all other ranks. Each worker begins with a different rank."""
         size, rank_here = self._group.size, self._group.rank
         return ((rank_here + step) % size for step in range(1, size))
 

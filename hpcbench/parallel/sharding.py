@@ -1,6 +1,6 @@
-"""The part of a global parameter that a rank holds.
+"""Record of the part of a global parameter that a rank holds.
 
-Initial weights, the gradient norm, parity tests and parameter counts all read this record.
+Initial weights, the gradient norm, parity tests and parameter counts use this record.
 """
 
 import math
@@ -17,7 +17,7 @@ from hpcbench.contract.shards import cut_evenly
 
 
 class Tied(Enum):
-    """The way in which a weight is tied to one on a different stage."""
+    """How a weight is tied to a weight on a different stage."""
 
     NO = "no"
     OWNER = "owner"
@@ -26,7 +26,7 @@ class Tied(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """A piece of a dim."""
+    """Piece of a dim."""
 
     index: int
     count: int
@@ -34,29 +34,30 @@ class Cut:
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that this rank holds.
+    """Part of a parameter that this rank holds.
 
     Attributes
     ----------
     name
-        The parameter's name in the whole model.
+        Name of the parameter in the whole model.
     shape
-        Shape in the whole model.
+        Shape of the parameter in the whole model.
     cuts
-        The piece of each dim that this rank holds; empty when it holds the whole.
+        Piece of each dim that this rank holds; empty if the rank holds the whole parameter.
     replicated
-        The axes of the tensor grid along which ranks hold the same part.
+        Axes of the tensor grid along which ranks hold the same part.
     copy, copies
-        Number of this rank's copy, and number of copies.
+        Index of this rank's copy, and number of copies.
     tied
-        How the weight is tied: the first stage owns a tied weight, and the last one has a copy.
+        How the weight is tied. The first stage owns a tied weight, and the last stage holds a copy.
     partial
-        Whether each rank with the same part computes only a summand of its gradient, such as that of its own positions.
+        Whether each rank with the same part computes only a partial gradient, such as the gradient from its own
+        positions.
     ep
-        Number of data-parallel ranks that hold different experts in place of this one; dp/ep replicas hold the
-        parameter. It is 1 for a parameter outside of experts.
+        Number of data-parallel ranks that hold different experts; 1 for a parameter outside of experts. dp/ep replicas
+        hold the parameter.
     by_rows
-        Whether its gradient may be sent by the rows that were touched.
+        Whether the gradient may be sent as touched rows.
     """
 
     name: str
@@ -72,12 +73,12 @@ class Shard:
 
     @property
     def alone(self) -> bool:
-        """Whether the parameter has a bucket of its own."""
+        """Whether the parameter has its own bucket."""
         return self.tied is not Tied.NO or self.by_rows
 
     @property
     def held(self) -> tuple[slice, ...]:
-        """Slices of the whole parameter."""
+        """Slices of the whole parameter that this rank holds."""
         cuts = self.cuts or (Cut(0, 1),) * len(self.shape)
         return tuple(cut_evenly(size, cut.count)[cut.index] for size, cut in zip(self.shape, cuts, strict=True))
 
@@ -92,21 +93,21 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Return whether ranks hold the same part along these axes, and along no others."""
+        """Return whether ranks hold the same part along exactly these axes."""
         return self.replicated == axes
 
     @property
     def counts_in_norm(self) -> bool:
-        """Whether this rank's copy is the one that the global gradient norm counts."""
+        """Whether the global gradient norm includes this rank's copy."""
         return self.tied is not Tied.COPY and self.copy == 0
 
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
-"""Function that gives the values of a rank's part of a parameter."""
+"""Function that returns the initial values of a rank's part of a parameter."""
 
 
 class Held(NamedTuple):
-    """A parameter of this rank's part of the model, and its place in the whole parameter."""
+    """A parameter of this rank, and its position in the whole parameter."""
 
     parameter: nn.Parameter
     shard: Shard

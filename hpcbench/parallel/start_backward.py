@@ -1,4 +1,4 @@
-"""Start of a backward pass at a result with a given gradient: at the end of a stage, or of a recomputed piece."""
+"""Start of a backward pass from a given gradient, at the output of a stage or of a recomputed piece."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class _Given(torch.autograd.Function):
-    """Stand-in for the rest of the model behind a result, whose gradient is given."""
+    """Autograd function that stands for the rest of the model and returns a given gradient."""
 
     @staticmethod
     def forward(ctx: Any, result: Tensor, gradient: Tensor) -> Tensor:
@@ -21,16 +21,17 @@ class _Given(torch.autograd.Function):
 
 
 def start_backward(result: Tensor, gradient: Tensor) -> None:
-    """Add the gradients of all inputs of `result`, with the bits of ``result.backward(gradient)``.
+    """Accumulate the gradients of all inputs of `result`, bitwise identical to ``result.backward(gradient)``.
 
-    That method imports PyTorch's symbolic shapes, and with them SymPy, at its first call: about a second of each rank.
+    The first call of ``Tensor.backward`` with a gradient imports PyTorch's symbolic shapes and SymPy, which takes about
+    a second on each rank.
 
     Parameters
     ----------
     result
-        The tensor with its graph.
+        Tensor with an autograd graph.
     gradient
-        The loss's gradient of `result`, of the same shape and type.
+        Gradient of the loss with respect to `result`, with the same shape and dtype.
     """
     with torch.enable_grad():
         _Given.apply(result, gradient).backward()  # type: ignore[no-untyped-call]

@@ -1,21 +1,21 @@
-"""A pipeline without a flush: the order of work, and the versions of the weights, as pure data.
+"""Schedule of a pipeline without flush: order of actions and weight versions, as pure data.
 
-Micro-batches are numbered from the start of the run, and 1F1B processes all of them: at the end of a step the pipeline
-stays full. A step is still m backward passes and one update of the weights, so stages compute with older weights.
-Version t is the weights after t updates.
+Micro-batches are numbered from the start of the run. A single 1F1B schedule processes all of them, so the pipeline
+stays full between steps. A step still consists of m backward passes and one weight update. Stages therefore compute
+with older weights. Version t denotes the weights after t updates.
 
 ================ ============================================ ===============================
 schedule         version of micro-batch i on stage r of p     versions held on stage r
 ================ ============================================ ===============================
 pipedream        the newest: floor((i - (p - 1 - r)) / m)     ceil((p - 1 - r) / m) + 1
-with vertical    the newest where it entered:                 ceil((p - 1) / m) + 1
+with vertical    the newest on stage 0:                       ceil((p - 1) / m) + 1
 sync             floor((i - (p - 1)) / m)
-pipedream-2bw    of the step before: floor(i / m) - 1         2
+pipedream-2bw    previous step: floor(i / m) - 1              2
 ================ ============================================ ===============================
 
-m is the number of micro-batches in a step, and no version is less than 0. With m = 1 the first two are those of
-PipeDream (arXiv 1806.03377): W(t+1) = W(t) - lr * gradient(W1(t-p+1), ..., Wp(t)). The third is PipeDream-2BW (arXiv
-2006.09503): W(t+1) = W(t) - lr * gradient(W(t-1)).
+m is the number of micro-batches per step. Negative versions are replaced by 0. With m = 1, the first schedule is
+PipeDream (arXiv 1806.03377), W(t+1) = W(t) - lr * gradient(W1(t-p+1), ..., Wp(t)), and the second is PipeDream with
+vertical sync. The third schedule is PipeDream-2BW (arXiv 2006.09503), W(t+1) = W(t) - lr * gradient(W(t-1)).
 """
 
 from collections.abc import Iterator
@@ -27,20 +27,20 @@ from hpcbench.parallel.schedule import Action
 
 @dataclass(frozen=True)
 class Stream:
-    """The work of all stages in all steps.
+    """Actions and weight versions of all stages in all steps.
 
     Attributes
     ----------
     stages
-        Stages of the pipeline.
+        Number of pipeline stages.
     micro_batches
-        Micro-batches of one replica in a step.
+        Number of micro-batches per replica and step.
     steps
-        Steps of the run.
+        Number of steps of the run.
     vertical
         Whether a micro-batch uses the same version on every stage.
     double
-        Whether two versions are enough, because a step uses the version of the step before.
+        Whether two versions suffice, because a step uses the weights of the previous step.
     """
 
     stages: int
@@ -51,23 +51,23 @@ class Stream:
 
     @classmethod
     def of(cls, train: Train, *, stages: int, micro_batches: int) -> "Stream":
-        """Make the stream of a run."""
+        """Create the stream of a run."""
         double = train.schedule == "pipedream-2bw"
         return cls(stages, micro_batches, train.steps, vertical=train.vertical_sync, double=double)
 
     @property
     def in_flight(self) -> int:
-        """Micro-batches of a replica that have entered and not left: one for each stage (NOAM of PipeDream)."""
+        """Number of micro-batches per replica in the pipeline, one per stage (NOAM of PipeDream)."""
         return self.stages
 
     @property
     def total(self) -> int:
-        """Micro-batches of the run."""
+        """Number of micro-batches of the run."""
         return self.steps * self.micro_batches
 
     @property
     def lag(self) -> int:
-        """Largest lead of the last stage over the first in steps, plus 1."""
+        """Largest lead of the last stage over the first stage in steps, plus 1."""
         return -(-(self.stages - 1) // self.micro_batches) + 1
 
     def ahead(self, stage: int) -> int:
@@ -75,7 +75,7 @@ class Stream:
         return self.stages - 1 - stage
 
     def actions(self, stage: int, step: int) -> Iterator[Action]:
-        """Yield the actions of a stage in a step: the first one fills the pipeline, and the last ones empty it."""
+        """Yield the actions of a stage in a step. The first step fills the pipeline, and the last steps drain it."""
         m, ahead = self.micro_batches, self.ahead(stage)
         if step == 0:
             yield from (Action("forward", i) for i in range(min(ahead, self.total)))
@@ -85,7 +85,7 @@ class Stream:
             yield Action("backward", i)
 
     def entered(self, stage: int, step: int) -> range:
-        """Return the micro-batches that wait on a stage for their backward pass after `step` steps."""
+        """Return the micro-batches that wait for their backward pass on a stage after `step` steps."""
         first = step * self.micro_batches
         return range(first, min(first + self.ahead(stage), self.total))
 
@@ -96,7 +96,7 @@ class Stream:
         return max((i - self.ahead(0 if self.vertical else stage)) // self.micro_batches, 0)
 
     def versions(self, stage: int) -> int:
-        """Return the largest number of versions that a stage holds, including the newest, in a long run."""
+        """Return the maximum number of versions, including the newest, that a stage holds in a long run."""
         if self.double:
             return 2
         return -(-self.ahead(0 if self.vertical else stage) // self.micro_batches) + 1

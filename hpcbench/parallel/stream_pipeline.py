@@ -1,7 +1,8 @@
-"""One stage of a pipeline that is never flushed: micro-batches stay under way from step to step.
+"""Execution of one stage of a pipeline without flush. Micro-batches stay in flight between steps.
 
-A header precedes each activation: the number of the micro-batch, and the version of the weights with which it entered.
-With vertical sync and with two versions a stage computes with the version of the header, otherwise with its newest.
+Each activation is preceded by a header, which contains the number of the micro-batch and the weight version of its
+first stage. With vertical sync or with two versions, a stage uses the version in the header. Otherwise it uses its
+newest version.
 """
 
 from collections import Counter
@@ -26,13 +27,13 @@ class Flight(NamedTuple):
 
     alive: Alive
     version: int
-    """Version of the weights of its forward pass."""
+    """Weight version of the forward pass."""
     calls: dict[str, int]
-    """Calls of the channels before its forward pass: a run that continues repeats the pass with the same bits."""
+    """Call counts of the channels before the forward pass, with which a resumed run repeats the pass exactly."""
 
 
 class Arrived(NamedTuple):
-    """An activation that was received before its turn."""
+    """An activation that was received ahead of its action."""
 
     i: int
     entered: int
@@ -40,25 +41,25 @@ class Arrived(NamedTuple):
 
 
 class StreamPipeline(Pipeline):
-    """One stage of a pipeline without a flush.
+    """One stage of a pipeline without flush.
 
     Parameters
     ----------
     stream
-        The order of work and the versions.
+        Schedule of actions and versions.
     versions
-        The weights of the stage.
+        Weight versions of the stage.
     policy
-        Policy that gives the channels; that of exact traffic carries the headers.
+        Policy that provides the channels. Headers use the channel without compression.
     others
-        What `Pipeline` needs.
+        Keyword arguments of `Pipeline`.
 
     Attributes
     ----------
     delays : Counter
-        Number of backward passes by their staleness: the updates since the version of their weights.
+        Number of backward passes, keyed by staleness (the number of updates since the version of the weights).
     used : list of (int, int)
-        Micro-batch and version of each forward pass, while `keeps_record`.
+        Micro-batch and version of each forward pass, recorded while `keeps_record` is set.
     """
 
     def __init__(self, *arguments: Any, stream: Stream, versions: Versions, policy: Policy, **others: Any) -> None:
@@ -67,7 +68,7 @@ class StreamPipeline(Pipeline):
         self._header_channel = policy.channel(Dimension.EXACT, Phase.FORWARD, MessageKind.ACT)
         self._flights: dict[int, Flight] = {}
         self._next = 0
-        """The micro-batch of the next forward pass."""
+        """Micro-batch of the next forward pass."""
         self._arrived: Arrived | None = None
         self.delays: Counter[int] = Counter()
         self.keeps_record = False
@@ -76,20 +77,20 @@ class StreamPipeline(Pipeline):
     def advance(
         self, actions: Iterable[Action], batch: Callable[[int], MicroBatch], *, phases: Phases | None = None
     ) -> list[float]:
-        """Carry out the actions of one step.
+        """Execute the actions of one step.
 
         Parameters
         ----------
         actions
-            Actions of `Stream.actions`.
+            Actions from `Stream.actions`.
         batch
-            Function that returns a micro-batch, given its number in the run.
+            Function that returns the micro-batch with the given number in the run.
         phases
-            Phases that the seconds are added to.
+            Phases to which the times are added.
 
         Returns
         -------
-        On the last stage, the mean loss of each micro-batch of the step, in nats; empty on other stages.
+        On the last stage, the mean loss of each micro-batch of the step in nats. On other stages, an empty list.
         """
         losses: list[Tensor] = []
         times = self._phases = phases or Phases(clock=self._phases.clock)
@@ -103,22 +104,22 @@ class StreamPipeline(Pipeline):
             end = times.clock.mark()
             times.count(work, begin, end, of=(i, 0))
             begin = end
-        if self._next == self._stream.total and not self._flights:  # the run's last step: no message may be left
+        if self._next == self._stream.total and not self._flights:  # the run ends, so no message may remain
             self._wait_for_sendings()
         return [float(loss) for loss in losses]
 
     def needed_from(self) -> int:
-        """Return the oldest version that a later pass will use."""
+        """Return the oldest version that later passes use."""
         needed = [flight.version for flight in self._flights.values()]
         if self._next < self._stream.total:
             needed.append(self._stream.version(self._stage, self._next))
         return min(needed, default=self._versions.newest + 1)
 
     def settle(self) -> None:
-        """Receive all activations under way, and wait until all sent messages have left.
+        """Receive all activations in transit, and wait until all messages have been sent.
 
-        A step ends with an activation under way over each boundary. It must be received before other messages are
-        sent there, or the run ends. All stages must call this.
+        At the end of a step, an activation is in transit across each boundary. It must be received before other
+        messages are sent across the boundary or the run ends. All stages must call this method.
         """
         coming = self._next
         if self._stage and coming < self._stream.total and coming and self._arrived is None:
@@ -131,13 +132,13 @@ class StreamPipeline(Pipeline):
         self._sendings = []
 
     def calls_of_flights(self) -> dict[int, dict[str, int]]:
-        """Return the calls of the channels before each forward pass under way, keyed by micro-batch."""
+        """Return the call counts of the channels before the forward pass of each micro-batch in flight."""
         return {i: flight.calls for i, flight in self._flights.items()}
 
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:
-        """Fill the pipeline again after `step` steps, as it was when `calls_of_flights` gave these calls.
+        """Refill the pipeline after `step` steps. `calls` is the result of `calls_of_flights` at that time.
 
-        The versions must have been restored.
+        The weight versions must have been restored before.
         """
         self._flights, self._arrived = {}, None
         for i in self._stream.entered(self._stage, step):
@@ -178,7 +179,7 @@ class StreamPipeline(Pipeline):
         self.most_alive = max(self.most_alive, len(self._flights))
 
     def _leave(self, i: int) -> None:
-        """Run the backward pass of micro-batch `i`, with the version that its forward pass used."""
+        """Run the backward pass of micro-batch `i` with the version that its forward pass used."""
         flight = self._flights.pop(i)
         self.delays[self._versions.newest - flight.version] += 1
         self._versions.use(flight.version)
@@ -192,5 +193,5 @@ class StreamPipeline(Pipeline):
         return Arrived(int(header[0]), int(header[1]), values)
 
     def _header_tag(self, i: int) -> int:
-        """Return a tag of the boundary before the first part, where no activation is sent."""
+        """Return an MPI tag for headers, from the unused tags of the boundary before the first part."""
         return self._tag(i, 0, forward=True)

@@ -1,6 +1,6 @@
-"""The two methods of tensor parallelism: in one dimension, or on a tensor grid.
+"""Two methods of tensor parallelism: in one dimension, or on a tensor grid.
 
-A model is split in the same way by both.
+Both methods split a model according to the same table of layers.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,16 @@ class Tensors(Protocol):
     ----------
     spread
         Whether ranks hold different parts of the residual stream, so that gradients of replicated parameters are
-        summands.
+        partial.
     """
 
     spread: bool
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """Make the layer that replaces a plain one, which has this name in the model's table."""
+        """Return the parallel replacement of a layer, given the role of the layer in the model's table."""
 
     def link(self, layers: list[nn.Module]) -> None:
-        """Link the layers of a block in the order of their use."""
+        """Link the layers of a block in the order of use."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
         """Return the shape of the rank's part of the residual stream."""
@@ -49,7 +49,7 @@ class Tensors(Protocol):
 
 
 class InOneDimension:
-    """Tensor parallelism along one side of each weight (arXiv 1909.08053), with sequence parallelism or without."""
+    """Tensor parallelism along one dim of each weight (arXiv 1909.08053), with or without sequence parallelism."""
 
     def __init__(self, group: Group, policy: Policy, *, by_positions: bool) -> None:
         self._group, self._policy = group, policy
@@ -64,12 +64,12 @@ class InOneDimension:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """Make the column, row or vocabulary layer that replaces a plain one."""
+        """Return the column, row or vocabulary layer that replaces a layer."""
         make = self._layers.get(word)
         return make(plain, self._border) if make and self._group.size > 1 else plain
 
     def link(self, layers: list[nn.Module]) -> None:
-        """Do nothing: these layers gather no weights."""
+        """Do nothing, because these layers gather no weights."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
         """Return the shape of the rank's part of the residual stream."""
@@ -81,7 +81,7 @@ class InOneDimension:
 
 
 class OnGrid:
-    """Tensor parallelism in two dimensions or more: weights, activations and kept values are all spread."""
+    """Tensor parallelism in two or more dimensions, which distributes weights, activations and saved tensors."""
 
     spread = True
 
@@ -98,11 +98,11 @@ class OnGrid:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """Make the grid layer that replaces a plain one."""
+        """Return the grid layer that replaces a layer."""
         return self._layers[word](plain, word, self._lines)
 
     def link(self, layers: list[nn.Module]) -> None:
-        """Let each linear layer gather the weight of the next one, if overlap is wanted."""
+        """Make each linear layer gather the weight of the next layer if overlap is enabled."""
         if self._overlap:
             in_turn([layer for layer in layers if isinstance(layer, GridLinear)])
 
@@ -112,12 +112,12 @@ class OnGrid:
         return samples // grid.count(grid.stream.rows), positions, hidden // grid.count(grid.stream.columns)
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """Make the loss of logits that the grid has cut by samples and vocabulary."""
+        """Return the loss function for logits that the grid cuts along samples and vocabulary."""
         return grid_loss(self._lines)
 
 
 def tensors_of(mesh: Mesh, policy: Policy, *, by_positions: bool, overlap: bool) -> Tensors:
-    """Make the tensor parallelism of the mesh's layout. A grid of one rank needs none."""
+    """Create the tensor parallelism that the layout of the mesh selects."""
     if mesh.grid.mode == "1d" or mesh.tp.size == 1:
         return InOneDimension(mesh.tp, policy, by_positions=by_positions)
     return OnGrid(mesh, policy, overlap=overlap)

@@ -1,8 +1,9 @@
-"""Versions of the weights on one stage of a pipeline without a flush.
+"""Weight versions of one stage of a pipeline without flush.
 
-The model computes with the weights in the buckets. Other versions that are still needed are stashed. A stage that needs
-another version exchanges the two, so that no version is held twice. Autograd keeps references to the buckets, not
-copies, so before a backward pass the buckets must contain the version that its forward pass used.
+The model computes with the weights in the buckets, and other versions in use are stashed. To load another version, a
+stage swaps it with the weights in the buckets, so no version is stored twice. Autograd keeps references to the buckets
+instead of copies. Therefore, the buckets must contain the version of the forward pass before the corresponding backward
+pass starts.
 """
 
 from collections.abc import Sequence
@@ -11,29 +12,29 @@ import torch
 from torch import Tensor
 
 CHUNK = 1 << 18
-"""Elements that are exchanged at a time: they stay in a core's cache."""
+"""Number of elements that are swapped at a time, which fit in the cache of a core."""
 
 
 class MissingVersionError(RuntimeError):
-    """A micro-batch needs weights that the stage does not hold."""
+    """A micro-batch needs a weight version that the stage does not hold."""
 
 
 class Versions:
-    """The weights of one stage by their version.
+    """Weights of one stage, keyed by version.
 
     Parameters
     ----------
     flats
-        The flat buffers that the model's weights are views of.
+        Flat buffers that contain the weights of the model.
 
     Attributes
     ----------
     newest : int
-        Number of updates so far.
+        Newest version, which equals the number of updates.
     loaded : int
-        The version that lies in the buffers.
+        Version in the buffers.
     most : int
-        Largest number of versions that were held at a time.
+        Maximum number of versions that were held at the same time.
     """
 
     def __init__(self, flats: Sequence[Tensor]) -> None:
@@ -45,16 +46,16 @@ class Versions:
 
     @property
     def held(self) -> list[int]:
-        """The versions that can be used, oldest first."""
+        """Available versions, oldest first."""
         return sorted([*self._stashed, self.loaded])
 
     def use(self, version: int) -> None:
-        """Let the model compute with a version.
+        """Load a version into the buffers of the model.
 
         Raises
         ------
         MissingVersionError
-            The version is not held.
+            The version is not available.
         """
         if version == self.loaded:
             return
@@ -67,14 +68,14 @@ class Versions:
         self.loaded = version
 
     def forget_before(self, version: int) -> None:
-        """Free the versions before this one. The newest stays."""
+        """Free all versions older than `version`. The newest version is always kept."""
         if self.loaded < version and self.loaded != self.newest:
             self.use(self.newest)
         for old in [old for old in self._stashed if old < version and old != self.newest]:
             self._spare.append(self._stashed.pop(old))
 
     def begin_update(self, *, keep: bool) -> None:
-        """Load the newest version, which an update will change. `keep` stashes it as it is now."""
+        """Load the newest version for an update. With `keep`, a copy of the version is stashed."""
         self.use(self.newest)
         if keep:
             stash = self._spare.pop() if self._spare else [torch.empty_like(flat) for flat in self._flats]
@@ -83,18 +84,18 @@ class Versions:
             self._stashed[self.newest] = stash
 
     def end_update(self) -> None:
-        """Make the loaded weights the next version."""
+        """Declare the loaded weights to be the next version."""
         self.newest += 1
         self.loaded = self.newest
         self.most = max(self.most, len(self.held))
         self._spare = self._spare[:1]
 
     def values(self, version: int) -> Sequence[Tensor]:
-        """Return the buffers of a held version."""
+        """Return the buffers of an available version."""
         return self._flats if version == self.loaded else self._stashed[version]
 
     def restore(self, newest: int, oldest: int) -> dict[int, list[Tensor]]:
-        """Restart with the loaded weights as version `newest`, and buffers for the versions from `oldest` on.
+        """Restart with the loaded weights as version `newest`, and allocate buffers for the versions from `oldest`.
 
         The caller fills the returned buffers.
         """
@@ -105,7 +106,7 @@ class Versions:
 
     @property
     def stashed_bytes(self) -> int:
-        """Count the bytes of the stashed versions at their largest number."""
+        """Bytes of the stashed versions at their maximum number."""
         return (self.most - 1) * sum(flat.nbytes for flat in self._flats)
 
 

@@ -1,8 +1,8 @@
-"""The vocabulary split over a tensor-parallel group: embedding and cross-entropy (arXiv 1909.08053, section 3).
+"""Embedding and cross-entropy with a vocabulary that is split over a tensor-parallel group.
 
-Each rank holds a run of rows, cut by `cut_evenly`. V need not be a multiple of t, and nothing is padded. The head is a
-column layer like any other, and its logits stay where they were computed. Shapes: b samples, s positions, h hidden, V
-vocabulary, n = b s; t ranks, V/t this rank's rows.
+The method is described in arXiv 1909.08053, section 3. Each rank holds consecutive rows, determined by `cut_evenly`. V
+need not be a multiple of t, and nothing is padded. The head is an ordinary column layer, and its logits are not
+gathered. Shapes: b samples, s positions, h features, V vocabulary entries, n = b s, t ranks, V/t rows on this rank.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,18 @@ def held_rows(vocab: int, group: Group) -> slice:
 
 
 def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-    """Return the places of tokens among a rank's rows (0 for other ranks' tokens), and a mask of the rank's tokens."""
+    """Return the row indices of tokens in a rank's part, and a mask of the tokens that the rank holds.
+
+    The index is 0 for tokens of other ranks.
+    """
     here = (tokens >= rows.start) & (tokens < rows.stop)
     return torch.where(here, tokens - rows.start, 0), here
 
 
 class VocabularyEmbedding(nn.Module):
-    """Rows of the table, [V/t, h].
+    """Embedding layer with this rank's rows of the table, [V/t, h].
 
-    Rows of other ranks count as zero in the sum. In the backward pass nothing is summed.
+    Vectors of tokens on other ranks are zero before the sum over ranks. The backward pass needs no reduction.
     """
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
@@ -45,16 +48,16 @@ class VocabularyEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(count_elements(self._rows), plain.embedding_dim, device="meta"))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Look up the vectors of all tokens, summed over the ranks, or those of this rank's positions."""
+        """Look up token vectors, summed over the ranks, for all positions or for this rank's positions."""
         place, here = locate(tokens, self._rows)
         rows = F.embedding(place, self.weight)  # [b, s] -> [b, s, h]
         return leave(rows.masked_fill(~here.unsqueeze(-1), 0), self._border)  # [b, s, h], or [b, s/t, h]
 
 
 class PositionEmbedding(nn.Module):
-    """A position embedding whose complete table [s, h] is on every rank.
+    """Position embedding whose complete table, [s, h], is on every rank.
 
-    Each rank looks up the positions of the stream that it holds.
+    Each rank looks up the positions of its part of the residual stream.
     """
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
@@ -70,23 +73,25 @@ class PositionEmbedding(nn.Module):
 def split_loss(
     plain: Callable[[Tensor, Tensor], Tensor], *, vocab: int, group: Group, policy: Policy
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Make the loss of logits that a group has split; `plain` if the group is one rank.
+    """Return the loss function for logits that are split along the vocabulary.
+
+    If the group contains only one rank, `plain` is returned.
 
     Parameters
     ----------
     plain
-        Loss of logits [b, s, V] and targets [b, s].
+        Loss function of logits, [b, s, V], and targets, [b, s].
     vocab
         Size of the vocabulary.
     group
         The tensor-parallel group.
     policy
-        Policy that gives the exact channel of the statistics.
+        Policy that provides the channel for statistics.
 
     Returns
     -------
-    A function of logits [b, s, V/t] and targets [b, s] that gives the mean cross-entropy in nats, in fp32 or better,
-    with the same bits on every rank.
+    A function of logits, [b, s, V/t], and targets, [b, s], that returns the mean cross-entropy in nats, in fp32 or
+    better. The result is bitwise identical on all ranks.
     """
     if group.size == 1:
         return plain
@@ -116,7 +121,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """Compute softmax - onehot(target). Each rank computes its own part, and nothing is sent."""
+        """Compute softmax - onehot(target). Each rank computes its own part without communication."""
         softmax, place, here = ctx.saved_tensors
         scale = gradients[0] / len(place)
         gradient = softmax * scale

@@ -1,4 +1,4 @@
-"""The return of updated weights to the ranks that compute with them: copied, or gathered after the step."""
+"""Distribution of updated weights to the ranks that use them: local copies, or gathers after the step."""
 
 from functools import partial
 from typing import Protocol
@@ -16,29 +16,32 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Weights(Protocol):
-    """The handling of updated pieces on a stage."""
+    """Distribution of updated pieces at a ZeRO stage."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Set the source of an updated piece: its master weights on the model's device, until the next update."""
+        """Set the source of an updated piece.
+
+        `source` is on the model's device and remains valid until the next update.
+        """
 
     def settle(self) -> None:
-        """Finish the transfers after all pieces were given."""
+        """Finish all transfers after the last call of `give`."""
 
 
 class Replicated:
-    """Weights that every rank updates as a whole (stage 0)."""
+    """Weights that every rank updates completely (stage 0)."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Copy the master weights to the bucket, unless they lie there already."""
+        """Copy the master weights to the bucket, unless the bucket itself contains the master weights."""
         if not piece.in_place:
             piece.bucket.values.copy_(source)
 
     def settle(self) -> None:
-        """Do nothing: no weights are under way."""
+        """Do nothing, because there are no transfers."""
 
 
 class GatheredAfterStep:
-    """Weights that are gathered as soon as pieces are updated, so that every rank has all (stages 1 and 2)."""
+    """Weights that all ranks gather as soon as the pieces are updated (stages 1 and 2)."""
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
@@ -46,7 +49,7 @@ class GatheredAfterStep:
         self._arriving: list[tuple[Piece, Buffer, Work]] = []
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Begin to gather the bucket, in the background if overlap is wanted."""
+        """Start to gather the bucket, in the background if overlap is enabled."""
         source, gathered = to_send(source, piece.bucket, piece.packing)
         group = self._mesh.replicas(piece.bucket.ep)
         tensors = None if piece.packing else partial(piece.bucket.list_message_parts, piece.owned)
@@ -55,7 +58,7 @@ class GatheredAfterStep:
         self._arriving.append((piece, gathered, work))
 
     def settle(self) -> None:
-        """Wait for all buckets, and copy them to the weights."""
+        """Wait for all buckets, and copy the gathered values to the weights."""
         for piece, gathered, work in self._arriving:
             work.wait()
             piece.bucket.values.copy_(arrived(gathered, piece.bucket, piece.packing))
@@ -63,7 +66,7 @@ class GatheredAfterStep:
 
 
 def to_send(source: Tensor, bucket: Bucket, packing: Packing | None) -> tuple[Tensor, Buffer]:
-    """Return the message of a rank's piece when a bucket is gathered, and the buffer for all messages."""
+    """Return this rank's message for gathering a bucket, and the buffer for all messages."""
     if packing is None:
         return source, bucket.room()
     return packing.pack_own(source), room((packing.elements,), like=bucket.values)

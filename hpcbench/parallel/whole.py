@@ -1,4 +1,4 @@
-"""The sum of a whole bucket's gradient over its replicas."""
+"""Sum of the whole gradient of a bucket over its replicas."""
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
@@ -16,20 +16,20 @@ def start_sum(
     scattered: bool,
     residuals: Feedback | None,
 ) -> Reduction:
-    """Begin to sum the replicas' buffers (a collective call).
+    """Start to sum the buffers of the replicas (a collective call).
 
     Parameters
     ----------
     piece
-        The piece of the bucket that this rank owns.
+        Piece of the bucket that this rank owns.
     buffer
-        The rank's own values, which must not change until the sum has arrived.
+        Values of this rank, which must not change until the sum has arrived.
     group, channel
-        The replicas, and the channel of the message.
+        Group of the replicas, and channel of the message.
     scattered
-        Whether this rank needs the sum of its piece only. If not, the sum takes the place of the values.
+        Whether this rank needs only the sum of its own piece. Otherwise, the sum overwrites the values in `buffer`.
     residuals
-        Residuals of error feedback; None if there is none.
+        Residuals of error feedback; None without error feedback.
     """
     if scattered:
         result = room((len(buffer) // group.size,), like=piece.bucket.values)

@@ -1,1 +1,1 @@
-"""Presentation of results: a document of tables, sentences and figures, and a writer for each format."""
+"""Presentation of results: documents of tables, sentences and figures, with a writer for each format."""

@@ -1,4 +1,4 @@
-"""Results for readers, without a format: chapters of tables, sentences and figures."""
+"""Format-independent documents: chapters of tables, sentences and figures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,55 +13,55 @@ class Column:
     """A column of a table."""
 
     name: str
-    """Name of the column, unique in its table: letters, digits and underscores, the same in every version."""
+    """Unique name within the table: letters, digits and underscores. Names do not change between versions."""
     head: str
-    """Text above the column, with the unit."""
+    """Column header, including the unit."""
     text: bool = False
-    """Whether the column contains text, which may wrap, and not figures."""
+    """Whether the column contains text. Text may wrap, unlike figures."""
     group: int = 0
     """Group of the column.
 
-    Columns of a group stay together if a table is too wide; the first column then begins each part.
+    If a table is too wide, the columns of a group stay together, and each part repeats the first column.
     """
     help: str = ""
-    """Meaning of the column, in a sentence."""
+    """One-sentence description of the column."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The content of one row in one column."""
+    """Table cell."""
 
     shown: str = "-"
-    """The value in the form that a person reads."""
+    """Formatted value."""
     value: float | str | None = None
-    """The value, not rounded and in the base unit (s, B, FLOP/s), for sorting and for programs.
+    """Unrounded value in the base unit (s, B, FLOP/s), used for sorting and machine-readable output.
 
-    None if it is not known.
+    None if unknown.
     """
     tone: Tone = ""
     source: str | None = None
-    """``file:line`` where it was read."""
+    """Origin of the value as ``file:line``."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of entries under columns."""
+    """Columns and rows of a table."""
 
     name: str
-    """Name of the table: letters, digits and hyphens. Chapters may have tables of the same name."""
+    """Name of the table: letters, digits and hyphens. Tables of different chapters may share a name."""
     title: str
-    """Title of the table; empty if its chapter's title is enough."""
+    """Title of the table; empty if the chapter title suffices."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table."""
     group: str = ""
-    """Title of the group of details that it belongs to; empty if readers need it at once. Pages fold groups."""
+    """Title of the details group; empty for tables that are always visible. HTML pages fold groups."""
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Plain sentences, one a line."""
+    """Plain sentences, one per line."""
 
     lines: tuple[str, ...]
     tone: Tone = ""
@@ -70,14 +70,14 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot. It is drawn when a format asks for it, because nothing else needs matplotlib."""
+    """A plot, drawn on demand, so that matplotlib is imported only if a format shows figures."""
 
     name: str
     title: str
     caption: str
-    """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
+    """Description of the plot and its markers, used as caption and alternative text."""
     draw: Callable[[Any], None]
-    """Function that draws into a ``matplotlib.figure.Figure`` and sets its size."""
+    """Function that draws into a ``matplotlib.figure.Figure`` and sets the figure size."""
     group: str = ""
 
 
@@ -86,7 +86,7 @@ Block = Table | Sentences | Figure
 
 @dataclass(frozen=True)
 class Chapter:
-    """Blocks under one title, such as those about the schemes of one cell."""
+    """Blocks under a common title, such as all blocks about one cell."""
 
     title: str
     subtitle: str
@@ -94,7 +94,7 @@ class Chapter:
 
 
 def make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
-    """Return a chapter of those blocks that have something to show."""
+    """Return a chapter without the empty blocks."""
     return Chapter(title, subtitle, tuple(block for block in blocks if block is not None and not _is_empty(block)))
 
 
@@ -112,7 +112,7 @@ class Document:
 
 Item = TypeVar("Item")
 Field = tuple[Column, Callable[[Item], Entry]]
-"""A column, and a function that gives its entry for an item."""
+"""A column, and a function that returns an item's entry in this column."""
 
 
 def tabulate(
@@ -124,18 +124,18 @@ def tabulate(
     notes: Sequence[str] = (),
     always: int = 1,
 ) -> Table | None:
-    """Make a table with a row for each item, without columns in which no item has a value.
+    """Make a table with one row per item, omitting columns without values.
 
     Parameters
     ----------
     name, title, notes
         Name, title and notes of the table.
     items
-        Items of the rows.
+        Items, one per row.
     fields
         Columns of the table.
     always
-        Number of first columns that are kept even if they are empty. If no other column has a value, None is returned.
+        Number of leading columns that are kept even if empty. If all other columns are empty, None is returned.
     """
     filled = [(column, [entry(item) for item in items]) for column, entry in fields]
     has_values = [any(entry.value is not None for entry in entries) for _, entries in filled[always:]]
@@ -147,27 +147,27 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Largest number of letters of the first column in a line. It is repeated in each part, and longer names are folded."""
+"""Maximum width of the first column in characters. Each part repeats this column, and longer names wrap."""
 _LONGEST_WORDS = 16
-"""Smallest width of a column of words in letters. Longer words wrap."""
+"""Minimum width of a text column in characters. Longer texts wrap."""
 
 Part = tuple[int, ...]
-"""Indices of the columns that are shown side by side."""
+"""Indices of columns that are shown side by side."""
 
 
 def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len) -> list[Part]:
-    """Split the columns of a table so that each part fits, if that is possible.
+    """Split the columns of a table into parts that fit the width, where possible.
 
     Parameters
     ----------
     table
         The table.
     width
-        Available columns of text.
+        Available width in characters.
     gap
-        Blanks between two columns of the table.
+        Number of blanks between two columns.
     length
-        Function that returns the columns of text that some words take.
+        Function that returns the width of a text in characters.
     """
     need = _needs(table, length)
     others = range(1, len(table.columns))

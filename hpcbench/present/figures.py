@@ -1,4 +1,4 @@
-"""Figures as SVG, which a page can recolor, and as PNG for print. A figure always gives the same bytes."""
+"""Figures as SVG for pages, which can recolor them, and as PNG for print. Output is reproducible byte for byte."""
 
 import io
 import re
@@ -15,10 +15,11 @@ from hpcbench.present.document import Document, Figure
 
 
 def svg(figure: Figure) -> str:
-    """Return an ``svg`` element for a page or a separate file. It has no background, and its labels are text elements.
+    """Return an ``svg`` element for a page or a separate file.
 
-    Lines in ink have the color of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
-    others hold the figure's name, so that several figures can stand on one page.
+    The background is transparent, and labels are text elements. Lines in the ink color use the page's text color
+    (``currentColor``). Unreferenced ids are removed. The others contain the figure's name, so that a page can contain
+    several figures.
     """
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     element = _written(figure, "svg", transparent=True, metadata=metadata).decode()
@@ -31,18 +32,18 @@ def svg(figure: Figure) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """Return a PNG with 200 dots per inch on white."""
+    """Return a PNG image at 200 dpi on a white background."""
     about = {"Title": figure.title, "Description": figure.caption, "Software": None}
     return _written(figure, "png", dpi=DPI, metadata=about)
 
 
 def write(document: Document, directory: Path) -> list[Path]:
-    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Later figures of the same name are numbered.
+    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Repeated names are numbered.
 
     Raises
     ------
     UserError
-        matplotlib is not installed, or a file cannot be written.
+        If matplotlib is not installed or a file cannot be written.
     """
     figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
     seen: Counter[str] = Counter()
@@ -61,7 +62,7 @@ def write(document: Document, directory: Path) -> list[Path]:
 
 
 def drawn(figure: Figure) -> Any:
-    """Return the matplotlib figure. Both this call and writing the figure must happen within `styled`."""
+    """Return the matplotlib figure. Call this function and write the figure within `styled`."""
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")
@@ -73,7 +74,7 @@ def _written(figure: Figure, kind: str, **options: Any) -> bytes:
     need_matplotlib("figures of a report")
     content = io.BytesIO()
     with styled(salt=figure.name), warnings.catch_warnings():
-        # A name may contain letters that the font lacks; a browser has other fonts.
+        # Names may contain glyphs that the font lacks. Browsers fall back to other fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         drawn(figure).savefig(content, format=kind, **options)
     return content.getvalue()

@@ -1,4 +1,4 @@
-r"""The report as LaTeX, to ``\input`` into a paper. It needs only ``\usepackage{booktabs}``."""
+r"""LaTeX output for ``\input`` into a paper. The only required package is ``booktabs``."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from hpcbench.present.document import Chapter, Document, Part, Sentences, Table, parts
 
 _WIDTH, _GAP = 78, 2
-r"""Letters in a line of ``\footnotesize`` of an article, and letters between two columns."""
+r"""Characters per line of an article in ``\footnotesize``, and characters between two columns."""
 _WRAPS = 30
-"""Number of letters in words from which a column is a paragraph."""
+"""Minimum text length in characters for a paragraph column."""
 _SPECIAL = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -19,7 +19,7 @@ _SPECIAL = str.maketrans(
         "|": r"\textbar{}",
         "`": r"\`{}",
         '"': "''",
-        # A star or bracket would be an argument of the line end or the \item before it.
+        # LaTeX would read a leading star or bracket as an argument of the preceding line end or \item.
         "*": "{*}",
         "[": "{[}",
         "]": "{]}",
@@ -28,12 +28,12 @@ _SPECIAL = str.maketrans(
 )
 _ACCENTED = re.compile("[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]")
 _UNBROKEN = re.compile(r"\S{25,}")
-"""Long words, mostly paths, that LaTeX would not break."""
+"""Long words, mostly paths, that LaTeX does not break."""
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 
 
 def write(document: Document) -> str:
-    """Write a float for each table, with its sentences as a list."""
+    """Write each table as a float, followed by its sentences as a list."""
     lines = ["% Needs \\usepackage{booktabs}."]
     for number, chapter in enumerate(document.chapters, 1):
         lines += ["", *_chapter(chapter, number)]
@@ -95,7 +95,7 @@ def _figure(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text that LaTeX prints unchanged, in letters that every LaTeX has."""
+    """Escape text for LaTeX, using only characters that every LaTeX installation supports."""
     plain = "".join(map(_letter, text)).translate(_SPECIAL).replace("--", "-{}-")
     return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 
@@ -103,5 +103,5 @@ def escape(text: str) -> str:
 def _letter(letter: str) -> str:
     if letter.isascii():
         return letter if letter.isprintable() else " "
-    # LaTeX stops at most other characters, unless it has further packages.
+    # Without additional packages, LaTeX fails on most other characters.
     return letter if _ACCENTED.fullmatch(letter) else f"(U+{ord(letter):04X})"

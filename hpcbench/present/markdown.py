@@ -1,4 +1,4 @@
-"""The report as Markdown, for a web page or a ticket."""
+"""Markdown output, for web pages or tickets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ _FIRST = tuple("#+-=")
 
 
 def write(document: Document) -> str:
-    """Write each chapter under a bold title, and each table with its sentences as a list."""
+    """Write each chapter under a bold title, and each table followed by its sentences as a list."""
     return "\n".join(line for chapter in document.chapters for line in _chapter(chapter)).rstrip() + "\n"
 
 
@@ -43,7 +43,7 @@ def _table(table: Table) -> Iterable[str]:
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
+    """Escape text so that it is shown unchanged and does not start a list or heading or end a table cell."""
     clean = "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)
     return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
 

@@ -1,4 +1,4 @@
-"""The notation of figures: digits, units, intervals."""
+"""Number formatting: digits, units, intervals."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
-"""Largest number of letters of a name that are shown. A name from a file may be longer."""
+"""Maximum displayed length of a name in characters. Names in files may be longer."""
 _REASONS = 300
 _FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -21,18 +21,18 @@ _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")
 class Interval:
     """An estimate with its 95 % confidence interval.
 
-    `low` and `high` are None if there is only one value, because one value has no interval.
+    `low` and `high` are None if there is only one value.
     """
 
     estimate: float
     low: float | None
     high: float | None
     pairs: int
-    """Number of values of the estimate; usually of pairs of runs."""
+    """Number of values behind the estimate, usually pairs of runs."""
 
 
 def significant(value: float | None) -> str:
-    """Format a figure with four significant digits, without an exponent."""
+    """Format a number with four significant digits and without an exponent."""
     if value is None:
         return "-"
     if not math.isfinite(value) or value == 0:
@@ -43,7 +43,7 @@ def significant(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class DisplayUnit:
-    """Unit of a column, with the format of its figures."""
+    """Unit of a column, and the format of its values."""
 
     scale: float
     """Size of the unit in base units."""
@@ -51,12 +51,12 @@ class DisplayUnit:
     write: Callable[[float | None], str] = significant
 
     def show(self, value: float | None) -> str:
-        """Format a figure without its unit."""
+        """Format a value without its unit."""
         return self.write(None if value is None else value / self.scale)
 
 
 def flops_unit(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
-    """Return the unit that gives the largest of `values` (FLOP/s per rank) one to three digits before the point."""
+    """Return the unit in which the largest of `values` (FLOP/s per rank) has one to three integer digits."""
     unit = _unit(values, _FLOPS, 1e12 if gpu else 1e9)
     return DisplayUnit(unit.scale, f"{unit.name}/{'GPU' if gpu else 'rank'}")
 
@@ -82,7 +82,7 @@ def ratio(value: float | Literal["unknown"] | None) -> str:
 
 
 def thousandths(value: float | None) -> str:
-    """Format a figure with three decimals."""
+    """Format a number with three decimals."""
     return ratio(value)
 
 
@@ -112,12 +112,12 @@ def loss_interval(interval: Interval | None) -> str:
 
 
 def short(value: float) -> str:
-    """Format GB/s or a share with three significant digits; two below 1."""
+    """Format GB/s or a fraction with three significant digits, or two if below 1."""
     return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
 
 
 def rate(bytes_per_s: float) -> str:
-    """Format a rate in GB/s. Rates below 1 GB/s keep three significant digits."""
+    """Format a rate in GB/s. Rates below 1 GB/s are shown with three significant digits."""
     return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else short(bytes_per_s / 1e9)
 
 
@@ -127,12 +127,12 @@ def microseconds(seconds: float) -> str:
 
 
 def error(value: float | None) -> str:
-    """Format an error; ``0`` if it is zero, ``-`` if it is not known."""
+    """Format an error: ``0`` if zero, ``-`` if unknown."""
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
-    """Format an estimate with the bounds of its interval, or with the text `lone` if it has none."""
+    """Format an estimate with the bounds of its interval, or with the text `lone` if it has no interval."""
     if interval is None:
         return "-"
     if interval.low is None or interval.high is None:
@@ -141,7 +141,7 @@ def between(interval: Interval | None, show: Callable[[float], str], lone: str =
 
 
 def bounds(interval: Interval, show: Callable[[float], str]) -> str:
-    """Format the bounds of an interval; ``1 pair`` if it has none."""
+    """Format the bounds of an interval, or ``1 pair`` if it has no bounds."""
     if interval.low is None or interval.high is None:
         return "1 pair"
     return f"{show(interval.low)} to {show(interval.high)}"
@@ -156,18 +156,18 @@ def parameters(count: float) -> str:
 
 
 def name(text: str, tone: Tone = "") -> Entry:
-    """Return the entry of a name from a file."""
+    """Return an entry with a name from a file."""
     return Entry(make_printable(text, NAMES), make_printable(text) or None, tone)
 
 
 def phrase(text: str, tone: Tone = "", source: str | None = None) -> Entry:
-    """Return the entry of a text from a file, which may be longer than a name."""
+    """Return an entry with a text from a file. Texts may be longer than names."""
     clean = make_printable(text, _REASONS)
     return Entry(clean, clean or None, tone, source)
 
 
 def quantity(value: float | None, show: Callable[[float], str] = significant) -> Entry:
-    """Return the entry of a figure; ``-`` if it is not known."""
+    """Return an entry with a number, or ``-`` if unknown."""
     return Entry() if value is None else Entry(show(value), value)
 
 
@@ -179,20 +179,20 @@ def figure_column(
     group: int = 0,
     help: str = "",
 ) -> Field[Item]:
-    """Return a column of figures, named after its head."""
+    """Return a numeric column, named after its header."""
     return Column(column_name(head), head, group=group, help=help), lambda item: quantity(of(item), show)
 
 
 def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
-    """Return a column of text, named after its head."""
+    """Return a text column, named after its header."""
     return Column(column_name(head), head, text=True, help=help), lambda item: phrase(of(item))
 
 
 def column_name(head: str) -> str:
-    """Derive the name of a column from its header."""
+    """Derive a column's name from its header."""
     return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 
 def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
-    """Return the entry of an estimate with its interval, which is sorted by the estimate."""
+    """Return an entry with an estimate and its interval. Sorting uses the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)

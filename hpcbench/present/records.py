@@ -1,4 +1,4 @@
-"""Machine-readable output in JSON and CSV. Figures are not rounded."""
+"""Machine-readable output in JSON and CSV, with unrounded numbers."""
 
 import csv
 import io
@@ -15,12 +15,12 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def encode(document: Mapping[str, Any]) -> str:
-    """Return a document as JSON. Figures that JSON cannot write are null."""
+    """Return a document as JSON. Numbers that JSON cannot represent become null."""
     return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value that JSON can write, without data that a log nests deeper than hpcbench ever does."""
+    """Return a JSON-compatible value, without data that is nested more deeply than hpcbench's own."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
@@ -33,7 +33,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def flatten(rows: Sequence[Mapping[str, Any]]) -> Iterable[Sequence[Any]]:
-    """Yield the heads of a table, and each row below them. Nested keys are joined by dots."""
+    """Yield the header of a table, then its rows. Nested keys are joined with dots."""
     flat = [dict(_leaves(row)) for row in rows]
     heads = list(dict.fromkeys(key for row in flat for key in row))
     yield heads
@@ -49,7 +49,7 @@ def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, A
 
 
 def write_csv(rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV, the heads first. A missing figure is an empty field."""
+    """Return rows as CSV, including the header row. Missing values are empty fields."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([_field(value) for value in row] for row in rows)
@@ -57,7 +57,7 @@ def write_csv(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _field(value: Any) -> Any:
-    """Return a figure unchanged. Words that a spreadsheet would compute get an apostrophe before them."""
+    """Return a CSV field. Text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe."""
     if not isinstance(value, str):
         return "" if value is None else value
     text = make_printable(value)

@@ -1,4 +1,4 @@
-"""Results in each format, and the files that hold them."""
+"""Results in each output format, and output files."""
 
 import os
 import sys
@@ -21,36 +21,36 @@ FORMATS = {
     "json": (".json",),
     "html": (".html", ".htm"),
 }
-"""Suffixes of the files of each format."""
+"""File suffixes of each format."""
 
 
 class Results(ABC):
-    """Results of a command, which each format shows in its own way."""
+    """Results of a command, in any output format."""
 
     @abstractmethod
     def document(self, *, figures: bool = False) -> Document:
-        """Return the document for readers, with figures if the format shows some."""
+        """Return the document, optionally with figures."""
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Return the data for programs."""
+        """Return the machine-readable data."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of a CSV file: objects of the data."""
+        """Return the CSV rows as dictionaries."""
         raise NotImplementedError
 
     def csv(self) -> str:
-        """Return the rows as CSV, with a column for each nested key."""
+        """Return the rows as CSV, with one column per nested key."""
         return write_csv(flatten(self.rows()))
 
     def html(self) -> str:
-        """Return the document as a page."""
+        """Return the document as an HTML page."""
         from hpcbench.present.page import write
 
         return write(self.document(figures=True))
 
     def write(self, format: str) -> str:
-        """Return the results in one of `FORMATS`."""
+        """Return the results in a format of `FORMATS`."""
         if format == "csv":
             return self.csv()
         if format == "json":
@@ -63,7 +63,7 @@ class Results(ABC):
         return writers[format](self.document())
 
     def show(self, format: str = TERMINAL, output: Path | None = None) -> None:
-        """Print the results, or save them to a file. On a terminal, tables are fitted to its width."""
+        """Print the results, or save them to a file. Tables fit the terminal width."""
         if format == TERMINAL and output is None:
             from hpcbench.present import rich_text
 
@@ -74,7 +74,7 @@ class Results(ABC):
             save(output, self.write(format))
 
     def save(self, outputs: Iterable[Path], plots: Path | None = None) -> None:
-        """Write files, each in the format of its suffix, and the figures to a directory."""
+        """Write each file in the format of its suffix, and the figures to a directory."""
         for path in outputs:
             save(path, self.write(resolve_format(None, path)))
         if plots is not None:
@@ -84,12 +84,12 @@ class Results(ABC):
 
 
 def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str, tuple[str, ...]] = FORMATS) -> str:
-    """Return the format by its name, or by the suffix of the file; without either, the terminal's.
+    """Return the format selected by name or by file suffix. The default is the terminal format.
 
     Raises
     ------
     UserError
-        No format has this name or suffix.
+        If no format has this name or suffix.
     """
     if wanted is not None and wanted not in formats:
         raise UserError(f"--format {make_printable(wanted, 40)}: unknown value: use one of {', '.join(formats)}")
@@ -107,12 +107,12 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
 
 
 def save(path: Path, text: str, option: str = "--output") -> None:
-    """Write a file completely or not at all; a device or a pipe is written to.
+    """Write a file atomically. Devices and pipes are written directly.
 
     Raises
     ------
     UserError
-        The file cannot be written.
+        If the file cannot be written.
     """
     replaced = path.is_file() or not path.exists()
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp") if replaced else path
@@ -128,5 +128,5 @@ def save(path: Path, text: str, option: str = "--output") -> None:
 
 
 def _clean(text: str) -> str:
-    """Replace what is not UTF-8, such as bytes of a file's name."""
+    """Replace characters that UTF-8 cannot encode, such as undecodable bytes of a file name."""
     return text.encode("utf-8", "replace").decode()

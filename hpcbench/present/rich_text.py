@@ -1,4 +1,4 @@
-"""The report on a terminal, fitted to its width."""
+"""Terminal output, fitted to the terminal width."""
 
 import io
 import sys
@@ -17,11 +17,11 @@ _GAP, _NARROW_GAP = 3, 2
 _LONGEST = 600
 _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad": "red", "strong": "bold"}
 SYMBOLS: dict[Tone, str] = {"good": "+ ", "warning": "? ", "bad": "! "}
-"""Symbol in front of words in a table, for readers who see no colors. They are ASCII, which every terminal shows."""
+"""Symbols that prefix table text, for readers who see no colors. ASCII works on every terminal."""
 
 
 def show(document: Document) -> None:
-    """Print the report. Output to a file or a pipe has no colors and no trailing blanks."""
+    """Print a document. Output to files and pipes has no colors and no trailing blanks."""
     console = Console(width=columns(), highlight=False)
     if console.is_terminal:
         _print(document, console)
@@ -30,7 +30,7 @@ def show(document: Document) -> None:
 
 
 def write(document: Document, width: int = UNBOUND) -> str:
-    """Return the report as text without colors, `width` columns wide."""
+    """Return a document as text without colors, `width` characters wide."""
     page = io.StringIO()
     _print(document, Console(file=page, width=width, highlight=False, force_terminal=False))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
@@ -79,7 +79,7 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, part: Part, gap: int) -> Grid:
-    """Return the columns of one part of a table. The first column and words may wrap, figures never do."""
+    """Return one part of a table. The first column and text columns may wrap; numeric columns do not."""
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]

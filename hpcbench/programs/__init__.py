@@ -1,1 +1,1 @@
-"""Users' PyTorch programs, with their messages counted or compressed by intercepting PyTorch's collectives."""
+"""Interception of collectives in PyTorch programs, to count or compress their messages."""

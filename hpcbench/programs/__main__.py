@@ -1,10 +1,10 @@
-"""Command that job scripts start in place of `hpcbench.train`: one run of a program of others.
+"""Command that runs another project's program in a job script, instead of `hpcbench.train`.
 
     python -m hpcbench.programs RUN.json LAUNCHER... INTERPRETER
 
-INTERPRETER is the Python of the ranks, which may be in a container. This process starts the launcher and copies the
-program's output, with the seconds since the start before each line. It also logs events: the start of the run, its
-traffic and its end.
+INTERPRETER is the ranks' Python, which may be in a container. This process starts the launcher and copies the program's
+output. Each line is prefixed with the seconds since the start. Events for the start, the traffic and the end of the run
+are also logged.
 """
 
 import os
@@ -35,13 +35,13 @@ from hpcbench.programs.table import summed
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
-"""Seconds between SIGTERM and SIGKILL when a program is stopped."""
+"""Seconds between SIGTERM and SIGKILL when the program is stopped."""
 RANKS = "ranks"
-"""Subdirectory of the run with one file of traffic counts per rank."""
+"""Subdirectory of the run with one traffic-count file per rank."""
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out a run, and return its exit status."""
+    """Execute a run and return its exit status."""
     try:
         path, launcher = Path(arguments[0]).resolve(), arguments[1:]
         run = load(path)
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
         _log(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
     if status:
-        return status  # the reason is in the program's output, from which the state of the run is resolved
+        return status  # the program's output contains the reason and determines the state of the run
     why = _find_fault(run, ranks, last)
     state = "failed" if why else "completed"
     _log(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
@@ -79,12 +79,12 @@ def main(arguments: list[str]) -> int:
 def _read_applied(path: Path) -> AppliedScheme | None:
     try:
         return AppliedScheme.from_line(path.read_text(encoding="utf-8"))
-    except OSError:  # no rank has started, and the launcher's messages contain the reason
+    except OSError:  # no rank has started; the launcher's messages contain the reason
         return None
 
 
 def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
-    """Return why a program that ended well did not measure its scheme, or an empty string."""
+    """Return why a successful program did not measure its scheme, or an empty string."""
     if last is None:
         form = run.program.log
         what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
@@ -103,16 +103,16 @@ def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | Non
 
 
 def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, begin: float) -> tuple[int, bool]:
-    """Run the launcher to its end; return its exit status and whether it was stopped.
+    """Run the launcher. Return its exit status and whether it was stopped.
 
-    Ranks get the path of the run file as in the job script: in a container, links of the host may not resolve.
+    Ranks receive the run file's path as given in the job script, because host symlinks may not resolve in a container.
     """
     directory = path.parent
     for name in (RANKS, NETWORK):
         (directory / name).mkdir(exist_ok=True)
         for earlier in (directory / name).iterdir():
             earlier.unlink()
-    meeting = f"{time.time_ns():x}"  # a separate name for each attempt: a file server may show an old file for a while
+    meeting = f"{time.time_ns():x}"  # a new name per attempt, because a file server may serve a stale file
     command = [*launcher, "-u", "-m", "hpcbench.programs.rank", run_file, meeting]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
@@ -130,7 +130,7 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, beg
 
 
 class _Stop(threading.Thread):
-    """Thread that stops the program once the job script has created the stop file."""
+    """Thread that stops the program when the job script creates the stop file."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", asked: Path) -> None:
         super().__init__(daemon=True)
@@ -149,7 +149,7 @@ class _Stop(threading.Thread):
 
 
 def _copy_lines(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
-    """Copy lines as they arrive, each with its seconds, and complete an unfinished last line."""
+    """Copy lines as they arrive, prefixed with the time in seconds. Terminate an incomplete last line."""
     unfinished = b""
     while chunk := stream.read(1 << 16):
         at = format_stamp(time.monotonic() - begin)
@@ -188,7 +188,7 @@ def _start(run: ProgramRun) -> Start:
 
 
 def _configuration(run: ProgramRun) -> Configuration:
-    """Return the contents of the run file; the model and corpus of a program are unknown."""
+    """Return the contents of the run file. The program's model and corpus are unknown."""
     return Configuration(
         run=run.content(),
         parameters=None,

@@ -1,4 +1,4 @@
-"""Counts of one rank's calls by group, operation, type and codec. They are written to a file when the rank ends."""
+"""Call counts of one rank by group, operation, dtype and codec. They are written to a file when the rank exits."""
 
 import json
 import threading
@@ -11,37 +11,37 @@ from hpcbench.comm.memory import Tally
 
 
 class Key(NamedTuple):
-    """Properties of the calls that are counted together."""
+    """Properties of calls that are counted together."""
 
     group: str
-    """Description of the group."""
+    """Group description."""
     ranks: int
     dimension: str
     call: str
     dtype: str
     codec: str
-    """Codec; empty if the calls were not encoded."""
+    """Codec, or an empty string if the calls were not encoded."""
     why: str
-    """Reason why the calls were not encoded."""
+    """Why the calls were not encoded."""
 
 
 @dataclass
 class CallCounts(MessageCounts):
-    """Counts of the calls of one kind on this rank, and of the messages of those that were encoded."""
+    """Counts of similar calls on this rank, and of the messages of encoded calls."""
 
     calls: int = 0
     call_bytes: int = 0
-    """Bytes of the tensors that were given to the calls."""
+    """Bytes of the tensors passed to the calls."""
     sizes: dict[int, int] = field(default_factory=dict)
-    """Number of calls for each number of elements."""
+    """Number of calls for each element count."""
 
 
 _SIZES = 512
-"""Number of different sizes that a row remembers."""
+"""Maximum number of distinct sizes recorded per row."""
 
 
 class Account:
-    """Counts of one rank's calls."""
+    """Call counts of one rank."""
 
     def __init__(self) -> None:
         self.rows: dict[Key, CallCounts] = {}
@@ -54,7 +54,7 @@ class Account:
             return self.rows.setdefault(key, CallCounts())
 
     def call(self, row: CallCounts, n: int, nbytes: int) -> None:
-        """Count a call."""
+        """Count a call with `n` elements and `nbytes` bytes."""
         with self._lock:
             row.calls += 1
             row.call_bytes += nbytes
@@ -62,23 +62,23 @@ class Account:
                 row.sizes[n] = row.sizes.get(n, 0) + 1
 
     def sent(self, row: CallCounts, tally: Tally) -> None:
-        """Count what an encoded call sent."""
+        """Add the counts of an encoded call's messages."""
         with self._lock:
             row.add_messages(tally)
 
     def add_times(self, row: CallCounts, tally: Tally) -> None:
-        """Add the codec's time in an encoded call, which a GPU reports only after the call."""
+        """Add the codec times of an encoded call. On a GPU they are available only after the call."""
         with self._lock:
             row.encode_s += tally.encode_s
             row.decode_s += tally.decode_s
 
     def document(self) -> list[dict[str, object]]:
-        """Return the rows that have calls, for a file."""
+        """Return all rows with calls in JSON-compatible form."""
         with self._lock:
             return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items() if row.calls]
 
     def write(self, directory: Path) -> None:
-        """Write the file of this rank. A process that made no calls, such as a launcher, writes none."""
+        """Write this rank's file. Processes without calls, such as launchers, do not write a file."""
         if not self.rows:
             return
         directory.mkdir(parents=True, exist_ok=True)
@@ -86,4 +86,4 @@ class Account:
         there = directory / f"rank-{self.rank}.json"
         part = there.with_suffix(".part")
         part.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        part.replace(there)  # readers never see a partial file
+        part.replace(there)  # atomic for readers

@@ -1,8 +1,7 @@
-"""The end of `import torch`, where `hpcbench run` has set its variable.
+"""Hook that runs at the end of `import torch` under `hpcbench run`.
 
-The entry point in start/hpcbench_torch.py comes here, and so does start/sitecustomize.py. An exception would break
-`import torch`, so there is none: without the kernels the program runs as ever, and `hpcbench run` says that no rank has
-reported.
+start/hpcbench_torch.py and start/sitecustomize.py call this hook. An exception would break `import torch`, so the hook
+raises none. Without the kernels, the program runs normally, and `hpcbench run` reports that no rank has written counts.
 """
 
 import os
@@ -12,8 +11,8 @@ _started: list[object] = []
 
 
 def autoload() -> None:
-    """Install the kernels if the variable is set, once in a process."""
-    text = os.environ.get("HPCBENCH_TORCH")  # the literal name, so that other programs import nothing more
+    """Install the kernels once per process if the environment variable is set."""
+    text = os.environ.get("HPCBENCH_TORCH")  # a literal, so that programs without this variable import nothing else
     if not text or _started:
         return
     _started.append(text)

@@ -1,4 +1,4 @@
-"""The carrier of a group's encoded calls on a device, by the backend that the group has there, and its limits."""
+"""Selection of the carrier for encoded calls, based on the group's backend for a device."""
 
 import logging
 
@@ -17,7 +17,7 @@ from hpcbench.programs.streamed_group import ALGORITHMS, StreamedGroup
 
 log = logging.getLogger("hpcbench.torch")
 NCCL = "nccl"
-"""Name of NCCL's backend, which RCCL has as well."""
+"""Backend name of NCCL and RCCL."""
 MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
     "point to point over nccl",
     "variable size over nccl",
@@ -25,14 +25,14 @@ MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
     "auto over nccl",
     "between nodes over nccl",
 )
-"""Reasons of calls that stay exact over NCCL."""
+"""Reasons why calls over NCCL are not encoded."""
 
 
 def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
-    """Return the name of a group's backend for a device: ``nccl``, ``gloo``, ...; empty if the group has none.
+    """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``. It is empty if there is none.
 
-    Backends of torchcomms, which a program selects with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are all ``torchcomms``:
-    a wrapper has the name of the backend below it, but none of its options.
+    All torchcomms backends, which a program selects with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as
+    ``torchcomms``. A wrapper has the name of the underlying backend but lacks its options.
     """
     try:
         backend = group._get_backend(device)
@@ -44,23 +44,23 @@ def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
 
 
 def is_streamed(group: dist.ProcessGroup, device: torch.device, *, through_host: bool) -> bool:
-    """Return whether encoded calls of a group's tensors on a device use whole collectives (streamed_group.py).
+    """Return whether encoded calls on a device use whole collectives (streamed_group.py).
 
     Parameters
     ----------
     through_host
-        Whether the user asked to send tensors of a GPU through the host and gloo (`cuda: true`).
+        Whether the user asked to send GPU tensors through the host and gloo (`cuda: true`).
     """
     return not through_host and find_backend(group, device) == NCCL
 
 
 def explain_device(group: dist.ProcessGroup, device: torch.device) -> str:
-    """Return the reason why calls of tensors on a device without a carrier stay exact."""
+    """Return why calls on a device without a carrier are not encoded."""
     return TORCHCOMMS if find_backend(group, device) == TORCHCOMMS else f"device {device.type}"
 
 
 def find_refusal(call: CallKind, rule: Treatment) -> str:
-    """Return the reason why calls with a rule are not encoded over NCCL; an empty string if they are."""
+    """Return why calls with a rule are not encoded over NCCL, or an empty string if they are encoded."""
     if call is CallKind.MESSAGE:
         return MESSAGE
     if rule.between_nodes:
@@ -73,9 +73,9 @@ def find_refusal(call: CallKind, rule: Treatment) -> str:
 
 
 def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torch.device) -> StreamedGroup:
-    """Make the encoded operations of a group over whole collectives, on a device."""
+    """Create the carrier that uses whole collectives for encoded calls of a group on a device."""
     if device.type != "cpu":
-        device_kernels(device.index or 0)  # an error here comes before any message of this group
+        device_kernels(device.index or 0)  # raise errors before any message of this group
     if group.rank() == 0 and device.type != "cpu":
         log.warning(
             "hpcbench: encoded calls of group %r are sent over NCCL. This is experimental: no GPU has run it yet, "

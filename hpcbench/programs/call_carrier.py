@@ -1,4 +1,4 @@
-"""The interface of the encoded operations of one group: over gloo from the host, or over NCCL from a GPU."""
+"""Interface for encoded operations of a group, over gloo from host memory or over NCCL from GPU memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,44 +16,44 @@ from hpcbench.programs.account import CallCounts
 Begin = Callable[[Sequence[Plan]], Work]
 """Function that starts a prepared call, given its plans. It may run in any thread.
 
-Calls begin in the order of the program on all ranks.
+On all ranks, calls start in program order.
 """
 
 
 class CallCarrier(ABC):
-    """The encoded operations of one group. All ranks of the group make them, at the same call.
+    """Encoded operations of one group. All ranks of the group must make the same calls.
 
-    Operations are prepared in the caller's thread, because the backward pass and the device's
-    stream are visible only there.
+    Operations are prepared in the caller's thread, because only this thread can see the backward pass and the device's
+    current stream.
     """
 
     @abstractmethod
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without asking other ranks; None for the library's own collective."""
+        """Return the plan of a call without communication, or None for the library's own collective."""
 
     @abstractmethod
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
-        """Begin a call in the order of the program, and return its handle.
+        """Start a call in program order and return its handle.
 
         Parameters
         ----------
         call
-            Function that begins the call.
+            Function that starts the call.
         result
-            Result of the handle of a call that has to wait.
+            Result of the handle if the call must be queued.
         decided
-            Whether its plans are known, so that it waits for no other rank.
+            Whether the plans are known, so that the call need not wait for other ranks.
         """
 
     @abstractmethod
     def plain_group(self) -> dist.ProcessGroup:
-        """Return the group that carries calls which all ranks have decided to leave to PyTorch."""
+        """Return the group for calls that all ranks have decided to leave to PyTorch."""
 
     @abstractmethod
     def all_gather(
         self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: CallCounts
     ) -> Begin:
-        """Prepare to join each source of all ranks in its target."""
+        """Prepare to gather each source from all ranks into its target."""
 
     @abstractmethod
     def reduce(
@@ -68,7 +68,7 @@ class CallCarrier(ABC):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
         piece.
         """
 
@@ -83,12 +83,15 @@ class CallCarrier(ABC):
         *,
         min_bytes: int,
     ) -> Work:
-        """Begin to send part i of the source to rank i. `counts` are elements to each rank and from each rank."""
+        """Start to send part i of `src` to rank i.
+
+        `counts` are the elements sent to each rank and received from each rank.
+        """
 
     @abstractmethod
     def stepped(self) -> None:
-        """Start a new step: the program's optimizer has taken one."""
+        """Start a new step after a step of the program's optimizer."""
 
     @abstractmethod
     def stop(self, patience_s: float) -> None:
-        """End the threads, and release what finished calls have kept."""
+        """Stop threads, and release tensors of completed calls."""

@@ -1,8 +1,9 @@
-"""The order of a group's calls while its ranks have yet to decide how to carry some of them out.
+"""Order of a group's calls while the ranks decide how to execute some of them.
 
-A decision needs all ranks, and the caller's thread must not wait for them: ranks may begin calls of several groups in
-different orders. So the first calls of a kind wait in a thread. Later calls of the group queue behind them. Every rank
-then begins the calls in the order of the program, whenever it learns of the decision.
+A decision needs all ranks, but the caller's thread must not wait for other ranks: ranks may start calls of several
+groups in different orders. Therefore the first calls of each kind wait in a separate thread, and later calls of the
+group are queued after them. Every rank then starts the calls in program order, regardless of when it learns of the
+decision.
 """
 
 import threading
@@ -16,12 +17,12 @@ from hpcbench.programs.worker import JobThread
 
 
 class CallOrder:
-    """Queue of one group's calls.
+    """Call queue of one group.
 
     Parameters
     ----------
     name
-        Name of the thread in which calls wait.
+        Name of the thread that runs queued calls.
     """
 
     def __init__(self, name: str) -> None:
@@ -30,23 +31,26 @@ class CallOrder:
         self._lock = threading.Lock()
 
     def begin(self, call: Callable[[], Work], result: Any) -> Work:
-        """Begin a call and return its handle. If earlier calls wait, it begins after them, otherwise immediately.
+        """Start a call and return its handle. If earlier calls are queued, the call is queued after them.
 
         Parameters
         ----------
         call
-            Function that begins the call.
+            Function that starts the call.
         result
-            Result of the handle of a call that has to wait.
+            Result of the handle if the call is queued.
         """
         return self.queue(call, result) if self._waiting else call()
 
     def queue(self, call: Callable[[], Work], result: Any) -> Work:
-        """Queue a call that may block on other ranks, and return its handle. It begins after all queued calls."""
+        """Queue a call that may block on other ranks, and return its handle.
+
+        It starts after all previously queued calls.
+        """
 
         def carry_out() -> None:
             try:
-                # the caller's thread is below autograd here, and tensors may require gradients
+                # the caller's thread runs below autograd here, and tensors may require gradients
                 with torch._C._AutoDispatchBelowAutograd():
                     call().wait()
             finally:
@@ -56,7 +60,7 @@ class CallOrder:
         return self._thread.submit(carry_out, result)
 
     def stop(self, patience_s: float) -> None:
-        """End the thread after the calls that wait."""
+        """Stop the thread after all queued calls."""
         self._thread.stop(patience_s)
 
     def _count(self, change: int) -> None:

@@ -1,20 +1,20 @@
-"""Plans of one slice, carried by whole collectives of bytes: the way over NCCL.
+"""Execution of single-slice plans with byte collectives of the whole group, for NCCL.
 
-NCCL orders the messages of a communicator by calls, and starts a kernel for each. So a step of a plan is one
-collective with the messages of all ranks, not a message for each pair:
+NCCL orders the messages of a communicator by call, and launches a kernel per call. Therefore each step of a plan is one
+collective with the messages of all ranks, instead of one message per pair of ranks:
 
     all-reduce      encode -> all-to-all -> decode, sum in fp32, encode -> all-gather -> decode      (two-shot)
     reduce-scatter  encode -> all-to-all -> decode, sum in fp32
     all-gather      encode -> all-gather -> decode
     all-to-all      encode -> all-to-all -> decode
 
-Every rank makes the same collectives in the order of the program, in a group that carries nothing else. Their sizes
-follow from the plan, so the ranks exchange no lengths, and the codec's size must be fixed. Seeds, parts and the order
-of sums are those of the plan (comm/steps.py): results have the bits of the other carriers. The pieces of a gather are
-padded to the longest one; `count_padding` counts these bytes.
+Every rank makes the same collectives in program order, in a separate group. All sizes are computed from the plan. Ranks
+exchange no lengths, so the codec must have a fixed size. Seeds, parts and summation order are those of the plan
+(comm/steps.py), so results are bitwise identical to those of other carriers. The pieces of a gather are padded to the
+size of the longest piece. `count_padding` counts these bytes.
 
-The code does not depend on the device. Over gloo with tensors of the host, the collectives block (HostOrder). Over NCCL
-nothing blocks: everything below is submitted to the current stream (stream_order.py).
+The code is device-independent. Over gloo with host tensors, collectives block (HostOrder). Over NCCL nothing blocks,
+because all work is enqueued on the current stream (stream_order.py).
 """
 
 from collections.abc import Sequence
@@ -37,31 +37,31 @@ from hpcbench.programs.tensors import TORCH_TYPES
 
 
 class Submitted(Protocol):
-    """Handle of a collective, as PyTorch returns it."""
+    """Handle of a PyTorch collective."""
 
     def wait(self) -> Any:
-        """Make the current stream wait for the collective; on the host, block until it has finished."""
+        """Make the current stream wait for the collective. On the host, block until it has completed."""
 
 
 class Collectives(Protocol):
-    """The part of a backend that carries bytes: the same methods in gloo and NCCL."""
+    """Byte collectives that both the gloo and NCCL backends provide."""
 
     def alltoall_base(
         self, out: torch.Tensor, src: torch.Tensor, received: list[int], sent: list[int], options: Any, /
     ) -> Submitted:
-        """Begin an all-to-all of parts of these sizes."""
+        """Start an all-to-all with parts of the given sizes."""
 
     def _allgather_base(self, out: torch.Tensor, src: torch.Tensor, options: Any, /) -> Submitted:
-        """Begin an all-gather of equal parts."""
+        """Start an all-gather of equal parts."""
 
 
 def count_longest_piece(plan: Plan) -> int:
-    """Return the bytes of a gather's longest encoded piece."""
+    """Return the size in bytes of a gather's longest encoded piece."""
     return max(plan.codec.wire_bytes(piece.size, plan.dtype) for piece in plan.slices[0])
 
 
 def count_padding(plan: Plan, rank: int) -> int:
-    """Count the bytes that a rank sends in addition to the plan's, because all parts of a gather have one size."""
+    """Count a rank's padding bytes, which make all parts of a gather equally long."""
     if plan.operation is Operation.REDUCE_SCATTER or not plan.n:
         return 0
     n = plan.slices[0][rank].size
@@ -70,29 +70,29 @@ def count_padding(plan: Plan, rank: int) -> int:
 
 @dataclass
 class CodecPoints:
-    """The points around the codec's work in one operation."""
+    """Marks around the codec's work in one operation."""
 
     encode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
     decode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
 
     def add_to(self, tally: Tally) -> None:
-        """Add the seconds between the marks, which must have been reached."""
+        """Add the seconds between the marks. All marks must have been reached."""
         tally.encode_s += sum(end.since(begin) for begin, end in self.encode)
         tally.decode_s += sum(end.since(begin) for begin, end in self.decode)
 
 
 @dataclass
 class CollectiveCarrier:
-    """The collectives of one group, for one call at a time. All methods submit their work to the current stream.
+    """Byte collectives of one group, for one call at a time. All methods enqueue work on the current stream.
 
     Attributes
     ----------
     backend
-        Backend of a group that carries nothing else.
+        Backend of a separate group.
     rank, topology
-        Number of this rank, and the nodes of all ranks.
+        Rank of this process, and the nodes of all ranks.
     order
-        Order of the device's work.
+        Order of device work.
     """
 
     backend: Collectives
@@ -101,24 +101,24 @@ class CollectiveCarrier:
     order: StreamOrder
 
     def begin(self, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None) -> "CollectiveCall":
-        """Begin a call with a codec for values that are sent in the type `sent`."""
+        """Start a call that sends values with dtype `sent` and encodes them."""
         return CollectiveCall(self, codec, sent, seed, feedback)
 
     def exchange(self, received: list[int], sent: list[int], wire: torch.Tensor) -> torch.Tensor:
-        """Send consecutive parts of `wire` to the ranks, and return the parts from all ranks."""
+        """Send consecutive parts of `wire` to all ranks, and return the received parts."""
         out = wire.new_empty(sum(received))
         self.backend.alltoall_base(out, wire, received, sent, c10d.AllToAllOptions()).wait()
         return out
 
     def gather(self, wire: torch.Tensor) -> torch.Tensor:
-        """Return the bytes of all ranks, each with as many as `wire` has."""
+        """Gather the bytes of all ranks. Each rank contributes as many bytes as `wire` has."""
         out = wire.new_empty(self.topology.ranks * wire.numel())
         self.backend._allgather_base(out, wire, c10d.AllgatherOptions()).wait()
         return out
 
 
 class CollectiveCall:
-    """One operation of a carrier, and its counts."""
+    """One operation of a carrier with its counts."""
 
     def __init__(
         self, carrier: CollectiveCarrier, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None
@@ -128,16 +128,16 @@ class CollectiveCall:
         self.tally, self.times = Tally(), CodecPoints()
 
     def reduce(self, plan: Plan, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of this rank's piece, in fp32."""
+        """Return the sum of this rank's piece in fp32."""
         return self._sum(self._exchange_contributions(plan, values), plan, values)
 
     def all_reduce(self, plan: Plan, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the sums of all pieces to `out`, which may share the memory of `values`."""
+        """Write the sums of all pieces to `out`. `out` may share memory with `values`."""
         piece, received = plan.slices[0][self._carrier.rank], self._exchange_contributions(plan, values)
         wire = self._new_piece(plan, values)
         begin = self._carrier.order.mark()
         if self._ranks == 2 and piece.size and self._sent is torch.float32 and self._feedback is None:
-            # one kernel; a + b has the bits of b + a. With more ranks, the order of the sum is that of the ranks
+            # one kernel: a + b and b + a are bitwise identical; with more ranks, values are summed in rank order
             local = values[piece.start : piece.stop]
             add_encode(
                 received[: self._count(piece)], local, wire[: self._count(piece)], self._codec, self._next_seed()
@@ -149,7 +149,7 @@ class CollectiveCall:
         self._gather(plan, wire, out)
 
     def all_gather(self, plan: Plan, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the decoded pieces of all ranks to `out`. This rank has `values`, of its piece."""
+        """Write the decoded pieces of all ranks to `out`. `values` is this rank's piece."""
         wire = self._new_piece(plan, values)
         begin = self._carrier.order.mark()
         self._encode(values, wire, None)
@@ -166,7 +166,7 @@ class CollectiveCall:
     ) -> None:
         """Send each rank its part of `values`, and write the parts of all ranks to `out`.
 
-        `steps` contain the parts of other ranks by the codec and as they are. Both are sent in one collective.
+        `steps` contain both encoded and unencoded parts for other ranks. One collective sends all of them.
         """
         rank, coded = self._carrier.rank, {}
         sent, received = [0] * self._ranks, [0] * self._ranks
@@ -199,7 +199,7 @@ class CollectiveCall:
         self.times.decode.append((begin, self._carrier.order.mark()))
 
     def _exchange_contributions(self, plan: Plan, values: torch.Tensor) -> torch.Tensor:
-        """Encode every owner's piece and send it. Return the encoded contributions of the other ranks to this piece."""
+        """Encode and send every owner's piece. Return the other ranks' encoded contributions to this rank's piece."""
         carrier, pieces = self._carrier, plan.slices[0]
         sent = [0 if rank == carrier.rank else self._count(piece) for rank, piece in enumerate(pieces)]
         received = [0 if rank == carrier.rank else self._count(pieces[carrier.rank]) for rank in range(self._ranks)]
@@ -213,13 +213,13 @@ class CollectiveCall:
         return carrier.exchange(received, sent, wire)
 
     def _sum(self, received: torch.Tensor, plan: Plan, values: torch.Tensor) -> torch.Tensor:
-        """Add the contributions to this rank's piece in the order of the ranks, its own one exactly."""
+        """Add all contributions to this rank's piece in rank order. Its own contribution stays exact."""
         rank, piece = self._carrier.rank, plan.slices[0][self._carrier.rank]
         nbytes = self._count(piece)
         others = [received[k * nbytes : (k + 1) * nbytes] for k in range(self._ranks - 1)] if piece.size else []
         contributions: list[torch.Tensor | None] = [*others[:rank], None, *others[rank:]]  # None: this rank's own
         if rank == 1:
-            contributions[:2] = contributions[1::-1]  # a + b has the bits of b + a, and needs no copy
+            contributions[:2] = contributions[1::-1]  # a + b and b + a are bitwise identical, so no copy is needed
         mine = values[slice(*piece)]
         total = torch.empty(piece.size, dtype=torch.float32, device=values.device)
         begin = self._carrier.order.mark()
@@ -234,7 +234,7 @@ class CollectiveCall:
         return total
 
     def _gather(self, plan: Plan, wire: torch.Tensor, out: torch.Tensor) -> None:
-        """Send this rank's encoded piece to all ranks, and decode the pieces of all: replicas get the same bits."""
+        """Send this rank's encoded piece to all ranks. Decode all pieces, so that replicas are bitwise identical."""
         rank = self._carrier.rank
         for peer in range(self._ranks):
             if peer != rank:
@@ -260,7 +260,7 @@ class CollectiveCall:
         encode(values, wire, residual, self._codec, self._sent, self._next_seed())
 
     def _next_seed(self) -> int:
-        """Return the next seed of stochastic rounding, by the rule of `comm.execute.Call`."""
+        """Return the next seed of stochastic rounding, as in `comm.execute.Call`."""
         self._seed += 1
         return self._seed * self._ranks + self._carrier.rank
 
@@ -289,5 +289,5 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 
 def resolve_sent_type(plan: Plan) -> torch.dtype:
-    """Return the type in which a plan's values are sent."""
+    """Return the dtype in which a plan's values are sent."""
     return TORCH_TYPES[plan.dtype]

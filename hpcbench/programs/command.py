@@ -1,4 +1,4 @@
-"""The command `hpcbench run`."""
+"""Implementation of the command `hpcbench run`."""
 
 import tempfile
 from collections.abc import Sequence
@@ -28,29 +28,29 @@ def run(
     log: Path | None = None,
     traces: Path | None = None,
 ) -> int:
-    """Run a program, and print its traffic.
+    """Run a program and print its traffic.
 
     Parameters
     ----------
     command
-        The program with its launcher.
+        The program, including its launcher.
     scheme
-        Name or file of a scheme; a dry run needs none.
+        Name or file of a scheme. Not required for a dry run.
     groups
-        A file that gives dimensions to groups.
+        File that assigns dimensions to groups.
     dry
-        Whether to count only.
+        Whether to only count messages.
     out
-        Directory that keeps a file from each rank. It must be on a file system that all nodes see.
+        Directory for one file per rank. It must be on a file system that all nodes share.
     log
-        File for the counts, as events of a log.
+        Log file for the counts as events.
     traces
-        Directory for a trace of some steps from each rank, which must exist; None traces nothing.
+        Existing directory for traces of some steps, one per rank. If None, no steps are traced.
 
     Returns
     -------
     int
-        Exit status: that of the program, or 1 if no rank has reported or the scheme has encoded no call.
+        Exit status of the program, or 1 if no rank has reported counts or no call was encoded.
     """
     if not command:
         raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
@@ -75,12 +75,12 @@ def run(
 
 
 def record(command: Sequence[str], directory: Path) -> int:
-    """Run a program unchanged while each rank traces some steps; return the program's exit status.
+    """Run a program unchanged, trace some steps on each rank, and return the program's exit status.
 
     Raises
     ------
     UserError
-        There is no such command, or no rank has written a trace.
+        The command does not exist, or no rank has written a trace.
     """
     if not command:
         raise UserError("no program: write it after --, such as `hpcbench diagnose --run -- torchrun train.py`")

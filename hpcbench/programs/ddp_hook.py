@@ -1,4 +1,4 @@
-"""The codecs as a communication hook of DistributedDataParallel, PyTorch's official interface.
+"""DistributedDataParallel communication hook that applies a codec, based on PyTorch's official interface.
 
 net.register_comm_hook(None, compressed("int8:256"))
 """
@@ -18,25 +18,25 @@ Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
 
 def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> Hook:
-    """Return a hook that averages gradients with a codec.
+    """Return a hook that averages encoded gradients.
 
     Parameters
     ----------
     codec
-        Codec, as in a study: ``int8:256``, ``zfp:8``, ``bf16``, ``xpk``.
+        Codec name as in a study: ``int8:256``, ``zfp:8``, ``bf16``, ``xpk``.
     feedback
-        Whether the error of each message is added to the next one.
+        Whether to use error feedback.
     min_bytes
-        Buckets with fewer bytes are not encoded.
+        Minimum size in bytes of encoded buckets.
 
     Notes
     -----
-    The hook's first argument is the process group; None selects the default group. Buckets on a GPU are sent over the
-    group's NCCL, which is experimental.
+    The hook's first argument is the process group; None selects the default group. GPU buckets are sent over the
+    group's NCCL backend, which is experimental.
     """
     explicit = ExplicitCalls(codec, feedback=feedback, min_bytes=min_bytes)
 
-    # DDP compares the annotation of the result, which must not be a string
+    # DDP checks the return annotation, which must not be a string
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         group: Any = state if state is not None else dist.group.WORLD
         calls = explicit.of(group)

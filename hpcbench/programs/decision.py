@@ -1,4 +1,4 @@
-"""The decision on identical calls: encode them, or leave them to PyTorch."""
+"""The decision whether identical calls are encoded or left to PyTorch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from hpcbench.programs.call_carrier import CallCarrier
 
 @dataclass
 class Decision:
-    """The plans of calls of one operation, type and size in a group."""
+    """Plans of calls with the same operation, dtype, size and group."""
 
     row: CallCounts
     """Counts of encoded calls."""
     plain_row: CallCounts
     """Counts of calls that all ranks leave to PyTorch."""
     n: int
-    """Elements of all vectors of a call."""
+    """Total number of elements of all vectors in a call."""
     nbytes: int
     carrier: CallCarrier
-    """Encoded operations of the group on the device of the tensors."""
+    """Carrier of the group's encoded operations on the tensors' device."""
     plans: Sequence[Plan] | None = None
-    """A plan for each vector; empty if PyTorch carries out the calls; None before the ranks have decided."""
+    """One plan per vector. Empty if PyTorch executes the calls; None before the decision."""
     ask: Callable[[], Sequence[Plan]] | None = None
-    """Function that decides together with the other ranks, and may wait for them."""
+    """Function that decides together with the other ranks. It may block."""
 
     def make(self) -> Sequence[Plan]:
-        """Return the plans, and decide first if needed. The decision may block until all ranks take part."""
+        """Return the plans. Undecided calls are decided first, which may block until all ranks participate."""
         if self.plans is None:
             self.plans = self.ask() if self.ask is not None else ()
         return self.plans

@@ -1,8 +1,8 @@
-"""Encoded sums and gathers of tensors on a GPU. Experimental: it has run on an emulated device only.
+"""Encoded sums and gathers of GPU tensors. Experimental: tested only on an emulated device.
 
-The device encodes, sums and decodes values on a stream parallel to the caller's. Encoded bytes pass through pinned
-memory of the host and the group's gloo messages. The caller's thread only submits work to its stream. No thread
-blocks on an event: the thread of the group's operations polls it. A handle is done when the device is.
+The device encodes, sums and decodes values on a separate stream. Encoded bytes pass through pinned host memory and gloo
+messages. The caller's thread only enqueues work on its stream. No thread blocks on an event: the group's worker thread
+polls events. A handle is done when the device has finished.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from hpcbench.contract.shards import ElementRange, cut_evenly
 
 @dataclass(frozen=True)
 class Prepared:
-    """The values of one call on a device, from the moment when it is called."""
+    """The values of one call on a device."""
 
     place: Place
     vector: Vector
     out: torch.Tensor
     result: torch.Tensor
-    """Memory in which the result comes to be: that of `out`, or a vector of its own."""
+    """Memory for the result: the memory of `out`, or a separate vector."""
 
     def finish(self) -> None:
-        """Bring the result to where the caller wants it, once the device has it."""
+        """Move the completed result to its destination."""
         if self.result is self.out:
             return
         self.out.copy_(self.result.view(self.out.shape))
@@ -37,16 +37,16 @@ class Prepared:
 
 
 class DeviceCalls:
-    """Preparation of the calls of a group in the caller's thread, where its stream is known.
+    """Preparation of a group's calls in the caller's thread, where the current stream is known.
 
     Parameters
     ----------
     rank, size
-        Number of this rank in the group, and number of ranks.
+        Rank of this process in the group, and number of ranks.
     places
-        The memories of this process; tests give others.
+        Memory spaces of this process. Tests supply their own.
     seen
-        How the device sees a tensor.
+        Function that converts a tensor to the device's view of it.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class DeviceCalls:
         accelerator_of(self._seen(tensor)).use()
 
     def total(self, out: torch.Tensor, src: torch.Tensor, *, average: bool) -> Prepared:
-        """Prepare a sum in fp32, in place or as a reduce-scatter."""
+        """Prepare a sum in fp32, as an in-place all-reduce or as a reduce-scatter."""
         share = 1 / self._size
         if src is out:
             values = src if _is_vector(src) else src.float().contiguous()
             if average:
-                values.mul_(share)  # before the sum, which might not fit the type of its parts
+                values.mul_(share)  # before the sum, which might overflow
             place, (array,) = self._places.of(self._seen(values.view(-1)))
             return Prepared(place, InPlace(array), out, values)
         values = src.float().contiguous()
@@ -89,5 +89,5 @@ class DeviceCalls:
 
 
 def _is_vector(tensor: torch.Tensor) -> bool:
-    """Return whether sums can be made in the tensor's own memory."""
+    """Return whether sums can use the tensor's own memory."""
     return tensor.dtype is torch.float32 and tensor.is_contiguous()

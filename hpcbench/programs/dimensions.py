@@ -1,7 +1,8 @@
-"""Parallel dimension of a group, from the user's patterns, its description, or a declared layout.
+"""Parallel dimension of a group, found from user patterns, the group's description, or a declared layout.
 
-Frameworks describe their groups. A description is not unique to a group, and some groups have none: those are replicas
-if a framework sums gradients over them. A group without a known dimension is sent exactly.
+Frameworks set descriptions of their groups. Several groups may share a description, and some groups have none. A group
+without a description counts as data-parallel if a framework sums gradients over it. The messages of a group with
+unknown dimension are not encoded.
 """
 
 import math
@@ -12,11 +13,11 @@ from functools import cache
 from hpcbench.contract.interpose import Axis, Groups
 
 UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
-"""Descriptions that PyTorch itself gives to groups of any purpose."""
+"""Descriptions that PyTorch assigns to groups of any purpose."""
 SEVERAL = "several dimensions"
-"""Name of a group of all ranks in a program whose mesh has several dimensions."""
+"""Name of a group with all ranks if the program's mesh has several dimensions."""
 _UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")
-"""Names of mesh dimensions without a meaning."""
+"""Mesh dimension names without a meaning."""
 
 _MESH = {
     "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_shard_mod_ep|dp_cp|efsdp|data|data_parallel"
@@ -27,10 +28,10 @@ _MESH = {
     "PP": "pp|pipe|pipeline",
     "EP": "ep|expert",
 }
-"""Names of mesh dimensions: PyTorch's tutorials, torchtitan, Accelerate and Lightning."""
+"""Names of mesh dimensions in PyTorch's tutorials, torchtitan, Accelerate and Lightning."""
 
 KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
-    # additional groups of the host, for checkpoints and flags
+    # additional host groups for checkpoints and flags
     (re.compile("_GLOO$"), "EXACT"),
     *((re.compile(f"^mesh_({names})$"), dimension) for dimension, names in _MESH.items()),
     (re.compile("^fsdp_reduce_scatter$"), "DP"),
@@ -39,24 +40,24 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("^PIPELINE_MODEL_PARALLEL_GROUP"), "PP"),
     (re.compile("^(HIERARCHICAL_)?CONTEXT_PARALLEL_GROUP"), "CP"),
     (re.compile("^EXPERT_MODEL_PARALLEL_GROUP$"), "EP"),
-    (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP has norms and flags
+    (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP is used for norms and flags
 )
-"""Patterns of the frameworks' group descriptions, with the dimension of each; the first match counts."""
+"""Patterns of the frameworks' group descriptions, with their dimensions. The first match applies."""
 
 
 def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Groups) -> str | None:
-    """Return the dimension of a group; None if it is unknown.
+    """Return the dimension of a group, or None if it is unknown.
 
     Parameters
     ----------
     description
-        Description of the group.
+        Group description.
     ranks
-        Its ranks, as numbers in the world.
+        Global ranks of the group.
     world
-        Number of ranks of the program.
+        Number of ranks in the program.
     groups
-        Groups file of the user.
+        Groups file from the user.
     """
     for pattern in groups.groups:
         if pattern.match is not None and re.search(pattern.match, description):
@@ -68,24 +69,24 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
         return None
     if groups.layout:
         return _of_axes(_axes_of_group(ranks, world, groups.layout), groups)
-    # all ranks of a program without a mesh, such as one that uses DDP
+    # all ranks of a program without a mesh, such as a DDP program
     return "DP" if description == "default_pg" and len(ranks) == world else None
 
 
 def is_undescribed(description: str) -> bool:
-    """Return whether a description does not contain the group's purpose."""
+    """Return whether a description does not indicate the group's purpose."""
     return description in UNDESCRIBED or all(
         _UNNAMED.fullmatch(name.removeprefix("mesh_")) for name in _names(description)
     )
 
 
 def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
-    """Return the dimension along which two ranks of a layout are neighbors; None if there are several or none.
+    """Return the dimension along which two ranks of a layout are neighbors. Return None unless there is exactly one.
 
     Parameters
     ----------
     ranks
-        The two ranks, as numbers in the world.
+        The two global ranks.
     """
     first, second = (_coordinates(rank, layout) for rank in ranks)
     if math.prod(axis.size for axis in layout) != world:
@@ -95,7 +96,7 @@ def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Ax
 
 
 def _names(description: str) -> list[str]:
-    """Return the names of a group. Several meshes may have named it."""
+    """Return the names of a group, which may come from several meshes."""
     names = description.removeprefix("mesh_").split(" or ") if description.startswith("mesh_") else []
     return [f"mesh_{name}" for name in names] or [description]
 
@@ -106,7 +107,7 @@ def _of_framework(name: str) -> str | None:
 
 
 def remedy(description: str) -> str:
-    """Return the line of a groups file that gives a group a dimension."""
+    """Return a groups-file line that assigns a dimension to a group."""
     if is_undescribed(description):
         return "layout: [{dimension: DP, size: ...}, ...]"
     return f"groups: [{{match: '^{re.escape(description)}$', dimension: DP}}]"
@@ -121,7 +122,7 @@ def _coordinates(rank: int, layout: Sequence[Axis]) -> list[int]:
 
 
 def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> list[Axis]:
-    """Return the axes of a layout that a group spans completely, or an empty list."""
+    """Return the layout axes that a group spans completely, or an empty list."""
     if math.prod(axis.size for axis in layout) != world:
         return []
     places = list(zip(*(_coordinates(rank, layout) for rank in ranks), strict=True))
@@ -131,9 +132,10 @@ def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> 
 
 
 def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
-    """Return the dimension of a group that spans these axes; None if unknown.
+    """Return the dimension of a group that spans these axes, or None if it is unknown.
 
-    It is that of the user's matching pattern, the axes' common dimension, or DP for DP and CP together (gradients).
+    The dimension comes from a matching user pattern or from the axes' common dimension. DP and CP together are DP
+    (gradients).
     """
     spanned = sorted(axis.dimension for axis in axes)
     for pattern in groups.groups:

@@ -1,4 +1,4 @@
-"""The encoded operations of one group: the plans that MPI carries out as well, over gloo."""
+"""Encoded operations of one group over gloo. They use the same plans as MPI."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,18 +35,18 @@ from hpcbench.programs.trial import Vectors
 from hpcbench.programs.worker import Job, JobThread
 
 _TAGS = 64
-"""Slices with tags of their own. More of them are never under way."""
+"""Number of slices with distinct tags, and maximum number of slices in flight."""
 
 
 class EncodedGroup(CallCarrier):
-    """The encoded operations of one group over gloo.
+    """Encoded operations of one group over gloo.
 
     Parameters
     ----------
     group
         Group whose calls are encoded.
     account
-        Counts of what was sent.
+        Counts of sent messages.
     """
 
     def __init__(self, group: dist.ProcessGroup, account: Account) -> None:
@@ -64,20 +64,20 @@ class EncodedGroup(CallCarrier):
         self._calls = 0
 
     def stepped(self) -> None:
-        """Start a new step, after a step of the program's optimizer."""
+        """Start a new step after a step of the program's optimizer."""
         self._residuals.stepped()
 
     def stop(self, patience_s: float) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._order.stop(patience_s)
         self._worker.stop(patience_s)
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without asking other ranks; None for gloo's own collective."""
+        """Return the plan of a call without communication, or None for gloo's own collective."""
         return self.plans.lay(operation, n, dtype, channel)
 
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
-        """Begin a call behind those that wait for a decision of the ranks."""
+        """Start a call after all calls that wait for a decision of the ranks."""
         return self._order.begin(call, result) if decided else self._order.queue(call, result)
 
     def plain_group(self) -> dist.ProcessGroup:
@@ -91,13 +91,13 @@ class EncodedGroup(CallCarrier):
         else:
             begin = self.reduce(plan.operation, outs, srcs, channel, CallCounts(), average=False)
         work = begin([plan])
-        self._calls = calls  # the program's calls have the same seeds with and without trials
+        self._calls = calls  # the program's calls use the same seeds with and without trials
         return work
 
     def all_gather(
         self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: CallCounts
     ) -> Begin:
-        """Prepare to join each source of all ranks in its target."""
+        """Prepare to gather each source from all ranks into its target."""
         if outs[0].device.type != "cpu":
             ready = [self._device.gathered(out, src) for out, src in zip(outs, srcs, strict=True)]
             return self._prepare_on_device(outs, ready, channel, [None] * len(outs), row)
@@ -128,7 +128,10 @@ class EncodedGroup(CallCarrier):
         *,
         min_bytes: int,
     ) -> Work:
-        """Begin to send part i of the source to rank i. `counts` are elements to each rank and from each rank."""
+        """Start to send part i of `src` to rank i.
+
+        `counts` are the elements sent to each rank and received from each rank.
+        """
         sends, receives = ([ElementRange(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
         width = src.element_size()
         todo = steps.all_to_all(self.rank, sends, receives, coded=lambda part: part.span.size * width >= min_bytes)
@@ -160,10 +163,10 @@ class EncodedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
         piece.
         """
-        # asked for here: whether autograd is at work is visible only in the caller's thread
+        # only the caller's thread can see whether autograd is active
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         if outs[0].device.type != "cpu":
             ready = [self._device.total(out, src, average=average) for out, src in zip(outs, srcs, strict=True)]
@@ -234,7 +237,7 @@ class EncodedGroup(CallCarrier):
             widen(source, values)
         if src is out:
             if average:
-                values *= share  # before the sum, which might not fit the type of its parts
+                values *= share  # before the sum, which might overflow
             total = values
             vector: Vector = InPlace(values)
         else:
@@ -274,7 +277,7 @@ class EncodedGroup(CallCarrier):
 
 
 def _write(values: Array, out: torch.Tensor) -> None:
-    """Round values to a tensor of any layout, unless they are in its memory."""
+    """Round values to the dtype of a tensor with any strides. No-op for values that already share its memory."""
     target = _contiguous(out)
     rounded = array(target)
     if rounded.dtype != values.dtype or rounded.ctypes.data != values.ctypes.data:
@@ -284,5 +287,5 @@ def _write(values: Array, out: torch.Tensor) -> None:
 
 
 def _contiguous(out: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself if it is contiguous, otherwise memory for its values."""
+    """Return the tensor if it is contiguous, otherwise an uninitialized contiguous tensor with the same shape."""
     return out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""Reasons why calls of a program were not encoded, and their remedies."""
+"""Reasons why a program's calls were not encoded, with possible remedies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from hpcbench.programs.dimensions import remedy
 PLAN = "plan"
 """Reason recorded for calls that `auto` left to PyTorch because PyTorch was faster."""
 CUDA, TORCHCOMMS = "device cuda", "torchcomms"
-"""Reasons of calls with tensors on a GPU that have no carrier."""
+"""Reasons recorded for GPU calls without a carrier."""
 
 _REASONS: dict[str, tuple[str, str]] = {
     "operation": ("never encoded", ""),
@@ -45,7 +45,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     PLAN: ("PyTorch's own is faster, or there is one node", ""),
     "between nodes": ("only plans of a group distinguish nodes", ""),
 }
-"""The reasons of calls that were not encoded: what they mean, and what may change that."""
+"""Reasons why calls were not encoded. Each reason has a description and a possible remedy."""
 
 
 def explain(why: str) -> str:
@@ -54,12 +54,12 @@ def explain(why: str) -> str:
 
 
 def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
-    """Return whether no call was encoded, though the scheme encodes and did not find PyTorch faster.
+    """Return whether calls should have been encoded, but none was.
 
     Parameters
     ----------
     rows
-        What the ranks have counted.
+        Counts written by the ranks.
     """
     if scheme.algorithm == "native" or any(row["codec"] for row in rows):
         return False
@@ -67,21 +67,21 @@ def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
 
 
 def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Return the sentence on a run in which no call was encoded."""
+    """Return a message for a run in which no call was encoded."""
     most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
     reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
     return f"no call was encoded, so that scheme {name} has changed nothing{reason}"
 
 
 def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
-    """Return the sentence on tensors on GPUs; None if there are none that were exact for lack of a carrier."""
+    """Return a message if GPU calls were not encoded because they had no carrier, or None."""
     totals = {why: sum(int(row["call_bytes"]) for row in rows if row["why"] == why) for why in (CUDA, TORCHCOMMS)}
     parts = [f"{nbytes / 1e6:.3f} MB were {explain(why)}" for why, nbytes in totals.items() if nbytes]
     return f"tensors on GPUs stayed exact: {'; '.join(parts)}" if parts else None
 
 
 def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:
-    """Return a table with a row for each reason, the one of most bytes first."""
+    """Return a table with one row per reason, in descending order of bytes."""
     totals: dict[tuple[str, str], tuple[int, int]] = {}
     for row in rows:
         meaning, way_out = _REASONS.get(row["why"], (row["why"], ""))

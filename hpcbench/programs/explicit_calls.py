@@ -1,4 +1,4 @@
-"""The groups of a codec that a program names itself, in a hook or an object of PyTorch's interfaces."""
+"""Calls of programs that select a codec explicitly, with a hook or a PyTorch interface object."""
 
 import torch.distributed as dist
 
@@ -9,16 +9,16 @@ from hpcbench.programs.groups import GroupCalls
 
 
 class ExplicitCalls:
-    """The calls of all groups that use one codec for data parallelism.
+    """Calls of all groups that use one codec for data parallelism.
 
     Parameters
     ----------
     codec
-        Codec, as in a study: ``int8:256``, ``zfp:8``, ``bf16``.
+        Codec name as in a study: ``int8:256``, ``zfp:8``, ``bf16``.
     feedback
-        Whether the error of each message is added to the next one.
+        Whether to use error feedback.
     min_bytes
-        Vectors with fewer bytes are not encoded.
+        Minimum size in bytes of encoded vectors.
     """
 
     def __init__(self, codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> None:

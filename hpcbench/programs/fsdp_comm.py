@@ -1,11 +1,11 @@
-"""The codecs as communication objects of FSDP2, PyTorch's official interface.
+"""FSDP2 communication objects that apply codecs, based on PyTorch's official interface.
 
 net = fully_shard(net)
 net.set_custom_reduce_scatter(CompressedReduceScatter("int8:256"))
 net.set_custom_all_gather(CompressedAllGather("fp8e4m3"))
 
-An object serves the parameters of one module that `fully_shard` was called on: set it for each such module. Calls that
-are not encoded (small ones, other types, other reductions) are PyTorch's own.
+Each object serves one `fully_shard` module, so create one for each such module. Calls that are not encoded (small
+calls, other dtypes, other reductions) use PyTorch's implementation.
 """
 
 from collections.abc import Sequence
@@ -20,32 +20,32 @@ from hpcbench.comm.plan import Operation
 from hpcbench.contract.call_treatment import CallKind
 from hpcbench.programs.explicit_calls import ExplicitCalls
 
-# PyTorch deprecates the older names
+# fallback to the names that newer PyTorch versions deprecate
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 _SUMS = {dist.ReduceOp.SUM: False, dist.ReduceOp.AVG: True}
-"""Reductions that are encoded, and whether they average."""
+"""Reductions that can be encoded, and whether they average."""
 
 
 class _CachedMemory:
     """Buffers from PyTorch's caching allocator."""
 
     def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Return a new buffer of FSDP2."""
+        """Allocate a buffer for FSDP2."""
         return torch.empty(*size, dtype=dtype, device=device)
 
 
 class CompressedReduceScatter(_CachedMemory, ReduceScatter):
-    """A reduce-scatter of gradients with a codec. Sums are made in fp32.
+    """Reduce-scatter of gradients with a codec. Sums are computed in fp32.
 
     Parameters
     ----------
     codec
-        Codec, as in a study: ``int8:256``, ``zfp:8``, ``bf16``.
+        Codec name as in a study: ``int8:256``, ``zfp:8``, ``bf16``.
     feedback
-        Whether the error of each message is added to the next one.
+        Whether to use error feedback.
     min_bytes
-        Vectors with fewer bytes are not encoded.
+        Minimum size in bytes of encoded vectors.
     """
 
     def __init__(self, codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> None:
@@ -59,7 +59,7 @@ class CompressedReduceScatter(_CachedMemory, ReduceScatter):
         op: Any,
         async_op: bool = False,
     ) -> Work | None:
-        """Sum the gradients of all ranks, and leave this rank's piece in `output_tensor`."""
+        """Sum the gradients of all ranks, and write this rank's piece to `output_tensor`."""
         average = next((averages for reduction, averages in _SUMS.items() if op == reduction), None)
         if average is not None:
             calls = self._explicit.of(group)
@@ -73,14 +73,14 @@ class CompressedReduceScatter(_CachedMemory, ReduceScatter):
 
 
 class CompressedAllGather(_CachedMemory, AllGather):
-    """An all-gather of parameters with a codec. Checkpoints do not use it: they gather in other ways.
+    """All-gather of parameters with a codec. Checkpoints do not use this object.
 
     Parameters
     ----------
     codec
-        Codec, as in a study.
+        Codec name as in a study.
     min_bytes
-        Vectors with fewer bytes are not encoded.
+        Minimum size in bytes of encoded vectors.
     """
 
     def __init__(self, codec: str, *, min_bytes: int = 65536) -> None:
@@ -93,7 +93,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
         group: dist.ProcessGroup,
         async_op: bool = False,
     ) -> Work | None:
-        """Join the pieces of all ranks in `output_tensor`, which may contain `input_tensor`."""
+        """Gather the pieces of all ranks in `output_tensor`, which may contain `input_tensor`."""
         calls = self._explicit.of(group)
         row, channel, decision, _ = calls.choose(CallKind.ALL_GATHER, [output_tensor])
         if channel is not None and decision is not None:
@@ -104,7 +104,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
 
 
 def _end(work: Work, async_op: bool) -> Work | None:
-    """Return the handle, or make the caller's stream wait for the work."""
+    """Return the handle if asynchronous. Otherwise make the caller's stream wait for the work."""
     if async_op:
         return work
     work.wait()

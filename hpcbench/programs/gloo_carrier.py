@@ -1,7 +1,8 @@
-"""Messages of plans, carried by a gloo group of PyTorch, and the loop that drives slices over it.
+"""Messages of plans over a gloo process group, and the loop that drives slices.
 
-gloo moves messages in its own threads, and reports the end of a message only to a thread that waits for it. So the
-order of the waits is fixed in advance: before a stage of one slice, stages of the next slices have begun.
+gloo moves messages in its own threads, but reports the completion of a message only to a thread that waits for it.
+Therefore the order of waits is fixed in advance. Before each wait for a stage of a slice, stages of the following
+slices have already started.
 """
 
 import math
@@ -22,28 +23,29 @@ from hpcbench.comm.memory import Slice
 _LENGTH = np.dtype("<u8")
 _LOOK_S = 5e-5
 LAG = 2
-"""Number of slices that begin between two stages of one: their messages are on the way while it is decoded."""
+"""Number of slices that start between two stages of a slice. Their messages are in flight while the slice is decoded.
+"""
 
 
 class Waited(Protocol):
-    """Handle of a message under way, as PyTorch returns it."""
+    """PyTorch handle of a message in flight."""
 
     def wait(self) -> Any:
-        """Return when the message has come or gone; raise if it never will."""
+        """Wait until the message has been sent or received. Raise an error if this is impossible."""
 
 
 class PointToPoint(Protocol):
-    """The part of a process group that carries messages."""
+    """Point-to-point interface of a process group."""
 
     def send(self, tensors: list[torch.Tensor], peer: int, tag: int, /) -> Waited:
-        """Begin to send a tensor."""
+        """Start sending a tensor."""
 
     def recv(self, tensors: list[torch.Tensor], peer: int, tag: int, /) -> Waited:
-        """Begin to receive a tensor."""
+        """Start receiving a tensor."""
 
 
 def with_length(content: Array) -> Array:
-    """Return a message that begins with its length in bytes, because gloo does not report the bytes received."""
+    """Return a message prefixed with its length in bytes, because gloo does not report received sizes."""
     message = np.empty(_LENGTH.itemsize + content.size, dtype=np.uint8)
     message[: _LENGTH.itemsize] = np.array([content.size], _LENGTH).view(np.uint8)
     message[_LENGTH.itemsize :] = content
@@ -51,17 +53,17 @@ def with_length(content: Array) -> Array:
 
 
 def room_for(nbytes: int) -> Array:
-    """Return room for a message of at most `nbytes` bytes after its length."""
+    """Allocate a buffer for a length prefix and a message of at most `nbytes` bytes."""
     return np.zeros(_LENGTH.itemsize + nbytes, dtype=np.uint8)
 
 
 def behind_length(message: Array) -> Array:
-    """Return the bytes of a received message.
+    """Return the bytes of a received message without the length prefix.
 
     Raises
     ------
     ValueError
-        The length is longer than the message can be.
+        The length prefix exceeds the buffer size.
     """
     length = int(message[: _LENGTH.itemsize].view(_LENGTH)[0])
     content = message[_LENGTH.itemsize :]
@@ -72,7 +74,7 @@ def behind_length(message: Array) -> Array:
 
 class _Sent:
     def __init__(self, work: Waited, content: Array, tag: int) -> None:
-        self._work, self._content = work, content  # the memory stays until it has left
+        self._work, self._content = work, content  # keeps the memory alive until it has been sent
         self.stage = tag % STAGES
 
     def wait(self) -> int:
@@ -95,14 +97,14 @@ class _Received:
 
 
 class GlooCarrier:
-    """The messages of one group.
+    """Messages of one group.
 
     Parameters
     ----------
     group
-        A group that carries nothing else.
+        A group without other messages.
     rank, size
-        Number of this rank in the group, and number of ranks.
+        Rank of this process in the group, and number of ranks.
     """
 
     def __init__(self, group: PointToPoint, rank: int, size: int) -> None:
@@ -110,24 +112,24 @@ class GlooCarrier:
         self.rank, self.size = rank, size
 
     def send(self, content: Array, peer: int, tag: int, *, varies: bool) -> _Sent:
-        """Begin to send bytes, behind their number if that varies."""
+        """Start sending bytes. If the size varies, prefix it."""
         message = with_length(content) if varies else content
         return _Sent(self._group.send([torch.from_numpy(message)], peer, tag), message, tag)
 
     def receive(self, inbox: Array, peer: int, tag: int, *, varies: bool) -> _Received:
-        """Begin to receive bytes."""
+        """Start receiving bytes."""
         message = room_for(inbox.size) if varies else None
         into = inbox if message is None else message
         return _Received(self._group.recv([torch.from_numpy(into)], peer, tag), inbox, message, tag)
 
     def count(self, status: int) -> int:
-        """Return the number of bytes of a received message."""
+        """Return the byte count of a received message."""
         return status
 
 
 @dataclass(order=True)
 class _UnderWay:
-    """A slice that waits."""
+    """A waiting slice."""
 
     turn: int
     number: int
@@ -136,7 +138,7 @@ class _UnderWay:
     stage: int = field(compare=False, default=0)
 
     def wait(self) -> list[Any]:
-        """Return the statuses of requests once they are done; an empty list for work of a device."""
+        """Wait for requests and return their statuses. For device work, return an empty list."""
         if isinstance(self.awaited, list):
             return [request.wait() for request in self.awaited]
         while not self.awaited.done():
@@ -144,7 +146,7 @@ class _UnderWay:
         return []
 
     def await_next(self, awaited: Any) -> "_UnderWay":
-        """Return the slice with its next wait. Stages never decrease, though their tags wrap around."""
+        """Return the slice with its next wait. Stage numbers never decrease, although tags wrap around."""
         stages = [request.stage for request in awaited] if isinstance(awaited, list) else []
         stage = max(stages, default=self.stage % STAGES) + self.stage // STAGES * STAGES
         stage += STAGES if stage < self.stage else 0
@@ -152,11 +154,11 @@ class _UnderWay:
 
 
 def drive(slices: Iterable[Slice]) -> None:
-    """Carry out slices to their end.
+    """Run slices to completion.
 
-    All ranks wait in one order. Slice k begins in turn k. The messages of its stage s are waited for in turn
-    k + (s + 1) LAG, the older slice first. A message of stage s leaves once stage s - 1 is over. So the message that
-    the rank furthest behind waits for has been sent, or will be sent without its help, and no deadlock occurs.
+    All ranks wait in the same order. Slice k starts in turn k. Messages of its stage s are awaited in turn k + (s + 1)
+    LAG, earlier slices first. A message of stage s is sent after stage s - 1 has completed. Therefore the message that
+    the slowest rank waits for has been sent, or will be sent without help from that rank. Deadlocks are impossible.
     """
     under_way: list[_UnderWay] = []
 

@@ -1,9 +1,9 @@
-"""Tests that distinguish gradients from other sums, and complex numbers from pairs of real ones.
+"""Predicates that distinguish gradients from other summed values, and complex values from pairs of real values.
 
-A group of replicas sums gradients, but also parameters, moving averages, counts and metrics, which must stay exact.
-Autograd is at work while gradients are summed, except in frameworks that sum them after the backward pass: those have
-functions for it, which are on the caller's stack. All ranks of a call run the same code, so they get the same result.
-A search of the stack costs about a tenth of a microsecond for each frame, so calls below `min_bytes` skip it.
+Data-parallel groups sum gradients, but also parameters, moving averages, counts and metrics, which must stay exact.
+Autograd is active while gradients are summed, except in frameworks that sum them after the backward pass. These
+frameworks use known functions, which are on the caller's stack. All ranks of a call run the same code and therefore get
+the same result. A stack search takes about 0.1 microseconds per frame, so it is skipped for calls below `min_bytes`.
 """
 
 import sys
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 _FUNCTIONS: dict[str, tuple[str, ...]] = {
-    # PyTorch: ranks that have no more data (join), and stages of a pipeline
+    # PyTorch: ranks without remaining data (join), and pipeline stages
     "_match_all_reduce_for_bwd_pass": ("torch",),
     "foreach_reduce": ("torch",),
     "_reduce_grad": ("torch",),
@@ -23,15 +23,15 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "__avg_scatter_grads": ("deepspeed",),
     "__avg_scatter_contiguous_grads": ("deepspeed",),
     "_reduce_scatter_gradient": ("deepspeed",),
-    # Megatron-LM and its relatives
+    # Megatron-LM and its derivatives
     "start_grad_sync": ("megatron",),
     "finish_grad_sync": ("megatron",),
     "allreduce_gradients": ("megatron", "deepspeed"),
     "sync_gradients_across_dp": ("nanotron",),
-    # pseudo-gradients of DiLoCo: OpenDiLoCo and prime
+    # pseudo-gradients of DiLoCo in OpenDiLoCo and prime
     "sync_pseudo_gradient": (),
 }
-"""Functions that sum gradients, and the packages that they must belong to. An empty tuple allows any package."""
+"""Functions that sum gradients, and the packages that must define them. An empty tuple allows any package."""
 _OF_REPLICAS: dict[str, tuple[str, ...]] = {
     **_FUNCTIONS,
     "_verify_param_shape_across_processes": ("torch",),  # DDP's first call
@@ -39,16 +39,16 @@ _OF_REPLICAS: dict[str, tuple[str, ...]] = {
     "foreach_all_gather": ("torch",),  # FSDP2
     "_all_gather_flat_param": ("torch",),  # FSDP1
 }
-"""Functions of frameworks whose groups are replicas, or shards of one."""
+"""Framework functions that are called only for groups of replicas, or shards of a replica."""
 
 
 def is_gradient() -> bool:
-    """Return whether the present call sums gradients."""
+    """Return whether the current call sums gradients."""
     return torch._C._current_graph_task_id() >= 0 or _is_called_by(_FUNCTIONS)
 
 
 def is_of_replicas() -> bool:
-    """Return whether DDP, FSDP or a framework like them makes the present call."""
+    """Return whether the current call comes from DDP, FSDP or a similar framework."""
     return _is_called_by(_OF_REPLICAS)
 
 
@@ -65,9 +65,9 @@ def _is_called_by(functions: dict[str, tuple[str, ...]]) -> bool:
 
 
 def has_complex(tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether a tensor is the real view of a complex one, which is how PyTorch sums complex numbers.
+    """Return whether a tensor is the real view of a complex tensor, which PyTorch uses to sum complex values.
 
-    In inference mode no view remembers its base: there, pairs of adjacent numbers count as complex.
+    In inference mode, views do not store their base tensor. In this case, pairs of adjacent values count as complex.
     """
     for tensor in tensors:
         base = tensor._base

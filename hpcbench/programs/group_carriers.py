@@ -1,4 +1,4 @@
-"""The carriers of one group's encoded calls: one for each device, created at first use."""
+"""Carriers of a group's encoded calls, one per device, created on first use."""
 
 import torch
 import torch.distributed as dist
@@ -19,9 +19,9 @@ class GroupCarriers:
     group
         Group whose calls are encoded.
     account
-        Counts of what was sent.
+        Counts of sent messages.
     through_host
-        Whether tensors of a GPU are sent through the host and gloo (`cuda: true` in the groups file).
+        Whether GPU tensors are sent through the host and gloo (`cuda: true` in the groups file).
     """
 
     def __init__(self, group: dist.ProcessGroup, account: Account, *, through_host: bool) -> None:
@@ -30,7 +30,7 @@ class GroupCarriers:
         self._streamed: dict[str, bool] = {}
 
     def of(self, tensor: torch.Tensor) -> CallCarrier:
-        """Return the carrier of the group's encoded calls on a tensor's device. It is created at first use."""
+        """Return the carrier of encoded calls on a tensor's device. It is created on first use."""
         streamed = self._is_streamed(tensor.device)
         name = str(tensor.device) if streamed else "gloo"
         if name not in self._carriers:
@@ -42,12 +42,12 @@ class GroupCarriers:
         return self._carriers[name]
 
     def find_hindrance(self, device: torch.device, call: CallKind, rule: Treatment | None, *, planned: bool) -> str:
-        """Return why calls of tensors on a device are not encoded, or an empty string.
+        """Return why calls on a device are not encoded, or an empty string.
 
         Parameters
         ----------
         rule
-            Treatment of the call by the scheme, if it has one.
+            The scheme's treatment of the call, if any.
         planned
             Whether the operation has a plan.
         """
@@ -58,12 +58,12 @@ class GroupCarriers:
         return backends.explain_device(self._group, device)
 
     def stepped(self) -> None:
-        """Start a new step: the program's optimizer has taken one."""
+        """Start a new step after a step of the program's optimizer."""
         for carrier in self._carriers.values():
             carrier.stepped()
 
     def stop(self, patience_s: float) -> None:
-        """End the threads of all carriers."""
+        """Stop the threads of all carriers."""
         for carrier in self._carriers.values():
             carrier.stop(patience_s)
 

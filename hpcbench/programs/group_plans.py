@@ -1,6 +1,6 @@
-"""The plans of a group's calls, or none where gloo's own collective is faster.
+"""Plans of a group's calls, except where gloo's own collective is faster.
 
-The ranks must agree on each plan. So a plan depends only on data that are the same on all ranks, or on exchanged times.
+Ranks must agree on each plan. Therefore plans depend only on data that is the same on all ranks, or on exchanged times.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 BeginTrial = Callable[[Vectors, Plan, Channel], Work]
-"""Function that begins an encoded call that is not counted."""
+"""Function that starts an encoded call without counting it."""
 
 
 class GroupPlans:
@@ -35,13 +35,13 @@ class GroupPlans:
     Parameters
     ----------
     rank, size
-        Number of this rank in the group, and number of ranks.
+        Rank of this process in the group, and number of ranks.
     second
         Group that carries the encoded messages.
     worker
-        Thread of the encoded operations.
+        Thread that executes encoded operations.
     begin
-        Function that begins an encoded call, so that it can be tried.
+        Function that starts an encoded call for a trial.
     """
 
     def __init__(self, rank: int, size: int, second: SecondGroup, worker: JobThread, begin: BeginTrial) -> None:
@@ -52,27 +52,27 @@ class GroupPlans:
         self._is_faster: dict[tuple[object, ...], bool] = {}
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without asking other ranks; None for the library's own collective.
+        """Return the plan of a call without communication, or None for the library's own collective.
 
-        With `auto` it rests on guessed speeds of the links.
+        With `auto`, the plan is based on assumed link speeds.
         """
         choice = self._by_guess if channel.algorithm is Algorithm.AUTO else self.choice
         return lay_with(choice, operation, n, dtype, channel)
 
     def decide(self, operation: Operation, sizes: Sequence[int], dtype: np.dtype[Any], channel: Channel) -> list[Plan]:
-        """Return the plans of a call's vectors with `auto`, by what the ranks measure together; none: leave it to gloo.
+        """Choose the plans of a call's vectors for `auto`, using measurements by all ranks.
 
-        It may block until all ranks of the group make this call.
+        If the list is empty, the call is left to gloo. This method may block until all ranks make this call.
 
         Parameters
         ----------
         sizes
-            Elements of each vector.
+            Number of elements of each vector.
         """
         plans: list[Plan | None] = []
 
         def job() -> None:
-            self._second.gloo()  # it carries the call, whatever is decided
+            self._second.gloo()  # connects the ranks: the call uses gloo regardless of the decision
             plans.extend(self._decide(operation, n, dtype, channel) for n in sizes)
 
         self._second.reporting(job)()
@@ -91,15 +91,15 @@ class GroupPlans:
         return lay_with(self.choice, operation, n, dtype, channel) if self._is_faster[key] else None
 
     def _try(self, plan: Plan, channel: Channel) -> bool:
-        without_residuals = replace(channel, feedback=False)  # they belong to the program's calls
+        without_residuals = replace(channel, feedback=False)  # residuals belong to the program's calls
         gloo = cast(Plain, self._second.gloo())
         vectors = Vectors(plan.operation, plan.n, TORCH_TYPES[plan.dtype], self.choice.rank, self._size)
-        self._worker.submit(lambda: None, None).wait()  # calls under way would be measured, too
+        self._worker.submit(lambda: None, None).wait()  # calls in flight would be measured, too
         plain = partial(vectors.begin_plain, gloo)
         return is_faster(gloo, plain, lambda: self._begin(vectors, plan, without_residuals), vectors.renew)
 
     def _measure_links(self) -> None:
-        """Measure the links between nodes, at the first call that needs them."""
+        """Measure the links between nodes on the first call that needs them."""
         if self._measured_links:
             return
         exchange = partial(self._second.exchange, "seconds")
@@ -109,8 +109,8 @@ class GroupPlans:
 
 
 def lay_with(choice: Choice, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-    """Return the plan of a call; None for the library's own collective."""
+    """Return the plan of a call, or None for the library's own collective."""
     kind = np.dtype(np.float32) if operation in SUMS else dtype
-    like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # only its size and type matter
+    like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # only its size and dtype matter
     plan = choice.plan(operation, like, channel, feedback=channel.feedback and operation in SUMS)
     return None if plan is None or plan.algorithm is Algorithm.NATIVE else plan

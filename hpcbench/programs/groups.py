@@ -1,4 +1,4 @@
-"""The calls of one process group: how each kind of call is carried out, and its counts."""
+"""Calls of one process group: how each kind of call is executed, and its counts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,34 +32,34 @@ _OPERATIONS = {
     CallKind.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
 }
 SUM, AVERAGE = 0, 1
-"""Numbers of the two reductions that are encoded."""
+"""Numbers of the two reductions that can be encoded."""
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 
 class Chosen(NamedTuple):
-    """The way of carrying out identical calls."""
+    """How identical calls are executed."""
 
     row: CallCounts
-    """Counts of the calls, if they are encoded or none of them is."""
+    """Counts of the calls, unless the ranks decide to leave them to PyTorch."""
     channel: Channel | None
-    """Channel of encoded calls; None for calls that PyTorch carries out in the program's group."""
+    """Channel of encoded calls. None if PyTorch executes the calls in the program's group."""
     decision: Decision | None = None
-    """Plans of a sum or a gather."""
+    """Plans of a sum or gather."""
     min_bytes: int = 0
-    """Bytes below which a part of an exchange is not encoded."""
+    """Minimum size in bytes of encoded parts of an exchange."""
 
 
 class GroupCalls:
-    """The calls of one group.
+    """Calls of one process group.
 
     Parameters
     ----------
     group
-        Process group of the program.
+        The program's process group.
     description
-        Description of the group, by the group itself or by a mesh.
+        Description of the group, set by the group itself or by a mesh.
     settings
-        Scheme and groups file of the user.
+        The user's scheme and groups file.
     account
         Counts of the calls.
     """
@@ -80,11 +80,11 @@ class GroupCalls:
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
-        # inspecting the values of a call takes time, and smaller calls are exact anyway
+        # inspecting a call's values takes time, and smaller calls are not encoded anyway
         self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
 
     def next_seed(self) -> int:
-        """Return the seed of this rank's next message to one rank."""
+        """Return the seed of this rank's next point-to-point message."""
         self._messages += 1
         return self._messages * self.size + self._group.rank()
 
@@ -98,16 +98,16 @@ class GroupCalls:
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
     def count_small(self, call: str, tensor: torch.Tensor) -> bool:
-        """Count a call if it is too small to be encoded, and return whether it is.
+        """Count a call if it is too small to be encoded. Return whether it was counted.
 
-        Neither the stack nor the values are looked at.
+        Neither the stack nor the values are inspected.
 
         Parameters
         ----------
         call
             Name of the call.
         tensor
-            Complete vector on the host.
+            Complete vector in host memory.
         """
         n = tensor.numel()
         nbytes = n * tensor.element_size()
@@ -133,18 +133,18 @@ class GroupCalls:
         peer: int | None = None,
         ragged: bool = False,
     ) -> Chosen:
-        """Choose how to carry out a call, and count it unless it has plans to be decided.
+        """Choose how to execute a call. Count it, unless its plans have not been decided.
 
         Parameters
         ----------
         tensors
-            Complete vectors: the sources of reductions, the targets of gathers.
+            Complete vectors: sources of reductions and targets of gathers.
         op
-            Reduction, if the call reduces.
+            The reduction, if any.
         peer
-            Other rank of a message, as a number in the group.
+            Group rank of the other side of a message.
         ragged
-            Whether sizes may differ between the ranks, so that they cannot decide.
+            Whether sizes may differ between ranks, which prevents a joint decision.
         """
         if self._may_be_replicas:
             self._learn_dimension()
@@ -154,7 +154,7 @@ class GroupCalls:
         first = tensors[0]
         if len(tensors) == 1:
             n = first.numel()
-            # getting the device's name takes longer than everything else here
+            # reading the device name takes longer than everything else here
             device = "cpu" if first.is_cpu else first.device.type
             nbytes = n * first.element_size()
             key: tuple[object, ...] = (call, dimension, first.dtype, n, device)
@@ -182,21 +182,21 @@ class GroupCalls:
         prepare: Callable[[], Begin],
         plain: Callable[[dist.ProcessGroup], Work],
     ) -> Work:
-        """Begin a call by its plans, or PyTorch's own call if the ranks decide so; return its handle.
+        """Start the encoded call, or PyTorch's own call if the ranks decide so. Return its handle.
 
-        The calls of a group begin in one order on all ranks, and those that PyTorch carries out here share a group of
-        their own. So a rank that learns of a decision later than another one begins the same calls.
+        A group's calls start in the same order on all ranks, and calls that PyTorch executes here use a separate group.
+        Therefore a rank that learns of a decision later than another rank still starts the same calls.
 
         Parameters
         ----------
         decision
-            Plans of the call.
+            The calls' plans.
         result
             Result of the handle.
         prepare
             Function that prepares the encoded call in the caller's thread.
         plain
-            Begins PyTorch's own call in a group.
+            Function that starts PyTorch's own call in a group.
         """
         carrier = decision.carrier
         begin = prepare() if decision.plans is None or decision.plans else None
@@ -209,15 +209,15 @@ class GroupCalls:
         return carrier.begin(call, result, decided=decision.plans is not None)
 
     def stepped(self) -> None:
-        """Start a new step: the program's optimizer has taken one."""
+        """Start a new step after a step of the program's optimizer."""
         self.carriers.stepped()
 
     def stop(self, patience_s: float) -> None:
-        """End the threads of the encoded operations."""
+        """Stop the threads of encoded operations."""
         self.carriers.stop(patience_s)
 
     def _learn_dimension(self) -> None:
-        """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
+        """Treat a group without a description as data-parallel once a data-parallel framework has used it."""
         if is_of_replicas():
             self._may_be_replicas, self.dimension = False, "DP"
 
@@ -234,12 +234,12 @@ class GroupCalls:
         return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)
 
     def _exact_content(self, call: CallKind, tensors: Sequence[torch.Tensor], op: Any) -> str:
-        """Return what the values of a call are if those are never encoded, else an empty string."""
+        """Return the kind of content if it must never be encoded, or an empty string."""
         if op is not None:
             reduction = op.op()
             if reduction not in (SUM, AVERAGE):
                 return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
-        if call is not CallKind.MESSAGE and has_complex(tensors):  # messages keep their complex type
+        if call is not CallKind.MESSAGE and has_complex(tensors):  # messages keep their complex dtype
             return "complex"
         if op is not None and self.dimension == "DP" and not self._lossy_sums and not is_gradient():
             return "outside backward"
@@ -260,7 +260,7 @@ class GroupCalls:
         traffic, rule, why = resolve_call(scheme, groups, dimension, call)
         why = self._hindrance(tensors, nbytes, ragged, rule, call) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
-            why = why or "between nodes"  # a message of two ranks has no plan, and only a plan contains nodes
+            why = why or "between nodes"  # a point-to-point message has no plan, and only plans distinguish nodes
         why = why or content
         if why or traffic is None or rule is None:
             return Chosen(self._row(call.value, dimension, name, "", why), None)
@@ -291,7 +291,7 @@ class GroupCalls:
         rule: Treatment | None,
         call: CallKind,
     ) -> str:
-        """Return what in the call itself prevents encoding, or an empty string."""
+        """Return what property of the call prevents encoding, or an empty string."""
         if self.size == 1:
             return "one rank"
         if any(t.layout is not torch.strided for t in tensors):
@@ -309,7 +309,7 @@ class GroupCalls:
         if key not in self._channels:
             sent = None if dtype is torch.float32 else DTYPES[dtype]
             channel = resolve_channel(self._settings.scheme, traffic, sent)
-            self._channels[key] = replace(channel, min_bytes=0)  # a call counts by all its tensors: see `_least`
+            self._channels[key] = replace(channel, min_bytes=0)  # `_least` applies the limit to all tensors of a call
         return self._channels[key]
 
     def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> CallCounts:

@@ -1,8 +1,8 @@
-"""Python kernels of c10d's operators at the dispatch key BackendSelect: above all devices, below autograd.
+"""Python kernels for c10d operators at the dispatch key BackendSelect, above all devices and below autograd.
 
-All callers reach these kernels: Python, DDP's reducer in C++, functional collectives, compiled graphs. Only small calls
-from Python take a shorter way. A call that is not encoded is redispatched to the keys below: to the kernel of PyTorch,
-with the interpreter's lock released. The program's groups stay as they are.
+All calls reach these kernels: from Python, DDP's C++ reducer, functional collectives, and compiled graphs. Only small
+calls from Python use a shortcut. Unencoded calls are redispatched to lower keys and run in PyTorch's kernel without
+holding the GIL. The program's process groups are unchanged.
 """
 
 import atexit
@@ -30,24 +30,24 @@ from hpcbench.programs.step_traces import StepTraces
 from hpcbench.programs.timeouts import TimedWait
 
 OLDEST = (2, 13)
-"""The oldest torch that the tests have run with."""
+"""Oldest torch version used in tests."""
 _BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _PATIENCE_S = 5.0
 log = logging.getLogger("hpcbench.torch")
 
 
 class Interception:
-    """The kernels, from `install` to `remove`.
+    """Interception of c10d operators, from `install` to `remove`.
 
     Parameters
     ----------
     settings
-        Scheme and groups file of the user.
+        The user's scheme and groups file.
 
     Raises
     ------
     UserError
-        The installed torch is too old.
+        The installed torch version is too old.
     """
 
     def __init__(self, settings: Interposition) -> None:
@@ -59,9 +59,9 @@ class Interception:
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
         self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
-        """Calls by process group instead of name, because reading a name at each call is slow.
+        """Calls keyed by process group, because reading the group name in each call is slow.
 
-        Cleared when a mesh names more groups.
+        Cleared when a mesh names another group.
         """
         self._meshes = MeshNames(self._by_group.clear)
         self._nodes = NodeLabels()
@@ -72,7 +72,7 @@ class Interception:
         self._hook: Any = None
 
     def install(self) -> None:
-        """Register the kernels. Operators with unexpected arguments are left to PyTorch."""
+        """Register the kernels. Operators with unexpected arguments are not intercepted."""
         library = self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
         for name, handler in self._operators.handlers.items():
             self._register(library, name, handler)
@@ -87,7 +87,7 @@ class Interception:
         self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
-        """Remove the kernels, and end the threads."""
+        """Remove the kernels and stop the threads."""
         if self._library is not None:
             self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
@@ -100,7 +100,7 @@ class Interception:
             group.stop(_PATIENCE_S)
 
     def at_exit(self) -> None:
-        """Write this rank's file, and end the threads."""
+        """Write this rank's file and stop the threads."""
         try:
             self.account.write(Path(self._settings.out))
         except OSError as error:
@@ -134,7 +134,7 @@ class Interception:
         library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
     def _calls(self, group: dist.ProcessGroup) -> GroupCalls | None:
-        """Return the calls of a group; None if torch.distributed does not list it, so that its ranks are unknown."""
+        """Return the calls of a group, or None if torch.distributed does not list the group and its ranks."""
         name = group.group_name
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)
@@ -144,7 +144,7 @@ class Interception:
         if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
             return None
         if calls is not None:
-            calls.stop(0.0)  # a different group of that name, or a mesh has named this one
+            calls.stop(0.0)  # another group with this name exists, or a mesh has renamed this group
             self._by_group.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
         calls = GroupCalls(group, description, self._settings, self.account)

@@ -1,9 +1,9 @@
-"""The codecs as operators of PyTorch: `torch.ops.hpcbench.encode`, `decode` and `add_encode`.
+"""Codecs as PyTorch operators: `torch.ops.hpcbench.encode`, `decode` and `add_encode`.
 
-An operator works on the caller's current stream and never waits for a GPU. On CPUs it calls the codec; on GPUs it
-launches the kernels of kernels/gpu through CuPy. The fake implementations check sizes only, for `torch.compile` and
-fake tensors. Plain `torch.library.Library` costs about 10 us per call, `torch.library.custom_op` about 36 us
-(pytorch#139500).
+Operators run on the caller's current stream and never wait for a GPU. On CPUs they call the codec; on GPUs they launch
+kernels of kernels/gpu through CuPy. The fake implementations, for `torch.compile` and fake tensors, only check sizes.
+An operator of `torch.library.Library` costs about 10 us per call, and an operator of `torch.library.custom_op` about 36
+us (pytorch#139500).
 """
 
 import functools
@@ -29,21 +29,21 @@ _SCHEMAS = (
     "add_encode(Tensor wire, Tensor local, Tensor(a!) out, str codec, int seed) -> ()",
 )
 codec_of = functools.cache(get_codec)
-"""Return the codec of a name; the same object for the same name."""
+"""Return the codec with a given name. Codecs are cached."""
 
 
 def count_wire_bytes(codec: str, n: int, sent: torch.dtype) -> int:
-    """Return the bytes of `n` encoded values that are sent in the type `sent`."""
+    """Return the encoded size in bytes of `n` values of dtype `sent`."""
     return codec_of(codec).wire_bytes(n, DTYPES[sent])
 
 
 class HostKernels:
-    """The operators on tensors of the host."""
+    """The operators on host tensors."""
 
     def encode(
         self, values: torch.Tensor, wire: torch.Tensor, residual: torch.Tensor | None, codec: str, sent: Any, seed: int
     ) -> None:
-        """Round values to the type in which they are sent, and encode them. See `Codec.encode` for the residual."""
+        """Round values to the dtype in which they are sent, and encode them. See `Codec.encode` for the residual."""
         source, kind = array(values), DTYPES[sent]
         lacked = None if residual is None else array(residual)
         if source.dtype != kind:
@@ -53,7 +53,7 @@ class HostKernels:
         codec_of(codec).encode(source, wire.numpy(), residual=lacked, seed=seed)
 
     def decode(self, wire: torch.Tensor, out: torch.Tensor, codec: str, sent: Any, accumulate: bool) -> None:
-        """Decode a message, or add it to `out`. The values are rounded to the type in which they are sented first."""
+        """Decode a message into `out`, or add it to `out`. Sums are rounded to `sent` first."""
         target, kind = array(out), DTYPES[sent]
         if target.dtype == kind:
             codec_of(codec).decode(wire.numpy(), target, accumulate=accumulate)
@@ -63,21 +63,21 @@ class HostKernels:
         widen(values, target, accumulate=accumulate)
 
     def add_encode(self, wire: torch.Tensor, local: torch.Tensor, out: torch.Tensor, codec: str, seed: int) -> None:
-        """Encode the sum of `local` and a message, in one kernel."""
+        """Encode the sum of `local` and a message in one kernel."""
         codec_of(codec).decode_add_encode(wire.numpy(), array(local), out.numpy(), seed=seed)
 
 
 class DeviceKernels:
-    """The operators on tensors of one GPU. They launch kernels and return at once.
+    """The operators on tensors of one GPU. They launch kernels and return immediately.
 
     Parameters
     ----------
     device
         Device that runs the kernels.
     stream_of
-        Return the handle of the current stream for a tensor.
+        Function that returns the handle of the current stream for a tensor.
     seen
-        Return the array that the device sees in a tensor; tests give another one.
+        Function that converts a tensor to the device's view of it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class DeviceKernels:
         self._codec(codec).encode(self._seen(values), self._seen(wire), residual=lacked, seed=seed, stream=stream)
 
     def decode(self, wire: torch.Tensor, out: torch.Tensor, codec: str, sent: Any, accumulate: bool) -> None:
-        """Launch the kernels that decode a message, or add it to `out`."""
+        """Launch the kernels that decode a message into `out`, or add it to `out`."""
         stream = self._stream_of(out)
         direct = out.dtype == sent
         identity = isinstance(codec_of(codec), Identity)
@@ -144,7 +144,7 @@ class DeviceKernels:
 
 
 def _copy_to_wire(values: torch.Tensor, wire: torch.Tensor, residual: torch.Tensor | None) -> None:
-    """Write values as they are. With a residual, write their sum, and keep its finite rounding errors."""
+    """Write unencoded values. With a residual, write the sum and store its finite rounding errors in the residual."""
     if residual is not None:
         total = values.float() + residual
         values = total.to(values.dtype)
@@ -154,7 +154,7 @@ def _copy_to_wire(values: torch.Tensor, wire: torch.Tensor, residual: torch.Tens
 
 
 def has_kernels(codec: Codec) -> bool:
-    """Return whether a codec can run as these operators on a GPU: its size is fixed, and it has kernels there."""
+    """Return whether a codec supports these operators on a GPU. It must have a fixed size and GPU kernels."""
     from hpcbench.codecs.compiled import Compiled
 
     return codec.fixed_size and isinstance(codec, Identity | Compiled)
@@ -162,12 +162,12 @@ def has_kernels(codec: Codec) -> bool:
 
 @functools.cache
 def device_kernels(number: int) -> DeviceKernels:
-    """Return the operators of a GPU.
+    """Return the operators for a GPU.
 
     Raises
     ------
     RuntimeError
-        CuPy is missing, or it cannot compile for this GPU. All ranks must have it.
+        CuPy is missing or cannot compile for this GPU. All ranks need CuPy.
     """
     with torch.cuda.device(number):
         try:
@@ -181,7 +181,7 @@ def device_kernels(number: int) -> DeviceKernels:
 
 
 def _launch(name: str) -> Callable[..., None]:
-    """Return the implementation of an operator for tensors on a GPU."""
+    """Return the implementation of an operator for GPU tensors."""
 
     def operator(first: torch.Tensor, *rest: Any) -> None:
         with torch.cuda.device(first.device):

@@ -1,4 +1,4 @@
-"""Runs a program with the kernels' settings in its environment, and reads what its ranks have counted."""
+"""Launch of programs with the interception settings in their environment, and collection of their ranks' counts."""
 
 import os
 import shutil
@@ -19,21 +19,21 @@ from hpcbench.train.process_start import add_preload, write_setup_script
 
 @dataclass(frozen=True)
 class Ended:
-    """A program that has ended."""
+    """Result of a completed program."""
 
     status: int
-    """Exit status, as a shell gives it."""
+    """Exit status as reported by a shell."""
     ranks: list[dict[str, Any]]
-    """Counts of each rank, keyed by rank."""
+    """Counts of each rank, in rank order."""
 
     @property
     def world(self) -> int:
-        """Number of ranks that the program had."""
+        """Number of ranks of the program."""
         return max((int(rank["world"]) for rank in self.ranks), default=0)
 
 
 def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the program's environment: the settings, and the path through which torch finds the kernels."""
+    """Return the program's environment, with the settings and the path that lets torch find the kernels."""
     spec = find_spec("hpcbench")
     assert spec is not None and spec.origin is not None
     start = Path(spec.origin).parent / "programs" / "start"
@@ -42,14 +42,14 @@ def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str,
 
 
 def launch(command: Sequence[str], settings: Interposition) -> Ended:
-    """Run the program to its end, with the scheme's arguments, variables, library and setup lines.
+    """Run the program with the scheme's arguments, variables, library and setup lines.
 
     Raises
     ------
     UserError
-        There is no such command, or the library to preload does not exist.
+        The command does not exist, or the library to preload does not exist.
     """
-    if not settings.scheme.setup and shutil.which(command[0]) is None:  # setup lines may provide the command
+    if not settings.scheme.setup and shutil.which(command[0]) is None:  # setup lines may define the command
         raise UserError(f"{command[0]}: no such command: give the whole command after --, such as -- torchrun train.py")
     out = Path(settings.out)
     for earlier in out.glob("rank-*.json"):

@@ -1,7 +1,7 @@
-"""Speed of the links between nodes, measured once for each group of a scheme with `algorithm: auto`.
+"""Speed of links between nodes, measured once per group for schemes with `algorithm: auto`.
 
-A wrong guess costs more than the measurement: over links of 100 Mbit/s, plans for those of a cluster would leave to
-gloo what a codec makes three times as fast.
+Wrong assumptions cost more than the measurement. With assumed cluster speeds on links of 100 Mbit/s, plans would leave
+calls to gloo that a codec makes three times as fast.
 """
 
 import time
@@ -16,17 +16,18 @@ from hpcbench.comm.topology import Topology
 from hpcbench.programs.gloo_carrier import GlooCarrier
 
 GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 50e-6, 0.5))
-"""Speeds where none is measured. A message costs tens of microseconds in Python and in gloo's threads, and more where
-ranks share cores: many small slices cost more than they hide."""
+"""Assumed speeds without a measurement. A message takes tens of microseconds in Python and in gloo's threads, and more
+if ranks share cores. Therefore many small slices cost more time than they hide.
+"""
 GLOO_MESSAGE_S = 100e-6
-"""Guessed latency of a message within gloo's own calls, which no Python delays."""
+"""Assumed latency of a message within gloo's own calls, which do not involve Python."""
 _SHARES = {Operation.ALL_REDUCE: 2, Operation.REDUCE_SCATTER: 1, Operation.ALL_GATHER: 1}
-"""Number of times that a rank sends the vector, without its own part of it."""
+"""How many times a rank sends the vector, excluding its own part."""
 _SIZES = [1 << k for k in range(10, 34, 4)]
 _SMALL, _LARGE = 1 << 10, 1 << 20
 _TRIES = 3
 _TAG = 1 << 20
-"""Tag that no message of a plan has."""
+"""Message tag that no plan uses."""
 
 
 def measure_links(
@@ -35,21 +36,21 @@ def measure_links(
     exchange: Callable[[str], list[str]],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Links:
-    """Return the speeds of a group over several nodes: those of the slowest link, and the same on all ranks.
+    """Measure the speeds of a group over several nodes. All ranks return the speeds of the slowest link.
 
-    Each rank sends to the next one, all at the same time. Links that are faster than the guess count as the guess:
-    there, Python and the processors set the pace.
+    Each rank sends to the next rank, all at the same time. Measured speeds are capped at the assumed speeds. Above
+    these, Python and the processors are the bottleneck.
 
     Parameters
     ----------
     carrier
         Carrier of the group's messages.
     topology
-        Nodes of the ranks.
+        Node of each rank.
     exchange
-        Function that publishes a text of this rank and returns those of all ranks.
+        Function that publishes a string of this rank and returns the strings of all ranks.
     clock
-        Clock, in seconds.
+        Function that returns the time in seconds.
     """
     before = (carrier.rank - 1) % carrier.size
     small, large = (min(_hop(carrier, nbytes, clock) for _ in range(_TRIES)) for nbytes in (_SMALL, _LARGE))
@@ -61,7 +62,7 @@ def measure_links(
 
 
 def add_gloo_times(links: Links, ranks: int) -> Links:
-    """Return the links with the expected times of gloo's own calls. They leave small calls to gloo."""
+    """Add the expected times of gloo's own calls, so that plans leave small calls to gloo."""
     speed = min(links.within.bytes_per_s, links.between.bytes_per_s)
     times = [
         (operation.value, size, share * (ranks - 1) * (GLOO_MESSAGE_S + size / ranks / speed))
@@ -72,7 +73,7 @@ def add_gloo_times(links: Links, ranks: int) -> Links:
 
 
 def _hop(carrier: GlooCarrier, nbytes: int, clock: Callable[[], float]) -> float:
-    """Return the seconds until the message of the previous rank has come and that to the next one has left."""
+    """Return the time in seconds to receive a message from the previous rank and send one to the next rank."""
     content, inbox = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     begin = clock()
     coming = carrier.receive(inbox, (carrier.rank - 1) % carrier.size, _TAG, varies=False)

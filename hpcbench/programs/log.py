@@ -1,4 +1,4 @@
-"""The file of `hpcbench run --log`: the traffic of a program, as events like those in logs of a study."""
+"""Log file of `hpcbench run --log`: a program's traffic as events, as in logs of a study."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,21 +15,21 @@ from hpcbench.programs.sent import events
 
 
 class Log:
-    """A file of events. It is created before the program starts, so that a path that cannot be written fails early.
+    """An event log. The file is created before the program starts, so that an invalid path fails early.
 
     Parameters
     ----------
     path
-        Path of the file. An existing file is replaced.
+        File path. An existing file is replaced.
     command
-        The program with its launcher.
+        The program, including its launcher.
     settings
-        Settings of the user.
+        The user's settings.
 
     Raises
     ------
     UserError
-        The file cannot be written.
+        The file is not writable.
     """
 
     def __init__(self, path: Path, command: Sequence[str], settings: Interposition) -> None:
@@ -38,19 +38,19 @@ class Log:
         self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
 
     def close(self, ended: Ended, idle: str | None) -> None:
-        """Write the traffic and the end of the program.
+        """Write events for the traffic and the end of the program.
 
         Parameters
         ----------
         idle
-            Sentence on a scheme that has encoded no call; None if it has.
+            Message for a scheme that did not encode any call, or None.
 
         Raises
         ------
         UserError
-            The file cannot be written.
+            The file is not writable.
         """
-        # the output of the program is not read, so its steps are unknown
+        # the program's output is not read, so its steps are unknown
         traffic = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
         state = "failed" if ended.status or not ended.ranks or idle else "completed"
         seconds = time.monotonic() - self._begin
@@ -80,7 +80,7 @@ def _reason(ended: Ended, idle: str | None) -> str | None:
 
 
 def _start(settings: Interposition) -> Start:
-    """Return a start without a study, whose fields are null."""
+    """Return a start event without a study. Study fields are null."""
     return Start(
         time=format_now(),
         schema=None,

@@ -1,4 +1,4 @@
-"""Names of mesh dimensions that span all ranks. DeviceMesh uses the default group for these, which has no name."""
+"""Names of mesh dimensions that span all ranks. For these, DeviceMesh uses the default group, which has no name."""
 
 import functools
 import logging
@@ -12,17 +12,17 @@ from torch.distributed.device_mesh import DeviceMesh
 from hpcbench.programs.dimensions import SEVERAL
 
 _MAKES_GROUP = "_init_one_process_group"
-"""Method through which all meshes get a group for a dimension: new ones, flattened ones and unflattened ones."""
+"""Method through which all meshes (new, flattened and unflattened) create the group of a dimension."""
 log = logging.getLogger("hpcbench.torch")
 
 
 class MeshNames:
-    """Names that meshes have given to groups. All ranks make the same meshes, in the same order.
+    """Names that meshes assign to groups. All ranks create the same meshes in the same order.
 
     Parameters
     ----------
     on_change
-        Callback, called when a mesh has named a group.
+        Callback that runs when a mesh has named a group.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class MeshNames:
         self._real: dict[str, Any] = {}
 
     def watch(self) -> None:
-        """Look at each mesh that is made from now on."""
+        """Inspect each new mesh from now on."""
         if _MAKES_GROUP not in vars(DeviceMesh):
             log.warning("hpcbench: this PyTorch does not report the names of meshes over all ranks: use a groups file")
             return
@@ -54,12 +54,12 @@ class MeshNames:
         setattr(DeviceMesh, _MAKES_GROUP, staticmethod(watched_group))
 
     def unwatch(self) -> None:
-        """Look at no more meshes."""
+        """Stop inspecting new meshes."""
         for name, method in self._real.items():
             setattr(DeviceMesh, name, method)
 
     def described(self, name: str, description: str) -> str:
-        """Return the names of a group from meshes, or its description if no mesh names it."""
+        """Return the names of a group in meshes, or its description if no mesh names the group."""
         mesh_names = self._names.get(name)
         return description if not mesh_names else f"mesh_{' or '.join(sorted(mesh_names))}"
 

@@ -1,6 +1,6 @@
-"""Encoded messages between two ranks. They are sent in the group's own calls, so that one message stays one message.
+"""Encoded point-to-point messages. Each tensor is sent as one message of the program's group.
 
-A second group would have to be made by all ranks, and a pipeline stage communicates only with its neighbors.
+A second group would have to be created by all ranks, but a pipeline stage communicates only with its neighbors.
 """
 
 import time
@@ -20,7 +20,7 @@ from hpcbench.programs.worker import start_in_thread
 
 
 def encode_message(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: CallCounts) -> torch.Tensor:
-    """Encode a tensor, and return the message."""
+    """Encode a tensor into a message."""
     values, tally = array(tensor.contiguous()), Tally()
     begin = time.perf_counter()
     wire = np.empty(codec.wire_bytes(values.size, values.dtype), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""The network traffic of a program's counted steps, from the samples of its nodes and the times of its step lines."""
+"""Network traffic of a program's counted steps, computed from node samples and the times of step lines."""
 
 import time
 from pathlib import Path
@@ -12,24 +12,24 @@ from hpcbench.features.network.window import count_bytes, read_samples
 from hpcbench.programs.rank import NETWORK
 
 _WAIT_S = 3.0
-"""Longest time to wait for the last samples, which nodes write after the program has ended."""
+"""Maximum time to wait for the last samples, which nodes write after the program has ended."""
 
 
 def measure_network(
     run: ProgramRun, reader: ProgramReader, log: RunLog, directory: Path, begin: float
 ) -> NetworkBytes | None:
-    """Count the bytes on the network from the line of the last warm-up step to the line of the last step.
+    """Count the bytes on the network between the lines of the last warm-up step and the last step.
 
-    Return None if the log has fewer than two steps after which to count, or if no node has taken samples.
+    Return None if the log has fewer than two steps after warm-up, or if there are no samples.
 
     Parameters
     ----------
     reader, log
-        Reader of the program's log, and what it has read.
+        Reader of the program's log, and the resulting log.
     directory
-        Directory of the run.
+        Run directory.
     begin
-        Start of the program, in seconds since the epoch.
+        Start time of the program in seconds since the epoch.
     """
     times = reader.find_times(log)
     steps = sorted(times)

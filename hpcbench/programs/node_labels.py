@@ -1,7 +1,7 @@
-"""The nodes of a group's ranks, which each rank publishes when the group is made.
+"""Nodes of a group's ranks. Each rank publishes its node when the group is created.
 
-All ranks of the group make it at the same time. Their first encoded call need not come at the same time: a rank may
-begin with another group, or in another thread, and would wait for a rank that waits for it.
+All ranks create the group at the same time, but their first encoded calls may be at different times. A rank may first
+use another group or another thread, so waiting for its node in a call could deadlock.
 """
 
 import os
@@ -15,19 +15,19 @@ from torch.distributed import distributed_c10d
 
 _MAKES_GROUP = "_new_process_group_helper"
 _published: Counter[str] = Counter()
-"""Number of times that the ranks of a group have published their nodes: the same on all of them."""
+"""How often ranks of a group have published their nodes. The number is the same on all ranks."""
 
 
 def publish(group: dist.ProcessGroup, store: Store) -> None:
-    """Publish the node of this rank to the other ranks of a group, without waiting for them."""
+    """Publish this rank's node to the other ranks of a group, without waiting for them."""
     _published[group.group_name] += 1
-    # ranks of one agent of torchrun are on one node
+    # ranks of the same torchrun agent share a node
     label = f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}"
     store.set(_key(group, group.rank()), label)
 
 
 def read(group: dist.ProcessGroup, store: Store) -> list[str]:
-    """Return the nodes of all ranks. It blocks only for ranks of a group that was made in an unknown way."""
+    """Return the nodes of all ranks. Blocks only if the group was created in an unknown way."""
     if not _published[group.group_name]:
         publish(group, store)
     return [store.get(_key(group, rank)).decode() for rank in range(group.size())]
@@ -38,13 +38,13 @@ def _key(group: dist.ProcessGroup, rank: int) -> str:
 
 
 class NodeLabels:
-    """Publisher of the node of this rank, for each group that exists or is made later."""
+    """Publisher of this rank's node for all existing and new groups."""
 
     def __init__(self) -> None:
         self._real: Any = None
 
     def watch(self) -> None:
-        """Publish the node of this rank in each group from now on."""
+        """Publish this rank's node in each new group from now on."""
         if dist.is_initialized():
             for group, (_, store) in list(distributed_c10d._world.pg_map.items()):
                 publish(group, store)
@@ -52,7 +52,7 @@ class NodeLabels:
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             group, store = real(*args, **kwargs)
-            if store is not None:  # this rank is in the group
+            if store is not None:  # this rank belongs to the group
                 publish(group, store)
             return group, store
 

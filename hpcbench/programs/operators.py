@@ -1,9 +1,8 @@
-"""Handlers of c10d's operators.
+"""Handlers of c10d operators.
 
-A handler takes the group's calls, the plain operator, and the operator's arguments. The plain operator takes the first
-argument and, if it is not the program's, the group. The handler returns the same values as the
-operator: a `Work` handle, and the tensors if the operator's schema has them. None leaves the call to PyTorch, as for
-most calls.
+A handler receives the group's calls, the plain operator, and the operator's arguments. The plain operator takes the
+first argument and, optionally, a group that replaces the program's group. The handler returns the same values as the
+operator: a `Work` handle, and tensors if the schema includes them. None leaves the call to PyTorch, as for most calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,16 +22,16 @@ from hpcbench.programs.worker import make_handle
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]
 InGroup = Callable[[ProcessGroup], Work]
-"""Function that begins PyTorch's own call in a group."""
+"""Function that starts PyTorch's own call in a group."""
 
 
 class Operators:
-    """The handlers by the operators' names.
+    """The handlers, keyed by operator name.
 
     Parameters
     ----------
     account
-        Counts of what was sent.
+        Counts of sent messages.
     """
 
     def __init__(self, account: Account) -> None:
@@ -56,7 +55,7 @@ class Operators:
     def _allreduce(
         self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, op: Any, sparse: Any, *_rest: Any
     ) -> Any:
-        # several tensors belong to several devices of a rank, and gloo also sums over these
+        # several tensors belong to several devices of a rank, and gloo also sums over them
         work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, plain, tensors, op)
         return None if work is None else (tensors, work)
 
@@ -107,7 +106,7 @@ class Operators:
             return None
 
         def prepare() -> Begin:
-            joined = like.contiguous()  # separate memory, which the decision did not need
+            joined = like.contiguous()  # separate memory, which the decision does not need
             gather = decision.carrier.all_gather([joined], srcs, channel, row)
             return lambda plans: _then(gather(plans), lambda: _split(joined, outs[0]), outs)
 
@@ -216,7 +215,7 @@ def _in_group(plain: Plain, first: Any) -> InGroup:
 
 
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
-    """Return whether each complete vector has room for a part of each rank. If not, PyTorch itself raises the error."""
+    """Return whether each complete vector fits one part per rank. Otherwise, PyTorch itself raises an error."""
     return len(wholes) == len(parts) and all(
         vector.numel() == ranks * part.numel() and vector.dtype == part.dtype
         for vector, part in zip(wholes, parts, strict=True)
@@ -228,12 +227,12 @@ def _are_alike(parts: Tensors) -> bool:
 
 
 def _like_all(parts: Tensors) -> torch.Tensor:
-    """Return a tensor of the size and type of all parts together, without memory for them."""
+    """Return a tensor with the total size and dtype of all parts, without allocating memory."""
     return parts[0].new_zeros(1).expand(len(parts) * parts[0].numel())
 
 
 def _elements(tensor: torch.Tensor, splits: Sequence[int], ranks: int) -> list[int]:
-    """Return the elements of each rank's part. Splits count rows; without them, the parts are equal."""
+    """Return the element count of each rank's part. Splits count rows. Without splits, all parts are equal."""
     if not splits:
         return [tensor.numel() // ranks] * ranks
     width = 1
@@ -250,7 +249,7 @@ def _split(joined: torch.Tensor, parts: Tensors) -> None:
 
 
 def _then(work: Work, copy: Callable[[], None], result: Any) -> Work:
-    """Return the handle of a copy that follows the work."""
+    """Return the handle of a copy that runs after the work."""
 
     def after(future: Any) -> Any:
         future.wait()

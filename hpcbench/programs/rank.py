@@ -1,4 +1,4 @@
-"""Command that the launcher starts for each rank or node. It sets the variables of torchrun and executes the program.
+"""Command that the launcher starts for each rank or node. It sets torchrun's variables and executes the program.
 
     python -m hpcbench.programs.rank RUN.json MEETING
 
@@ -25,7 +25,7 @@ from hpcbench.train.container import check_version
 from hpcbench.train.process_start import add_preload, execute_setup
 
 PLACES = (
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # Hydra of MPICH and Intel MPI
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
@@ -33,16 +33,16 @@ PLACES = (
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-"""Variables in which launchers set the rank, the number of ranks, and the rank on the node."""
+"""Launcher variables for the rank, the number of ranks, and the local rank."""
 APPLIED = "applied.json"
-"""File of a run that holds the event about what the scheme has changed in the first rank's process."""
+"""File of a run with the event that describes the scheme's changes to the first rank's process."""
 NETWORK = "network"
-"""Subdirectory of a run with the samples of network counters, one file per node."""
+"""Subdirectory of a run with network-counter samples, one file per node."""
 _PATIENCE_S = 300.0
 
 
 def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
-    """Return rank, number of ranks, and rank on the node if it is set. A process without a launcher is rank 0 of 1."""
+    """Return the rank, the number of ranks, and the local rank if set. A process without a launcher is rank 0 of 1."""
     for rank, size, local in PLACES:
         if rank in variables and size in variables:
             here = variables.get(local)
@@ -51,16 +51,16 @@ def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
 
 
 def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]:
-    """Return host and port at which the ranks meet.
+    """Return the host and port of the rendezvous.
 
     Parameters
     ----------
     path
-        File that the first process writes.
+        File written by the first process.
     first
-        Whether this process is the first.
+        Whether this process is the first process.
     one_node
-        Whether all ranks are on one node, where no name has to be resolved.
+        Whether all ranks are on one node, so that no host name must be resolved.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def prepared(
     Raises
     ------
     UserError
-        The launcher started a wrong number of processes, or the first one did not publish its address.
+        The launcher started the wrong number of processes, or the first process did not publish its address.
     """
     rank, size, local = place(variables)
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
@@ -135,7 +135,7 @@ def prepared(
 
 
 def observe(run: ProgramRun, path: Path, command: list[str], variables: Mapping[str, str]) -> None:
-    """Start the sampler of network counters on each node, and describe the first rank's process in a file."""
+    """Start the network-counter sampler on each node, and describe the first rank's process in a file."""
     rank, _, local = place(variables)
     per_node = run.shape.ranks_per_node
     first_on_node = run.program.start == "node" or (rank % per_node if local is None else local) == 0
@@ -150,7 +150,7 @@ def observe(run: ProgramRun, path: Path, command: list[str], variables: Mapping[
 
 
 def interpreted(command: list[str]) -> list[str]:
-    """Return a command with this interpreter for `python` and its torchrun for `torchrun`."""
+    """Replace `python` by this interpreter, and `torchrun` by its torchrun."""
     if command[0] in ("python", "python3"):
         return [sys.executable, *command[1:]]
     if command[0] == "torchrun":
@@ -159,7 +159,7 @@ def interpreted(command: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Replace this process by the program; return an exit status only if that fails."""
+    """Replace this process by the program. Return an exit status only on failure."""
     path = Path(arguments[0]).absolute()
     try:
         check_version()

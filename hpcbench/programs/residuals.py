@@ -1,9 +1,9 @@
-"""Error feedback for programs that name no parameters: the residuals of each call.
+"""Error feedback for programs without parameter names, with residuals per call.
 
-Gradients are reduced in the same order in every step. So a call is known by its size and by how many calls of that size
-came before, since the backward pass began or, outside of autograd, since the optimizer's last step. A program without
-an optimizer of PyTorch is known by the memory of its values. The residuals are this rank's own affair: the ranks need
-not agree on them.
+Gradients are reduced in the same order in every step. A call is therefore identified by its size and its position among
+calls of that size. Positions are counted from the start of the backward pass or, outside autograd, from the optimizer's
+last step. Without a PyTorch optimizer, a call is identified by its memory address. Residuals are local: ranks need not
+agree on them.
 """
 
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ import torch
 from hpcbench.comm.feedback import Feedback
 
 MOST = 4096
-"""Number of vectors of a group that have residuals. A program without any order would fill the memory."""
+"""Maximum number of vectors with residuals per group. It limits memory in programs without a regular order of calls."""
 
 
 class Residuals:
@@ -26,7 +26,7 @@ class Residuals:
         self._steps = False
 
     def of(self, operation: str, tensor: torch.Tensor) -> Feedback:
-        """Return the residuals of a call's values."""
+        """Return the residuals for a call's values."""
         backward = torch._C._current_graph_task_id()
         if backward >= 0 and backward != self._pass:
             self._pass = backward
@@ -44,7 +44,7 @@ class Residuals:
         return self._feedback[key]
 
     def stepped(self) -> None:
-        """Count calls from 0 again: the optimizer has taken a step."""
+        """Restart position counting after an optimizer step."""
         self._seen.clear()
         if not self._steps:
             self._steps = True

@@ -1,6 +1,6 @@
-"""The arguments of c10d's operators that this code expects.
+"""Expected arguments of c10d operators.
 
-A new torch may change them. Then the calls of that operator are left alone: a wrong guess would send wrong bytes.
+New torch versions may change arguments. Calls of changed operators are not intercepted, to avoid sending wrong data.
 """
 
 from typing import Any
@@ -33,13 +33,13 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 NEWER: dict[str, tuple[str, ...]] = {
     "gather_into_tensor_": ("output_tensor", "input_tensor", "process_group", "root_rank", *_END),  # PyTorch 2.14
 }
-"""Operators that PyTorch 2.13 lacks."""
+"""Operators that PyTorch 2.13 does not have."""
 ARGUMENTS |= {name: arguments for name, arguments in NEWER.items() if hasattr(torch.ops.c10d, name)}
 COUNTED = (
     *("allgather_coalesced_", "broadcast_", "reduce_", "gather_", "scatter_"),
     *(name for name in NEWER if name in ARGUMENTS),
 )
-"""Operators whose calls are counted and never encoded."""
+"""Operators that are counted but never encoded."""
 
 
 GIVE_VALUES = frozenset(
@@ -48,13 +48,13 @@ GIVE_VALUES = frozenset(
         *("broadcast_", "scatter_", "gather_into_tensor_"),
     )
 )
-"""Operators that return tensors in addition to the handle of their work. The others return only the handle."""
+"""Operators that return tensors in addition to the work handle. All others return only the handle."""
 SILENT = frozenset(("barrier", "monitored_barrier_", "check_for_nan"))
-"""Operators that carry no values between ranks."""
+"""Operators that send no values between ranks."""
 
 
 def strange(name: str, schema: Any) -> str | None:
-    """Return how an operator differs from the expected one; None if it does not."""
+    """Return how an operator differs from the expected schema, or None if it matches."""
     names = tuple(argument.name for argument in schema.arguments)
     if names != ARGUMENTS[name]:
         return f"c10d.{name} has arguments {', '.join(names)}, and {', '.join(ARGUMENTS[name])} were expected"
@@ -65,6 +65,6 @@ def strange(name: str, schema: Any) -> str | None:
 
 
 def unknown() -> list[str]:
-    """Return the operators of this torch that are not in the tables."""
+    """Return the operators of the installed torch that are not in these tables."""
     names = (name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::"))
     return sorted({name.removeprefix("c10d::") for name in names} - set(ARGUMENTS) - SILENT)

@@ -1,9 +1,9 @@
-"""The second gloo group of a group's ranks, and the texts that its ranks exchange through a store.
+"""A second gloo group with the same ranks, and strings that its ranks exchange through a store.
 
-The second group carries encoded messages, and PyTorch's collectives where `algorithm: auto` decides for them. The
-program's calls of the first group must not get between those. All ranks make the second group at the same call of the
-first one, in a separate thread, so that the caller's thread does not block. Its connection to the store is a
-separate one, because a connection that waits blocks all other users of it.
+The second group sends encoded messages, and PyTorch collectives if `algorithm: auto` decides between the two. The
+program's calls use the first group and must not interleave with these messages. All ranks create the second group at
+the same call of the first group. A separate thread creates the second group, so that the caller's thread does not
+block. The second group has a separate store connection, because a waiting connection blocks all its users.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from hpcbench.programs.gloo_carrier import GlooCarrier, PointToPoint
 from hpcbench.programs.worker import Job
 
 _created: Counter[str] = Counter()
-"""Number of second groups, keyed by the name of the first one: the same on all of its ranks."""
+"""Number of second groups, keyed by the name of the first group. The numbers are the same on all ranks of the group."""
 
 
 class SecondGroup:
@@ -40,7 +40,7 @@ class SecondGroup:
         self._rank, self._size = group.rank(), group.size()
         self._timeout = _timeout(group)
         store = _connect_again(distributed_c10d._get_process_group_store(group), self._timeout)
-        _created[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
+        _created[group.group_name] += 1  # the keys of an earlier group refer to its closed connections
         self._store = c10d.PrefixStore(f"hpcbench {_created[group.group_name]}", store)
         self._nodes = node_labels.read(group, store)
         self._gloo: dist.ProcessGroupGloo | None = None
@@ -48,24 +48,24 @@ class SecondGroup:
         self._process_group: dist.ProcessGroup | None = None
 
     def topology(self) -> Topology:
-        """Return the nodes of the ranks."""
+        """Return the node of each rank."""
         return Topology.by_label(self._nodes)
 
     def exchange(self, key: str, text: str) -> list[str]:
-        """Publish a text of this rank, and return the texts of all ranks. Block until all have published theirs."""
+        """Publish a string of this rank, and return the strings of all ranks. Block until all ranks have published."""
         self._store.set(f"{key} {self._rank}", text)
         return [self._store.get(f"{key} {peer}").decode() for peer in range(self._size)]
 
     def gloo(self) -> dist.ProcessGroupGloo:
-        """Return the gloo backend. The first call connects the ranks, and blocks until all of them have made it."""
+        """Return the gloo backend. The first call connects the ranks and blocks until all ranks have made it."""
         if self._gloo is None:
             self._gloo = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
         return self._gloo
 
     def collectives(self, device: torch.device) -> Collectives:
-        """Return a private backend for whole collectives of bytes: NCCL for a GPU, gloo for the host.
+        """Return a private backend for byte collectives: NCCL for a GPU, gloo for the host.
 
-        All ranks call it at the same operation. NCCL connects them in its first collective.
+        All ranks must call this method at the same operation. NCCL connects the ranks in its first collective.
         """
         if device.type == "cpu":
             return cast(Collectives, self.gloo())
@@ -82,7 +82,7 @@ class SecondGroup:
         return self._carrier
 
     def process_group(self) -> dist.ProcessGroup:
-        """Return the group as c10d's operators take it."""
+        """Return the group in the form that c10d operators accept."""
         if self._process_group is None:
             kind = dist.ProcessGroup.BackendType.GLOO
             group = dist.ProcessGroup(self._store, self._rank, self._size)
@@ -92,7 +92,7 @@ class SecondGroup:
         return self._process_group
 
     def reporting(self, job: Job) -> Job:
-        """Return a job that also reports its failure to the other ranks, which only miss its messages."""
+        """Wrap a job so that it reports its failure to the other ranks, which would otherwise only time out."""
 
         def run() -> None:
             try:
@@ -103,14 +103,14 @@ class SecondGroup:
         return run
 
     def _explain(self, error: Exception) -> str:
-        """Return the message of an error, followed by that of the rank that failed first if that is another one."""
+        """Return the message of an error. If another rank failed first, append that rank's message."""
         message = f"hpcbench, rank {self._rank} of {self._name}: {type(error).__name__}: {error}"
         try:
             if self._store.check(["failed"]):
                 return f"{message}; before that, {self._store.get('failed').decode()}"
             self._store.set("failed", message)
         except RuntimeError:
-            return message  # the rank that holds the store is gone
+            return message  # the rank that hosts the store has exited
         return message
 
 
@@ -118,16 +118,16 @@ def _connect_again(store: Store, timeout: timedelta) -> Store:
     try:
         connection: Store = store.clone()  # type: ignore[attr-defined]
     except (RuntimeError, NotImplementedError):
-        return store  # a store class from outside of PyTorch
-    connection.set_timeout(timeout)  # a clone of a file's store has PyTorch's default
+        return store  # a store class from outside PyTorch
+    connection.set_timeout(timeout)  # a clone of a FileStore has PyTorch's default timeout
     return connection
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:
-    """Return the timeout of the group itself."""
+    """Return the group's own timeout."""
     try:
         backend = group._get_backend(torch.device("cpu"))
-    except RuntimeError:  # a group of GPUs alone
+    except RuntimeError:  # a group with GPU backends only
         backend = group._get_backend(torch.device("cuda"))
     timeout: timedelta = getattr(getattr(backend, "options", None), "_timeout", distributed_c10d.default_pg_timeout)
     return timeout

@@ -1,4 +1,4 @@
-"""The traffic of a program's ranks, as events of a log."""
+"""Traffic of a program's ranks, as log events."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from hpcbench.programs.table import summed
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:
-    """Return the counts that each rank has written, keyed by rank."""
+    """Return the counts written by each rank, in rank order."""
     reports = [data for path in directory.glob("rank-*.json") if (data := read_json(path)) is not None]
     return sorted(reports, key=lambda data: int(data["rank"]))
 
@@ -25,13 +25,13 @@ _SHARES = {
     "functional gather": 1,
     "all-to-all": 1,
 }
-"""Number of times that a rank sends a call's vector, without its own part, in the algorithms that send the least."""
+"""How many times a rank sends a call's vector, excluding its own part, in the algorithms that send the least."""
 
 
 def sent_bytes(row: dict[str, Any]) -> int:
-    """Return the bytes that a rank sends in the exact calls of a row.
+    """Return the bytes that a rank sends in a row's exact calls.
 
-    PyTorch does not count them: they follow from the calls.
+    PyTorch does not count bytes, so they are computed from the calls.
     """
     ranks, call, nbytes = int(row["ranks"]), str(row["call"]), int(row["call_bytes"])
     if call == "point to point":
@@ -40,7 +40,7 @@ def sent_bytes(row: dict[str, Any]) -> int:
 
 
 def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
-    """Return the groups without a known dimension, one for each description."""
+    """Return the groups with unknown dimension, one per description."""
     unknown_bytes: dict[str, int] = {}
     for row in summed(ranks):
         if row["why"] == "unknown group":
@@ -49,16 +49,16 @@ def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
 
 
 def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> Iterator[Event]:
-    """Yield the events about the ranks' traffic.
+    """Yield events about the ranks' traffic.
 
     Parameters
     ----------
     ranks
         Counts of each rank.
     scheme
-        Scheme of the run. Its algorithm is part of each channel.
+        The run's scheme. Its algorithm is recorded in each channel.
     steps
-        The first and the last step; None if the program's steps are unknown.
+        The first and last step, or None if the program's steps are unknown.
     """
     yield traffic(ranks, scheme, steps)
     yield ProgramCalls(rows=tuple(CallGroup.declared(row) for row in summed(ranks)))
@@ -66,7 +66,7 @@ def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | N
 
 
 def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> TrafficTotals:
-    """Return the traffic of all ranks and all steps. The parameters are those of `events`."""
+    """Return the total traffic of all ranks and steps. Parameters are as in `events`."""
     channels: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for row in summed(ranks):
         coded = bool(row["codec"])

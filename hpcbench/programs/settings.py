@@ -1,4 +1,4 @@
-"""The settings of `hpcbench run`: a scheme by name or from a file, and a groups file."""
+"""Settings of `hpcbench run`: a scheme (name or file) and a groups file."""
 
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from hpcbench.study.yaml12 import read
 
 
 def load_scheme(name: str) -> NamedScheme:
-    """Return the scheme with a name, or the scheme in a file.
+    """Return the scheme with a given name, or the scheme from a file.
 
     Raises
     ------
     UserError
-        There is no such scheme, or the file is wrong.
+        The scheme does not exist, or the file is invalid.
     """
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
@@ -42,12 +42,12 @@ def _named(name: str, entry: Any) -> NamedScheme:
 
 
 def load_groups(path: Path | None) -> Groups:
-    """Return the settings of a groups file; the defaults if there is none.
+    """Return the settings of a groups file, or the defaults if `path` is None.
 
     Raises
     ------
     UserError
-        The file is wrong.
+        The file is invalid.
     """
     if path is None:
         return Groups()

@@ -1,8 +1,8 @@
-"""Small calls from Python, which go to the backend without PyTorch's dispatcher.
+"""Fast path for small calls from Python, which bypass PyTorch's dispatcher.
 
-A kernel in Python would make them half as long again, and calls below `min_bytes` are never encoded. So the methods of
-process groups count those and call the backend, which is all that the dispatcher would do for them. All other calls,
-and those of C++ code, take the way through the kernels.
+A Python kernel would make small calls take 1.5 times as long, although calls below `min_bytes` are never encoded.
+Therefore the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All
+other calls, including calls from C++, go through the kernels.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +22,12 @@ Method = Callable[..., Any]
 
 
 class SmallCalls:
-    """Methods of process groups that count small calls and hand them to the backend.
+    """Process-group methods that count small calls and pass them to the backend.
 
     Parameters
     ----------
     groups
-        Calls of the groups that have been used.
+        Calls of all groups used so far.
     """
 
     def __init__(self, groups: Mapping[ProcessGroup, GroupCalls]) -> None:
@@ -51,13 +51,13 @@ class SmallCalls:
         self._backends.clear()
 
     def _replace(self, name: str, replacement: Callable[[Method], Method]) -> None:
-        real = vars(ProcessGroup).get(name)  # an attribute of the class would not be bound when it is put back
+        real = vars(ProcessGroup).get(name)  # a class attribute would not be bound when it is restored
         if real is not None:
             self._real[name] = real
             setattr(ProcessGroup, name, replacement(real))
 
     def _in_place(self, real: Method, call: str, name: str) -> Method:
-        """Return the method of a call on a list of tensors."""
+        """Return a method for a call on a list of tensors."""
         groups, backend_of = self._groups, self._backend
 
         def method(group: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
@@ -71,7 +71,7 @@ class SmallCalls:
         return method
 
     def _apart(self, real: Method, call: str, name: str, vector: int) -> Method:
-        """Return the method of a call with a target and a source; `vector` is the place of the complete one."""
+        """Return a method for a call with a target and a source. `vector` is the complete vector's argument index."""
         groups, backend_of = self._groups, self._backend
 
         def method(group: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
@@ -97,10 +97,10 @@ _is_profiling = torch._C._autograd._profiler_enabled
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Return whether a tensor has nothing that only the dispatcher can handle."""
+    """Return whether a tensor needs no special handling by the dispatcher."""
     return type(tensor) in _TENSORS and tensor.is_cpu and tensor.layout is torch.strided
 
 
 def _is_observed() -> bool:
-    """Return whether a mode, a transformation or a profiler looks at what passes the dispatcher."""
+    """Return whether a mode, transform or profiler observes dispatcher calls."""
     return _count_modes() > 0 or _find_transformation() is not None or _is_profiling()

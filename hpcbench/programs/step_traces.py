@@ -1,4 +1,4 @@
-"""Traces of some steps of a program that does not use the profiler itself. Steps end with the optimizer's step."""
+"""Traces of some steps of a program that does not use the profiler itself. Optimizer steps delimit the steps."""
 
 import logging
 import os
@@ -16,12 +16,12 @@ log = logging.getLogger("hpcbench.torch")
 
 
 class StepTraces:
-    """The profiler of one rank, from `watch` to the end of the traced steps.
+    """Profiler of one rank, from `watch` to the end of the traced steps.
 
     Parameters
     ----------
     settings
-        Which steps to trace, and where to write them.
+        Steps to trace, and the output directory.
     """
 
     def __init__(self, settings: TracedSteps) -> None:
@@ -32,18 +32,18 @@ class StepTraces:
         self._hook: Any = None
 
     def watch(self) -> None:
-        """Count the optimizer's steps from now on."""
+        """Start counting optimizer steps."""
         self._hook = register_optimizer_step_post_hook(self._step)
 
     def _step(self, optimizer: Optimizer, *_: object) -> None:
-        """Go to the next step. A program may have several optimizers; the first one's steps count."""
+        """Advance to the next step. If a program has several optimizers, the steps of the first optimizer count."""
         if self._optimizer is None:
             self._optimizer = optimizer
         if optimizer is not self._optimizer:
             return
         try:
             self._advance()
-        except RuntimeError as error:  # for example, the program uses the profiler itself
+        except RuntimeError as error:  # for example, if the program uses the profiler itself
             log.warning("hpcbench: no trace: %s", " ".join(str(error).split())[:200])
             self._hook.remove()
 

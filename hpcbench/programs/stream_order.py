@@ -1,9 +1,9 @@
-"""The order of encoded operations among the work of a device: private streams and events on a GPU, none on the host.
+"""Ordering of encoded operations relative to other device work, with private streams and events on GPUs.
 
-An operation on a GPU works on a private stream, which first waits for the caller's current stream. `wait` of the
-operation's handle makes the current stream wait for the private stream. So streams wait, but no host thread does.
-Memory comes from PyTorch's caching allocator. Temporary buffers belong to the private stream, which alone reuses them.
-The caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
+A GPU operation runs on a private stream, which first waits for the caller's current stream. `wait` of the operation's
+handle makes the current stream wait for the private stream. Only streams wait; host threads do not. Memory comes from
+PyTorch's caching allocator. Temporary buffers belong to the private stream and are reused only by it. The caller's
+tensors belong to other streams, so they are kept alive until the event at the end of the operation.
 """
 
 import time
@@ -20,86 +20,89 @@ from hpcbench.programs.worker import make_handle as make_future_handle
 
 
 class StreamPoint(Protocol):
-    """A point in the order of a stream's work."""
+    """A position in the sequence of a stream's work."""
 
     def done(self) -> bool:
-        """Return whether the stream has reached the point. Nothing waits."""
+        """Return whether the stream has reached the position. This method does not block."""
 
     def since(self, earlier: Any) -> float:
-        """Return the seconds between two points that the stream has reached."""
+        """Return the time in seconds between two positions that the stream has reached."""
 
 
 class StreamOrder(ABC):
-    """The order of the operations of one group on one device."""
+    """Order of one group's operations on one device."""
 
     def __init__(self) -> None:
         self._under_way: deque[tuple[StreamPoint, object, Callable[[], None]]] = deque()
 
     @abstractmethod
     def follow_caller(self) -> Any:
-        """Return a context in which work is ordered behind what the caller has submitted, apart from its later work."""
+        """Return a context whose work runs after the caller's work so far.
+
+        Later work of the caller may run concurrently.
+        """
 
     @abstractmethod
     def mark(self) -> StreamPoint:
-        """Mark the present end of the private stream's work."""
+        """Mark the current end of the private stream's work."""
 
     @abstractmethod
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return the handle of the work so far: its `wait` makes the waiter's stream wait for the work."""
+        """Return a handle of the work so far. Its `wait` makes the current stream wait for the work."""
 
     @abstractmethod
     def is_capturing(self) -> bool:
-        """Return whether the caller's stream is recorded for a CUDA graph, which would not repeat our host code."""
+        """Return whether the caller's stream is being captured into a CUDA graph, which would not replay host code."""
 
     def keep(self, tensors: object, at_end: Callable[[], None]) -> None:
-        """Keep tensors of the caller until the private stream has finished its present work, then call `at_end`."""
+        """Keep tensors of the caller alive until the private stream has finished its work, then call `at_end`."""
         self._under_way.append((self.mark(), tensors, at_end))
 
     def release_finished(self) -> None:
-        """Release the tensors of finished operations. Nothing waits."""
+        """Release the tensors of finished operations without blocking."""
         while self._under_way and self._under_way[0][0].done():
             _, _, at_end = self._under_way.popleft()
             at_end()
 
 
 class HostMark:
-    """A time of the host's clock. All work before it is over."""
+    """A host time. All earlier work is complete."""
 
     def __init__(self) -> None:
         self._at = time.perf_counter()
 
     def done(self) -> bool:
-        """Return true: the host does its work at once."""
+        """Return True, because host work is synchronous."""
         return True
 
     def since(self, earlier: "HostMark") -> float:
-        """Return the seconds between two times."""
+        """Return the time in seconds between two marks."""
         return self._at - earlier._at
 
 
 class HostOrder(StreamOrder):
-    """The order of work on the host, which is that of the calls."""
+    """Order of host work, which equals the order of calls."""
 
     @contextmanager
     def follow_caller(self) -> Iterator[None]:
-        """Return a context without any effect."""
+        """Return a no-op context."""
         yield
 
     def mark(self) -> HostMark:
-        """Return the time."""
+        """Return the current time."""
         return HostMark()
 
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return a handle that is done."""
+        """Return a completed handle."""
         return make_finished_handle(result, [])
 
     def is_capturing(self) -> bool:
-        """Return false: the host has no graphs."""
+        """Return False, because the host has no graphs."""
         return False
 
 
 class CudaMark:
-    """An event that is recorded on the current stream."""
+    """An event recorded on the current stream."""
 
     def __init__(self, cuda: Any) -> None:
         self.event = cuda.Event(enable_timing=True)
@@ -110,19 +113,19 @@ class CudaMark:
         return bool(self.event.query())
 
     def since(self, earlier: "CudaMark") -> float:
-        """Return the seconds between two events on the clock of the GPU."""
+        """Return the time in seconds between two events, measured by the GPU."""
         return float(earlier.event.elapsed_time(self.event)) * 1e-3
 
 
 class CudaOrder(StreamOrder):
-    """The order of work on a GPU.
+    """Order of work on a GPU.
 
     Parameters
     ----------
     device
         The GPU.
     cuda
-        PyTorch's streams and events; tests give a model of them.
+        PyTorch module for streams and events. Tests supply a fake.
     """
 
     def __init__(self, device: torch.device, cuda: Any = torch.cuda) -> None:
@@ -132,7 +135,7 @@ class CudaOrder(StreamOrder):
 
     @contextmanager
     def follow_caller(self) -> Iterator[None]:
-        """Make the private stream the current one, after the work of the caller stream."""
+        """Make the private stream current, ordered after the work on the caller's stream."""
         cuda = self._cuda
         if self._stream is None:
             self._stream = cuda.Stream(self._device)
@@ -147,8 +150,8 @@ class CudaOrder(StreamOrder):
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
         """Return a handle whose `wait` makes the caller's current stream wait for the private stream.
 
-        PyTorch's future records an event on the current stream of each device when it receives its result
-        (ATen/core/ivalue_inl.h, `markCompleted`), and its `wait` makes streams wait for these events.
+        When a PyTorch future receives its result, it records an event on the current stream of each device
+        (ATen/core/ivalue_inl.h, `markCompleted`). Its `wait` makes streams wait for these events.
         """
         return make_finished_handle(result, [self._device])
 
@@ -158,12 +161,12 @@ class CudaOrder(StreamOrder):
 
 
 def make_finished_handle(result: Sequence[torch.Tensor], devices: list[torch.device]) -> Work:
-    """Return a handle with a result that has been submitted to the current streams of these devices."""
+    """Return a handle of a result that has been enqueued on the current streams of these devices."""
     future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)  # type: ignore[arg-type]
     future.set_result(list(result))
     return make_future_handle(future)
 
 
 def order_of(device: torch.device) -> StreamOrder:
-    """Return a new order for a device."""
+    """Create the order for a device."""
     return HostOrder() if device.type == "cpu" else CudaOrder(device)

@@ -1,4 +1,4 @@
-"""The encoded operations of one group over whole collectives (collective_carrier.py): NCCL's, or gloo's in tests."""
+"""Encoded operations of one group over whole collectives (collective_carrier.py) of NCCL, or of gloo in tests."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -28,24 +28,24 @@ from hpcbench.programs.residuals import Residuals
 from hpcbench.programs.stream_order import StreamOrder
 
 ALGORITHMS = (Algorithm.ENCODED, Algorithm.TWO_SHOT)
-"""Algorithms of a scheme that this carrier supports."""
+"""Scheme algorithms that this carrier supports."""
 
 
 class StreamedGroup(CallCarrier):
-    """The encoded operations of one group. They are submitted to a private stream in the caller's thread.
+    """Encoded operations of one group. The caller's thread enqueues them on a private stream.
 
     Parameters
     ----------
     name
-        Name of the group, for errors.
+        Group name for error messages.
     rank, topology
-        Number of this rank in the group, and the nodes of all ranks.
+        Rank of this process in the group, and the nodes of all ranks.
     order
-        Order of the device's work.
+        Order of device work.
     connect
-        Return the backend of a private group. It is called at the first operation.
+        Function that returns the backend of a private group. It is called on the first operation.
     account
-        Counts of what was sent.
+        Counts of sent messages.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class StreamedGroup(CallCarrier):
         self._lock = threading.Lock()
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the two-shot plan of a call in one slice, whatever the speed of links."""
+        """Return the two-shot plan of a call with one slice, independent of link speeds."""
         return lay_with(self._choice, operation, n, dtype, replace(channel, algorithm=Algorithm.TWO_SHOT, slices=1))
 
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
-        """Begin a call at once: no decision is open."""
+        """Start a call immediately, because no decisions are pending."""
         return call()
 
     def plain_group(self) -> dist.ProcessGroup:
-        """Raise an error: plans of this carrier leave no call to PyTorch."""
+        """Raise an error, because this carrier leaves no planned call to PyTorch."""
         raise NotImplementedError("calls over whole collectives are decided without the other ranks")
 
     def all_gather(
         self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: CallCounts
     ) -> Begin:
-        """Prepare to join each source of all ranks in its target."""
+        """Prepare to gather each source from all ranks into its target."""
 
         def carry_one(k: int, plan: Plan, call: CollectiveCall) -> None:
             out = _Target(outs[k])
@@ -101,17 +101,17 @@ class StreamedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the whole sum; otherwise the target receives this rank's
+        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
         piece.
         """
-        # asked for here: whether autograd is at work is visible only in the caller's thread
+        # only the caller's thread can see whether autograd is active
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         share = 1 / self._topology.ranks
 
         def carry_one(k: int, plan: Plan, call: CollectiveCall) -> None:
             values, out = srcs[k].detach().reshape(-1), _Target(outs[k])
             if operation is Operation.ALL_REDUCE:
-                if average:  # before the sum, which might not fit the type of its parts
+                if average:  # before the sum, which might overflow
                     values = values.float() * share
                 call.all_reduce(plan, values, out.flat)
             else:
@@ -131,7 +131,7 @@ class StreamedGroup(CallCarrier):
         *,
         min_bytes: int,
     ) -> Work:
-        """Begin to send part i of the source to rank i. Short parts are not encoded."""
+        """Start to send part i of `src` to rank i. Short parts are not encoded."""
         sends, receives = ([ElementRange(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
         width = src.element_size()
         todo = steps.all_to_all(self._rank, sends, receives, coded=lambda part: part.span.size * width >= min_bytes)
@@ -146,11 +146,11 @@ class StreamedGroup(CallCarrier):
         return self._submit("all-to-all", [out], [src], row, submit)
 
     def stepped(self) -> None:
-        """Start a new step: the program's optimizer has taken one."""
+        """Start a new step after a step of the program's optimizer."""
         self._residuals.stepped()
 
     def stop(self, patience_s: float) -> None:
-        """Release what finished calls have kept. Calls that are not finished keep their tensors."""
+        """Release tensors of finished calls. Unfinished calls keep their tensors."""
         with self._lock:
             self._order.release_finished()
 
@@ -188,7 +188,7 @@ class StreamedGroup(CallCarrier):
         submit: Callable[[int], list[CollectiveCall]],
         vectors: int = 1,
     ) -> Work:
-        """Submit an operation after the caller's work. Its tensors live until the device has finished it."""
+        """Enqueue an operation after the caller's work. Its tensors stay alive until the device has finished."""
         self._refuse_capture(name)
         with self._lock, torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
             self._order.release_finished()
@@ -221,7 +221,7 @@ class StreamedGroup(CallCarrier):
 
 
 class _Target:
-    """A contiguous vector for the result of a tensor of any layout."""
+    """A contiguous result vector for a tensor with any strides."""
 
     def __init__(self, out: torch.Tensor) -> None:
         self._out = out.detach()
@@ -232,6 +232,6 @@ class _Target:
         self.flat = contiguous.view(-1)
 
     def finish(self) -> None:
-        """Copy the result to the tensor, unless it is there."""
+        """Copy the result to the tensor, unless they share memory."""
         if self._result is not self._out:
             self._out.copy_(self._result)

@@ -1,4 +1,4 @@
-"""The traffic of a program's ranks, as a table."""
+"""Table of the traffic of a program's ranks."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hpcbench.programs.exact import explain
 
 
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of all ranks with equal calls summed, the largest first."""
+    """Sum the rows of identical calls over all ranks, and sort them in descending order."""
     names = ("group", "ranks", "dimension", "call", "dtype", "codec", "why")
     numbers = (
         *("calls", "call_bytes", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"),
@@ -27,7 +27,7 @@ def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def table(ranks: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of all ranks. It has columns of encoded calls only if there are any."""
+    """Return the traffic table of all ranks. Columns for encoded calls are included only if there are such calls."""
     rows = summed(ranks)
     coded = any(row["codec"] for row in rows)
     shown = Table(box=None, pad_edge=False)

@@ -1,4 +1,4 @@
-"""Tensors of the host as NumPy arrays that share their memory."""
+"""Conversion of host tensors to NumPy arrays that share their memory."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float16: np.dtype(np.float16),
     torch.bfloat16: BFLOAT16,
 }
-"""Types of values that are encoded. All other values are sent uncompressed."""
+"""Dtypes that are encoded. Values of all other dtypes are sent uncompressed."""
 TORCH_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
-"""PyTorch's type for each type of `DTYPES`."""
+"""Inverse of `DTYPES`."""
 
 
 def array(tensor: torch.Tensor) -> Array:
-    """Return the values of a contiguous tensor."""
+    """Return a contiguous tensor as a NumPy array that shares its memory."""
     flat = tensor.detach().reshape(-1)
     if flat.dtype is torch.bfloat16:
         return flat.view(torch.int16).numpy().view(BFLOAT16)

@@ -1,4 +1,4 @@
-"""`work.wait(timeout)` for encoded calls: PyTorch's handle of a future refuses a timeout with an error."""
+"""`work.wait(timeout)` for encoded calls. PyTorch's future-based handles do not support timeouts."""
 
 import functools
 import threading
@@ -12,13 +12,13 @@ _NO_TIMEOUT = timedelta(0)
 
 
 class TimedWait:
-    """Replacement of the method `wait` of all handles, with a timeout where PyTorch has none."""
+    """Replacement for the `wait` method of all handles. It adds timeouts where PyTorch has none."""
 
     def __init__(self) -> None:
         self._real: Any = None
 
     def watch(self) -> None:
-        """Replace the method from now on."""
+        """Install the replacement."""
         real = self._real = Work.wait
 
         @functools.wraps(real)
@@ -33,7 +33,7 @@ class TimedWait:
         setattr(Work, "wait", wait)  # noqa: B010 - a method is not assigned to otherwise
 
     def unwatch(self) -> None:
-        """Put PyTorch's own method back."""
+        """Restore PyTorch's method."""
         setattr(Work, "wait", self._real)  # noqa: B010
 
 

@@ -1,8 +1,8 @@
-"""Trials within one machine: is gloo's call faster, or the encoded one? Each size is tried once.
+"""Timing trials within one machine that compare gloo's call with the encoded call. Each size is tried once.
 
-No model answers that: it rests on the number of processors, on how many ranks share them, and on gloo itself, whose
-reduce-scatter is an all-reduce of the complete vector. All ranks try at the same time and use the times of the slowest
-one. So they all get the same result.
+The result is hard to model. It depends on the number of processors, on the number of ranks per processor, and on gloo
+itself, whose reduce-scatter is an all-reduce of the complete vector. All ranks run the trial at the same time and use
+the times of the slowest rank, so all ranks get the same result.
 """
 
 import time
@@ -16,19 +16,21 @@ from torch._C import _distributed_c10d as c10d
 from hpcbench.comm.plan import Operation
 
 MOST_BYTES = 16 << 20
-"""Largest size that is tried. Larger vectors are decided by it."""
+"""Maximum trial size in bytes. The result also applies to larger vectors."""
 _PAIRS = 15
 _ENOUGH_S = 0.5
-"""Seconds after which no further pair of calls is tried. Two pairs always are: the first one does not count."""
+"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first one does not
+count.
+"""
 _GAIN = 0.9
-"""Largest share of gloo's time at which calls are encoded: a smaller gain may be the luck of so few calls."""
+"""Maximum ratio to gloo's time at which calls are encoded. With so few calls, smaller gains may be noise."""
 
 
 class Plain(Protocol):
-    """The collectives of gloo's backend, without PyTorch's dispatcher."""
+    """Collectives of gloo's backend, without PyTorch's dispatcher."""
 
     def allreduce(self, tensors: Any, options: Any = ..., /) -> Any:
-        """Begin a sum over the ranks in place."""
+        """Start an in-place sum over the ranks."""
 
     def _reduce_scatter_base(self, out: torch.Tensor, src: torch.Tensor, /) -> Any: ...
 
@@ -36,7 +38,7 @@ class Plain(Protocol):
 
 
 def tried_size(n: int, width: int, ranks: int) -> int:
-    """Return the elements of the vector that is tried for vectors of `n`: a power of two for each rank."""
+    """Return the trial size for vectors of `n` elements. It is a power of two per rank."""
     part = 1 << max(0, -(-n // ranks) - 1).bit_length()
     while part > 1 and part * ranks * width > MOST_BYTES:
         part //= 2
@@ -44,20 +46,20 @@ def tried_size(n: int, width: int, ranks: int) -> int:
 
 
 class Vectors:
-    """Target and source of the calls of a trial.
+    """Target and source of a trial's calls.
 
     Parameters
     ----------
     operation
-        Operation that is tried.
+        Operation to try.
     n, dtype
-        Elements of the complete vector, and their type.
+        Element count of the complete vector, and dtype.
     rank, size
-        Number of this rank, and number of ranks.
+        Rank of this process, and number of ranks.
     """
 
     def __init__(self, operation: Operation, n: int, dtype: torch.dtype, rank: int, size: int) -> None:
-        generator = torch.Generator().manual_seed(rank)  # the program's random numbers do not change
+        generator = torch.Generator().manual_seed(rank)  # leaves the program's random state unchanged
         first = torch.empty(n).normal_(generator=generator).to(dtype)
         part = first[: n // size].clone()
         self._first, self._operation = first, operation
@@ -66,12 +68,12 @@ class Vectors:
         self.src = part if operation is Operation.ALL_GATHER else vector
 
     def renew(self) -> None:
-        """Give sums in place their first values again: they would grow."""
+        """Reset in-place sums to their initial values, because repeated sums would grow."""
         if self._operation is Operation.ALL_REDUCE:
             self.out.copy_(self._first)
 
     def begin_plain(self, group: Plain) -> Any:
-        """Begin gloo's own call, and return its handle."""
+        """Start gloo's own call and return its handle."""
         if self._operation is Operation.ALL_REDUCE:
             return group.allreduce([self.out])
         if self._operation is Operation.REDUCE_SCATTER:
@@ -86,18 +88,20 @@ def is_faster(
     renew: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Return whether the encoded call is faster than gloo's. It blocks until all ranks ask; they get the same result.
+    """Return whether the encoded call is faster than gloo's. All ranks must call this function.
+
+    It blocks until all ranks have called it, and returns the same result on all ranks.
 
     Parameters
     ----------
     group
-        Group that synchronizes the ranks and shares their times.
+        Group that synchronizes the ranks and exchanges their times.
     plain, encoded
-        Functions that begin a call and return its handle.
+        Functions that start a call and return its handle.
     renew
-        Function that restores the values before each call.
+        Function that resets the values before each call.
     clock
-        Clock, in seconds.
+        Function that returns the time in seconds.
     """
     calls = (plain, encoded)
     ratios: list[float] = []
@@ -106,7 +110,7 @@ def is_faster(
         seconds = torch.zeros(2, dtype=torch.float64)
         for k in (0, 1) if pair % 2 else (1, 0):
             renew()
-            group.allreduce([torch.zeros(1)]).wait()  # all begin together
+            group.allreduce([torch.zeros(1)]).wait()  # synchronizes the ranks
             begin = clock()
             calls[k]().wait()
             seconds[k] = clock() - begin

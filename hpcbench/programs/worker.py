@@ -1,4 +1,4 @@
-"""A thread that carries out the encoded operations of a group in order, and PyTorch's handles of its jobs."""
+"""A thread that executes a group's encoded operations in order, and PyTorch handles of its jobs."""
 
 import queue
 import threading
@@ -14,7 +14,7 @@ Outcome = tuple[Any, BaseException | None]
 
 
 def make_handle(future: "torch.futures.Future[Any]") -> Work:
-    """Return PyTorch's handle of work that ends with a future."""
+    """Return a PyTorch handle of work that completes with a future."""
     work: Work = c10d._create_work_from_future(future)  # type: ignore[attr-defined]
     return work
 
@@ -22,13 +22,13 @@ def make_handle(future: "torch.futures.Future[Any]") -> Work:
 def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
     """Start a job and return its handle.
 
-    An exception that is set on a future is none for C++, where DDP's reducer would take it for a list of tensors.
-    Raised in a callback of the future it is one.
+    An exception that is set on a future is not visible to C++: DDP's reducer would treat it as a list of tensors. An
+    exception raised in a callback of the future is visible.
 
     Parameters
     ----------
     starter
-        Function that has another thread run the job.
+        Function that runs the job in another thread.
     result
         Result of the handle.
     """
@@ -48,7 +48,7 @@ def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
 
 
 class JobThread:
-    """A thread that does jobs in the order in which they are submitted. It starts with the first one.
+    """A thread that runs jobs in submission order. It starts with the first job.
 
     Parameters
     ----------
@@ -62,16 +62,16 @@ class JobThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Job, result: Any) -> Work:
-        """Submit a job, and return its handle, whose result is `result`."""
+        """Submit a job and return a handle with the given result."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         return start(self._jobs.put, job, result)
 
     def stop(self, patience_s: float) -> bool:
-        """End the thread after its jobs, and return whether it has ended within `patience_s` seconds.
+        """Stop the thread after its queued jobs. Return whether it has ended within `patience_s` seconds.
 
-        A later job starts another thread.
+        A later job starts a new thread.
         """
         if self._thread is None:
             return True
@@ -83,11 +83,11 @@ class JobThread:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            del job  # tensors of a finished job are not kept until the next one
+            del job  # do not keep a finished job's tensors alive until the next job
 
 
 def start_in_thread(job: Job, result: Any) -> Work:
-    """Start a job in a new thread, and return its handle: a job that waits for a message delays no other one."""
+    """Run a job in a new thread and return its handle. The thread may wait for messages without delaying other jobs."""
     return start(lambda run: threading.Thread(target=run, daemon=True).start(), job, result)
 
 

@@ -1,1 +1,1 @@
-"""The report of a study: comparison, statistics and tables."""
+"""Study reports: comparisons, statistics and tables."""

@@ -33,13 +33,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeRequest(ReportRequest):
-    """A request for the changes since an earlier submission, in place of the measurements."""
+    """A report request for the changes since an earlier submission, instead of the measurements."""
 
     earlier: Section
     changes: Sequence[Change]
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the document of the changes, without figures."""
+        """Return the changes as a document without figures."""
         (new, cells), (old, cells_before) = self.sections[0], self.earlier
         environment = list_environment_changes(new.runs, old.runs)
         title = make_printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
@@ -61,7 +61,7 @@ class ChangeRequest(ReportRequest):
         return Document(title, (chapter,))
 
     def content(self) -> dict[str, Any]:
-        """Return the changes as data for programs."""
+        """Return the changes as machine-readable data."""
         (new, cells), (old, cells_before) = self.sections[0], self.earlier
         return {
             "schema": 1,
@@ -90,11 +90,11 @@ _VALUES = {
     "verdict": "verdict",
     "bad": "bad",
 }
-"""Names of the values of a change, with the attributes of `Change`."""
+"""JSON and CSV names of a change's values, mapped to attributes of `Change`."""
 
 
 def compare_submissions(request: ReportRequest, earlier: Sequence[Section]) -> tuple[ReportRequest, bool]:
-    """Return the same request for the changes, and whether anything got worse."""
+    """Convert a request into one for the changes. Also return whether anything got worse."""
     if len(request.sections) != 1 or len(earlier) != 1:
         raise UserError("--against: compares one submission with one: give one directory, or logs of one study")
     (new, cells), (_, cells_before) = request.sections[0], earlier[0]
@@ -130,7 +130,7 @@ def _make_entries(change: Change) -> tuple[Entry, ...]:
 
 
 def _answer(changes: Sequence[Change], environment: Sequence[str]) -> list[str]:
-    """Return the verdict, which names the changed software and machine if a change is significant."""
+    """Return the verdict. If a change is significant, the verdict lists software and hardware changes."""
     bad = [change for change in changes if change.bad]
     good = [change for change in changes if change.good]
     inconclusive = [change for change in changes if change.is_open and not change.bad and not change.good]
@@ -152,7 +152,7 @@ def _answer(changes: Sequence[Change], environment: Sequence[str]) -> list[str]:
 
 
 _MOST_NAMED = 4
-"""Largest number of changes of software and machine that the verdict names."""
+"""Maximum number of software and hardware changes in the verdict."""
 
 
 def _list(changes: Sequence[Change]) -> str:

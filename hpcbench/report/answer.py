@@ -1,4 +1,4 @@
-"""The answer of a report: does compression pay in a cell, and which runs failed."""
+"""The answer of a report: whether compression pays in a cell, and which runs failed."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,27 +26,27 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
 def answer(cell: Cell, site: str) -> list[str]:
-    """Return the sentences that answer whether compression pays in a cell, the answer first, then the footnotes."""
+    """Return the answer whether compression pays in a cell, followed by the footnotes."""
     weak = find_weaknesses(cell)
     lead, others = split_findings(cell, site, weak)
     return [*lead, *others, *weak.sentences, *list_methods(cell)]
 
 
 def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
-    """Return the one or two sentences of the answer, and the other findings."""
+    """Return the answer (one or two sentences) and the other findings."""
     findings, recommendation = list_findings(cell, site, weak), recommend(cell)
     count = 2 if findings[:1] and "inconclusive" in findings[0] else 1
     return [*findings[:count], *recommendation], findings[count:]
 
 
 def list_methods(cell: Cell) -> list[str]:
-    """Return the sentences about the method of a cell's findings; none if the cell has no findings."""
+    """Describe the method behind a cell's findings; empty if the cell has no findings."""
     base = cell.row(cell.baseline)
     return describe_method(cell, base) if base is not None and base.completed else []
 
 
 def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
-    """Return the sentences that answer whether compression pays in a cell, without footnotes."""
+    """Return the answer whether compression pays in a cell, without footnotes."""
     base = cell.row(cell.baseline)
     if base is None:
         return [say.NO_BASELINE_RUN]
@@ -71,7 +71,7 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
 
 
 def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return the answer of a sweep: in how many cells compression pays, and where it pays most."""
+    """Summarize a sweep: the number of cells where compression pays, and where it pays most."""
     paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
     if not paying:
         return (say.NO_CELL_PAYS.format(cells=len(cells)),)
@@ -84,7 +84,7 @@ def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def list_trouble(cell: Cell) -> list[str]:
-    """Return a line for each reason why runs failed, with its place, and the number of open runs."""
+    """Return one line per failure reason, with its file location, and the number of unfinished runs."""
     runs_by_reason: dict[str, list[RunResult]] = {}
     for measures in cell.runs:
         run = measures.run
@@ -136,9 +136,9 @@ def _describe_schemes(
 
 
 def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: Front, plain: list[str]) -> list[str]:
-    """Return the sentences about schemes that are faster at a loss that is no worse.
+    """Describe the schemes that are faster without a worse loss.
 
-    A scheme that is not significantly faster than a control without a codec may owe its speed only to the algorithm.
+    If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain its speed.
     """
     loss = say.LOSS_NO_WORSE
     if any(weak.has(row.scheme, LEARNT_NOTHING) for row in good):
@@ -179,7 +179,7 @@ def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
 
 
 def _write_advice(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
-    """Return the number of pairs that would probably decide all of some findings, as a sentence."""
+    """Return a sentence with the number of pairs that would probably make all findings conclusive."""
     pairs = [finding.enough if finding.pairs > 1 else 0 for finding in findings if finding is not None]
     if not pairs or 0 in pairs:
         return say.ONE_PAIR
@@ -205,5 +205,5 @@ def _show_worst_pair(row: SchemeRow) -> str:
 
 
 def _show_ratio(speed: Interval) -> str:
-    """Return the ratio of speeds with its interval."""
+    """Format a speed ratio with its interval."""
     return f"{speed.estimate:.2f} times the baseline's speed, {bounds(speed, '{:.2f}'.format)}"

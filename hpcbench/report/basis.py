@@ -1,4 +1,4 @@
-"""Basis of a run's numbers: the work of a step, the number of ranks, and the chips."""
+"""Inputs for a run's derived numbers: work per step, number of ranks, and chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,49 +22,48 @@ from hpcbench.report.expert_layers import read_expert_loads
 
 @dataclass(frozen=True)
 class Basis:
-    """The facts from a run's settings and its first events.
+    """Facts from a run's settings and first events.
 
-    A fact is None if it is missing, as in logs of other programs.
+    Missing facts, which are common in logs of other programs, are None.
     """
 
     first: int
-    """Number of the first step that counts for the speed.
+    """First step that is included in the speed.
 
-    Earlier steps compile, fill caches and buffers, and would slow the faster scheme most.
+    Earlier steps compile code and fill caches and buffers. Including them would penalize the faster scheme most.
     """
     batch: int | None
-    """Number of sequences in a step, all ranks together."""
+    """Number of sequences per step, over all ranks."""
     seq_len: int | None
-    """Number of tokens in a sequence."""
+    """Number of tokens per sequence."""
     ranks: int | None
     shape: dict[str, Any] | None
-    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, any ``block`` and ``experts``: input of `predict.flops`.
+    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len``, and optionally ``block`` and ``experts``.
 
-    Experts keep all rows that they have places for, as is assumed before a run.
+    The sizes are inputs of `predict.flops`. Experts are assumed to keep all rows within their capacity, as in
+    predictions before a run.
     """
     model_flops: float | None
-    """Operations that one sequence needs, without the tokens that the run's experts dropped."""
+    """Required operations per sequence, excluding tokens that the run's experts dropped."""
     hardware_flops: float | None
-    """Operations that are executed for one sequence."""
+    """Executed operations per sequence."""
     neox_flops: float | None
-    """Operations of one sequence by GPT-NeoX's formula."""
+    """Operations per sequence according to GPT-NeoX's formula."""
     recompute: str | int | None
-    """Part that the backward pass computes again: ``none``, ``selective``, ``full``, or a number of layers at a
-    time.
-    """
+    """Recomputation in the backward pass: ``none``, ``selective``, ``full``, or a number of layers at a time."""
     chip: str | None
-    """Chip of the ranks; None for a CPU, and if the ranks have different chips."""
+    """GPU model of the ranks; None for CPUs, or if the ranks use different GPU models."""
     peak: float | None
-    """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
+    """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
 
     @property
     def work_varies(self) -> bool:
-        """Whether experts may drop tokens, so that the steps need different numbers of operations."""
+        """Whether the operations per step vary because experts may drop tokens."""
         return self.shape is not None and _can_drop_tokens(self.shape)
 
 
 def read_basis(run: RunResult, log: RunLog) -> Basis:
-    """Read the basis of a run's numbers."""
+    """Read the basis of a run from its settings and log."""
     work = run.settings.work
     configuration = log.read_event(Configuration)
     shape, recompute = _read_shape(run.settings), _read_recompute(work.recompute)
@@ -98,15 +97,15 @@ def read_basis(run: RunResult, log: RunLog) -> Basis:
 
 
 def read_warmup(run: RunResult) -> int | None:
-    """Return the number of steps that the settings exclude from the speed; None if not stated (foreign logs)."""
+    """Return the number of warm-up steps in the settings; None if not stated (logs of other programs)."""
     return run.settings.work.warmup_steps
 
 
 def find_first_step(run: RunResult, log: RunLog) -> int:
-    """Return the number of the first step that counts for the speed.
+    """Return the number of the first step that is included in the speed.
 
-    It is the first one after the stated warm-up. If none is stated, the log's first step line does not count unless it
-    is the only one, whatever number its framework gives to its first step.
+    Speed is measured after the stated warm-up. If no warm-up is stated, the log's first step line is excluded, unless
+    it is the only step line. This rule does not depend on how the framework numbers its steps.
     """
     warmup = read_warmup(run)
     if warmup is None:
@@ -143,7 +142,7 @@ def _read_shape(settings: LoggedSettings) -> dict[str, Any] | None:
 
 
 def _read_block(model: ModelSettings) -> flops.BlockShape:
-    """Return the sizes of a layer that operations depend on."""
+    """Return the layer sizes that determine the number of operations."""
     hidden, heads, groups = (_keep_positive(size) for size in (model.hidden, model.heads, model.kv_heads))
     return flops.BlockShape(
         kv_width=groups * (hidden // heads) if hidden and heads and groups else None,
@@ -153,7 +152,10 @@ def _read_block(model: ModelSettings) -> flops.BlockShape:
 
 
 def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
-    """Return a shape with the rows that the run's experts kept; None if the log does not contain the dropped rows."""
+    """Return the shape with the rows that the run's experts kept.
+
+    None if the log does not count dropped rows.
+    """
     if shape is None or not _can_drop_tokens(shape):
         return shape
     counts = read_expert_loads(log)
@@ -164,12 +166,12 @@ def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, A
 
 
 def _can_drop_tokens(shape: Mapping[str, Any]) -> bool:
-    """Return whether the experts of a shape may drop tokens."""
+    """Return whether experts of this shape may drop tokens."""
     return "experts" in shape and shape["experts"].places is not None
 
 
 def _read_gpu(rank: Rank) -> str | None:
-    """Return PyTorch's name of a rank's GPU."""
+    """Return the name that PyTorch reports for a rank's GPU."""
     device, _, name = (rank.device or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
@@ -180,9 +182,9 @@ def _find_chip(ranks: Sequence[Rank]) -> str | None:
 
 
 def _compute_peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
-    """Return the peak of a rank: the sum over all GPUs divided by the number of ranks.
+    """Return the peak FLOP/s per rank: the sum over all GPUs divided by the number of ranks.
 
-    Two ranks that share a GPU have half of its peak each.
+    Ranks that share a GPU also share its peak equally.
     """
     if not ranks or precision is None:
         return None
@@ -199,19 +201,19 @@ def _compute_peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> fl
 
 
 def _keep_positive(value: int | None) -> int | None:
-    """Return the value; None if it is impossible. Products of accepted values fit into a float."""
+    """Return the value; None if it is implausible. Products of accepted values do not overflow a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
 def keep_finite(value: float | None) -> float | None:
-    """Return the value; None if it cannot be a number of operations."""
+    """Return the value; None if it is not a valid number of operations."""
     return value if value is not None and isfinite(value) and value > 0 else None
 
 
 def compute_flops_by_formula(shape: Mapping[str, Any]) -> dict[str, float]:
-    """Return the operations of one sequence of this shape by formula. The first is the one that hpcbench prints.
+    """Return the operations per sequence for each formula. The first formula is hpcbench's own.
 
-    GPT-NeoX's formula with recomputation is Megatron-LM's.
+    With recomputation, GPT-NeoX's formula equals Megatron-LM's.
     """
     return {
         "Megatron-LM's formula": flops.count_model_flops(**shape),

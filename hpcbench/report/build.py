@@ -1,4 +1,4 @@
-"""Content of a report: for each cell the answer, one figure, the comparison and few notes, then groups of details."""
+"""Report content. Each cell starts with the answer, a figure, the comparison and a few notes; details follow."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,17 +35,17 @@ Subject = TypeVar("Subject")
 
 ALL = "all"
 DEFAULT = ("strong-scaling", "weak-scaling", "synchrony")
-"""Further tables that every report has. They have values only in studies about these questions."""
+"""Additional tables of every report. They are empty unless a study is about these questions."""
 ON_REQUEST = ("published",)
-"""Tables that `ALL` leaves out."""
+"""Tables that `ALL` does not include."""
 MOST_NOTES = 5
-"""Largest number of notes in front of the details."""
+"""Maximum number of notes before the details."""
 
 
 def resolve_tables(wanted: str) -> tuple[str, ...]:
-    """Return the names of the tables that a report has in addition to the comparison.
+    """Return the names of a report's additional tables.
 
-    `wanted` are names joined by commas, or ``all``; it is empty for the usual tables.
+    `wanted` is a comma-separated list of names or ``all``. An empty string selects the default tables.
     """
     available = (*OF_CELL, *OF_SUBMISSION, METHOD)
     names = [part.strip() for part in wanted.split(",") if part.strip()]
@@ -65,10 +65,9 @@ def build(
     figures: bool = False,
     microbenchmarks: Sequence[Microbenchmark] = (),
 ) -> Document:
-    """Build the document about the runs of some submissions and about the tables of other tools.
+    """Build the document about runs of submissions and about tables of other tools.
 
-    Empty tables are left out. With `figures` the document has all figures that have something to show, to be drawn
-    later.
+    Empty tables are omitted. With `figures`, the document includes all figures with data. They are drawn later.
     """
     chapters = [chapter for section in sections for chapter in _build_chapters(*section, tables, figures)]
     if gains := tabulate_sites(sections):
@@ -90,7 +89,7 @@ def _build_chapters(
 ) -> Iterator[Chapter]:
     over_cells = _select(tables, OF_SUBMISSION, FIGURES_OF_SUBMISSION, figures, submission, cells)
     if submission.root is None and all(cell.baseline is None for cell in cells):
-        # Logs without a baseline to compare them with.
+        # Logs without a baseline.
         bad = [line for cell in cells for line in list_trouble(cell)]
         blocks = [tabulate_logs(submission, cells), *_build_notes(bad, _list_warnings(cells), [], tables)]
         yield _make_chapter(_describe_place(submission), "", [*blocks, *over_cells])
@@ -101,7 +100,7 @@ def _build_chapters(
     weak, is_sweep = find_common_weaknesses(cells), len(cells) > 1
     warnings = [_list_warnings([cell]) for cell in cells]
     methods = [[*list_methods(cell), *letters.sentences] for cell, letters in zip(cells, weak, strict=True)]
-    # The overview of a sweep shows common properties of its cells once.
+    # In a sweep, the overview already shows the properties that all cells share.
     shared, shared_warnings = _find_repeated(methods), _find_repeated(warnings)
     if is_sweep:
         yield _make_chapter(
@@ -132,7 +131,7 @@ def _build_chapters(
 
 
 def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
-    """Return a chapter in the order of a report: what readers need at once, then the details by group."""
+    """Return a chapter in report order: the essential blocks, then the details by group."""
     order = ("", *GROUPS)
     present = [block for block in blocks if block is not None]
     ordered = sorted(present, key=lambda block: order.index(block.group))
@@ -140,7 +139,7 @@ def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> 
 
 
 def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:
-    """Return the tables and figures of a cell, apart from the comparison, and a line about tables without values."""
+    """Return a cell's tables and figures except the comparison, and a line that lists empty tables."""
     blocks = _select(tables, OF_CELL, FIGURES_OF_CELL, figures, submission, cell)
     empty = [name for name in OF_CELL if name in tables and name not in {block.name for block in blocks}]
     line = say.TABLES_WITHOUT_VALUES.format(tables=", ".join(empty))
@@ -165,7 +164,7 @@ def _select(
 def _build_notes(
     bad: Sequence[str], warnings: Sequence[str], findings: Sequence[str], tables: Collection[str]
 ) -> list[Sentences]:
-    """Return the trouble and the most important notes. The details have the others."""
+    """Return the trouble and the most important notes. The other notes are listed in the details."""
     tones: list[tuple[Tone, Sequence[str]]] = [("warning", warnings), ("", findings)]
     notes = [(line, tone) for tone, lines in tones for line in lines]
     most = MOST_NOTES - (METHOD not in tables and len(notes) > MOST_NOTES)
@@ -187,7 +186,7 @@ def _list_warnings(cells: list[Cell]) -> list[str]:
 
 
 def _find_repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the sentences that stand in several lists, each once."""
+    """Return the sentences that occur in several lists, without duplicates."""
     counts = Counter(line for lines in lists for line in dict.fromkeys(lines))
     return tuple(line for line, count in counts.items() if count > 1)
 

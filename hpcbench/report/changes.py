@@ -1,8 +1,8 @@
-"""The changes between two submissions, scheme by scheme, and the settings in which they differ.
+"""Changes between two submissions, by scheme, and differences between their settings.
 
-They ran at different times, perhaps on other nodes. So their speeds are compared as independent samples (Welch). Their
-losses are compared pair by pair if the repeats had equal seeds, because both then saw the same text in the same order,
-and as independent samples otherwise.
+The submissions ran at different times, perhaps on different nodes. Their speeds are therefore compared as independent
+samples (Welch). Losses of repeats with the same seed are compared pairwise, because both runs read the same text in the
+same order. Other losses are compared as independent samples.
 """
 
 import math
@@ -23,7 +23,7 @@ Fate = Literal["compared", "broken", "mended", "missing", "new", "never complete
 
 @dataclass(frozen=True)
 class Change:
-    """A scheme of a cell in two submissions."""
+    """Change of a scheme in a cell between two submissions."""
 
     cell: dict[str, Any]
     scheme: str
@@ -31,38 +31,38 @@ class Change:
     new: SchemeRow | None
     fate: Fate
     speed: Mean | None = None
-    """Logarithm of samples/s, new minus old."""
+    """Difference of the logarithms of samples/s, new minus old."""
     loss: Mean | None = None
-    """Validation loss, new minus old."""
+    """Difference in validation loss, new minus old."""
     loss_paired: bool = False
-    """Whether the losses were compared seed by seed."""
+    """Whether the losses were paired by seed."""
     speed_word: Word = NOT_SHOWN
     loss_word: Word = NOT_SHOWN
 
     @property
     def speed_ratio(self) -> Interval | None:
-        """New samples/s divided by the old ones."""
+        """New samples/s divided by old samples/s."""
         return exponentiate(self.speed.interval()) if self.speed else None
 
     @property
     def loss_difference(self) -> Interval | None:
-        """New validation loss minus the old one."""
+        """New validation loss minus old validation loss."""
         return self.loss.interval() if self.loss else None
 
     @property
     def bad(self) -> bool:
-        """Whether something got slower or worse, broke, or is missing."""
+        """Whether the scheme got slower or worse, broke, or is missing."""
         return self.fate in ("broken", "missing") or self.speed_word == "down" or self.loss_word == "up"
 
     @property
     def good(self) -> bool:
-        """Whether something got faster or better, or works again, and nothing got worse."""
+        """Whether the scheme got faster or better, or works again, without getting worse otherwise."""
         gained = self.fate == "mended" or self.speed_word == "up" or self.loss_word == "down"
         return gained and not self.bad
 
     @property
     def is_open(self) -> bool:
-        """Whether a finding about a compared scheme is inconclusive."""
+        """Whether a finding about the scheme is inconclusive."""
         return self.fate == "compared" and NOT_SHOWN in (self.speed_word, self.loss_word)
 
     @property
@@ -82,10 +82,10 @@ _LOSSES: dict[Word, str] = {"up": "worse loss", "down": "better loss", "same": "
 
 
 def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
-    """Compare two submissions, in the order of the new one. Schemes that only the old one has come last.
+    """Compare two submissions. Schemes of the new submission come first, in their order.
 
-    A change is significant if the hypothesis of no change is rejected. It does not count if it lies significantly
-    within the margins of the new study (two one-sided tests). Both tests are at 5 % after Holm's correction over all
+    A change is significant if the hypothesis of no change is rejected. It is ignored if it lies significantly within
+    the margins of the new study (two one-sided tests). Both tests use a level of 5 % after Holm's correction over all
     schemes, speeds and losses.
     """
     before, after = _index_rows(old), _index_rows(new)
@@ -98,7 +98,7 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
         for k, mean in enumerate((change.speed, change.loss))
         if mean and mean.error is not None
     }
-    # At most one of the two hypotheses is true: no change, and a change beyond the margin.
+    # The hypotheses "no change" and "a change beyond the margin" exclude each other.
     p = holm([(mean.p_two_sided(), mean.p_within(margins[i][k])) for (i, k), mean in tested.items()])
     findings = {key: _decide(mean, *both) for (key, mean), both in zip(tested.items(), p, strict=True)}
     return [
@@ -147,7 +147,7 @@ def _is_working(row: SchemeRow) -> bool:
 
 
 def _read_losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
-    """Return the validation loss by repeat and seed."""
+    """Return validation losses, keyed by repeat and seed."""
     return {
         (run.run.repeat, run.run.settings.train.seed): run.loss_valid
         for run in row.counted
@@ -156,7 +156,7 @@ def _read_losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
 
 
 def _pair_by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
-    """Return the losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
+    """Return pairs of losses with the same seed in both submissions; empty if any run has no counterpart."""
     after, before = _read_losses(new), _read_losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []
@@ -180,9 +180,9 @@ _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
 
 
 def list_differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
-    """Return the settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
+    """Return the differing settings of two submissions, such as ``train.steps 50, was 100``.
 
-    Settings that vary within one of them do not count.
+    Settings that vary within a submission are ignored.
     """
     after, before = _read_settings(new), _read_settings(old)
     return [
@@ -193,7 +193,7 @@ def list_differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[st
 
 
 def _read_settings(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the settings that all runs share, as one flat mapping."""
+    """Return the settings that are the same in all runs, as a flat mapping."""
     common: dict[str, Any] | None = None
     for cell in cells:
         for run in cell.runs:
@@ -211,5 +211,5 @@ def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 def _format_value(value: Any) -> str:
-    # Twelve digits: readers do not want to see 0.00030000000000000003.
+    # Twelve digits avoid output such as 0.00030000000000000003.
     return "not set" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)

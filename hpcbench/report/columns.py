@@ -1,6 +1,6 @@
-"""Columns of tables with a row for each scheme: its name, its quantities, and its estimates with an interval.
+"""Columns of tables with one row per scheme: name, quantities, and estimates with intervals.
 
-Most estimates are relative to the baseline. Each is declared once, with its tests.
+Most estimates are relative to the baseline. Each estimate is declared once, together with its tests.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ SCHEME = Column("scheme", "scheme", text=True, help="Which codec works on which 
 
 
 def make_scheme_column() -> Field[SchemeRow]:
-    """Return the column of the schemes' names."""
+    """Return the column of scheme names."""
     return SCHEME, lambda row: name(row.scheme)
 
 
@@ -31,14 +31,14 @@ def make_columns(
     group: int | None = None,
     unit: DisplayUnit | None = None,
 ) -> list[Field[SchemeRow]]:
-    """Make the columns of some quantities, see `make_fields`."""
+    """Make columns of quantities (see `make_fields`)."""
     return make_fields(
         quantities, rows, lambda quantity, row: quantity.average(row.runs), gpu=gpu, group=group, unit=unit
     )
 
 
 def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
-    """Make the column of samples/s, with a star for runs that did not complete."""
+    """Make the samples/s column. An asterisk marks incomplete runs."""
     ((column, entry),) = make_columns([SAMPLES], rows, group=0)
 
     def add_star(row: SchemeRow) -> Entry:
@@ -48,42 +48,42 @@ def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
 
 
 def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
-    """Return the entry of a finding. With `tones`, a finding without a tone is a warning."""
+    """Return the entry of a finding. Findings that a given `tones` does not contain are warnings."""
     if not finding:
         return Entry()
     return Entry(finding, finding, tones.get(finding, "warning") if tones else "")
 
 
 CHANGE = "vs baseline (95 % CI)"
-"""Head of a difference, next to the column of its quantity."""
+"""Header of a difference column, next to its quantity."""
 Figure = Callable[[SchemeRow], Any]
-"""Function that computes the value of a scheme for programs."""
+"""Function that computes a machine-readable value of a scheme."""
 
 
 @dataclass(frozen=True)
 class IntervalColumn:
-    """A column of estimates with their intervals, from pairs of runs or from several runs."""
+    """A column of estimates with intervals, computed from pairs of runs or from several runs."""
 
     key: str
     """Machine-readable name."""
     head: str
-    """Heading of the column."""
+    """Column header."""
     meaning: str
     of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
-    """Machine-readable name of the number of values behind the estimate."""
+    """Machine-readable name of the estimate's sample size."""
 
     def field(self, group: int = 0) -> Field[SchemeRow]:
-        """Return the column of a table, with the function of its entries."""
+        """Return the table column with its entry function."""
         return Column(self.key, self.head, group=group, help=self.meaning), self.entry
 
     def entry(self, row: SchemeRow) -> Entry:
-        """Return the entry of a scheme in a table."""
+        """Return the table entry of a scheme."""
         return estimate(self.of(row), self.write)
 
     def figures(self) -> dict[str, Figure]:
-        """Return the functions of estimate, interval and count, keyed by their machine-readable names."""
+        """Return functions that compute the estimate, interval and count, keyed by machine-readable name."""
         parts = {self.key: "estimate", f"{self.key}_low": "low", f"{self.key}_high": "high", self.count: "pairs"}
         return {name: partial(self._read, part) for name, part in parts.items()}
 
@@ -125,11 +125,14 @@ STEP_TIME = IntervalColumn(
     lambda interval: between(interval, significant),
     "step_seconds_runs",
 )
-"""Estimate of the runs' step times, which is not a difference."""
+"""Estimated step time of the runs. Unlike the other estimates, it is not a difference."""
 
 
 def follow(path: str) -> Callable[[Any], Any]:
-    """Return a function that reads attributes of attributes, such as ``speed.equal``; None if one of them is None."""
+    """Return a function that reads a nested attribute, such as ``speed.equal``.
+
+    The function returns None if an attribute on the path is None.
+    """
     names = path.split(".")
 
     def read(value: Any) -> Any:
@@ -141,7 +144,7 @@ def follow(path: str) -> Callable[[Any], Any]:
 
 
 def _read_p_values(**paths: str) -> dict[str, Figure]:
-    """Return the raw and the adjusted p-value of some hypotheses of `hpcbench.report.findings`."""
+    """Return functions that read raw and adjusted p-values of findings."""
     ends = {"": "raw", "_adjusted": "adjusted"}
     return {f"{name}{end}": follow(f"{path}.{kind}") for name, path in paths.items() for end, kind in ends.items()}
 
@@ -160,9 +163,9 @@ TESTS: dict[str, Figure] = {
     "loss_pairs_enough": follow("loss.enough"),
     "loss_in_time_pairs_enough": follow("loss_in_time.enough"),
 }
-"""Values of the tests of the differences, keyed by their machine-readable names."""
+"""Test results for the differences, keyed by machine-readable name."""
 LATER_TESTS: dict[str, Figure] = {
     **_read_p_values(speed_p_apart="speed.apart"),
     "loss_difference_worst": follow("loss.worst"),
 }
-"""Values of tests that later versions added."""
+"""Results of tests that were added in later versions."""

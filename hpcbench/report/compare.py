@@ -1,7 +1,7 @@
-"""Comparison of schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
+"""Comparison of schemes with the baseline: pairs, differences at equal steps and equal time, verdicts.
 
-Only runs of one pairing are compared with each other, because they shared seed and allocation. They must be complete,
-and no run of their scheme may have diverged.
+Only runs of the same pairing are compared, because they share the seed and the allocation. All compared runs must have
+completed, and no run of their scheme may have diverged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,48 +24,51 @@ from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_ver
 
 @dataclass(frozen=True)
 class SchemeRow:
-    """One scheme of a cell. A number is None if no run gives it."""
+    """A scheme of a cell. A number is None if no run provides it."""
 
     scheme: str
     runs: tuple[Measures, ...]
     completed: int
     diverged: bool
-    """Whether the loss of one of its runs became NaN or infinite."""
+    """Whether the loss of any run became NaN or infinite."""
     partial: bool
-    """Whether the numbers come from runs that did not complete."""
+    """Whether the numbers are from incomplete runs."""
     samples_per_s: float | None
-    """Samples/s: the geometric mean over the runs, so that the ratio of two rows is the mean of their pairs' ratios."""
+    """Geometric mean of samples/s over the runs.
+
+    The ratio of two rows is then the geometric mean of their pairs' ratios.
+    """
     tokens_per_s: float | None
     model_flops_per_rank: float | None
     wire_over_message: float | Unknown | None
     loss_valid: float | None
-    """Mean validation loss over the runs; NaN if one diverged."""
+    """Mean validation loss over the runs; NaN if a run diverged."""
     step_seconds: Interval | None
-    """Geometric mean of the runs' mean step times, with Student's interval over the runs."""
+    """Geometric mean of the runs' mean step times, with a Student's t interval over the runs."""
     speed: SpeedFinding | None
-    """Samples/s divided by the baseline's, or another rate that both logs give, over the steps that both counted.
+    """Samples/s (or another rate that both logs contain) divided by the baseline's, over common counted steps.
 
-    The speed and the losses are None for a scheme that diverged or has no pair.
+    Speed and losses are None for a scheme that diverged or has no pair.
     """
     loss: LossFinding | None
-    """Validation loss minus the baseline's, at the last step."""
+    """Difference from the baseline's validation loss at the last step."""
     loss_in_time: LossFinding | None
-    """Training loss minus the baseline's, when the faster run of a pair ended."""
+    """Difference from the baseline's training loss, at the time when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Fraction of bytes that were encoded, of the bytes for which the scheme has a codec, over all runs.
+    """Encoded fraction of the bytes for which the scheme has a codec, over all runs.
 
     None if there are no such bytes.
     """
     outcome: Outcome | None
-    """Finding about speed and loss together; None for the baseline."""
+    """Combined finding about speed and loss; None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN
     """Complexity of the scheme."""
     base: tuple[Measures, ...] = ()
-    """The baseline's runs, if the scheme can be compared with them."""
+    """Runs of the baseline, if the scheme can be compared with the baseline."""
 
     @property
     def verdict(self) -> str:
-        """The outcome as text, with the states of the runs."""
+        """Outcome as text, including the states of the runs."""
         return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
 
     @property
@@ -75,17 +78,17 @@ class SchemeRow:
 
     @property
     def idle(self) -> bool:
-        """Whether the scheme has codecs that encoded nothing."""
+        """Whether the scheme has codecs that never encoded anything."""
         return self.coded_part == 0
 
     @property
     def compared(self) -> bool:
-        """Whether its speed can be compared with the baseline's."""
+        """Whether the speed can be compared with the baseline's."""
         return self.speed is not None and not self.diverged
 
     @property
     def counted(self) -> list[Measures]:
-        """Runs from which its numbers are computed: the completed ones or, if none completed, those with a speed."""
+        """Runs that the numbers are computed from: completed runs, or if none completed, runs with a known speed."""
         return select_counted(self.runs)
 
     @property
@@ -100,23 +103,23 @@ class SchemeRow:
 
     @property
     def loss_margin(self) -> float | None:
-        """Largest difference of loss that does not count; None without a pair."""
+        """Largest loss difference that is ignored; None without a pair."""
         return self.loss.margin if self.loss else None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The schemes of one cell, the baseline first."""
+    """Schemes of a cell, starting with the baseline."""
 
     values: dict[str, Any]
     baseline: str | None
-    """Name of the baseline's scheme; None if it has no run."""
+    """Name of the baseline scheme; None if the baseline has no run."""
     rows: tuple[SchemeRow, ...]
     criteria: Criteria
     duels: tuple[Duel, ...] = ()
-    """Each two schemes other than the baseline, compared with each other."""
+    """Comparisons of all pairs of schemes other than the baseline."""
     gains: tuple[Duel, ...] = ()
-    """The speed of each scheme with a codec compared with each control without one."""
+    """Speed of each scheme with a codec relative to each control without a codec."""
 
     @property
     def runs(self) -> list[Measures]:
@@ -130,26 +133,26 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """Runs that are compared with one baseline."""
+    """Runs to compare with a common baseline."""
 
     runs: Sequence[Measures]
     """All runs of a submission."""
     baseline: str
-    """Name of the scheme to compare with."""
+    """Name of the baseline scheme."""
     criteria: Criteria
-    """The margins."""
+    """Margins for speed and loss."""
 
 
 def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
-    """Group the runs of a submission by cell, in the order of first appearance, and compare schemes in each."""
+    """Group the runs of a submission by cell, in order of first appearance, and compare the schemes of each cell."""
     (cells,) = compare_all([ComparedRuns(runs, baseline, criteria)])
     return cells
 
 
 def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
-    """Compare the schemes of all studies of a report, with one level for all findings.
+    """Compare the schemes of all studies of a report, with a common level for all findings.
 
-    Return the cells of each study.
+    The result contains the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _make_drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])
@@ -161,7 +164,7 @@ def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A cell before its findings."""
+    """A cell before its findings are computed."""
 
     schemes: Mapping[str, list[Measures]]
     baseline: str
@@ -236,7 +239,7 @@ def _make_row(scheme: str, runs: list[Measures], findings: Findings, base: list[
 
 
 def compute_step_time(measures: Measures) -> Interval | None:
-    """Return the mean step time of one run, with an interval from the scatter within the run."""
+    """Return a run's mean step time, with an interval based on the variation within the run."""
     times = measures.step_times()
     return compute_series_interval(times) if times else None
 

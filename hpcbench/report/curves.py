@@ -1,4 +1,4 @@
-"""Training loss against time, and the losses of two runs at equal time."""
+"""Training loss over time, and losses of two runs at equal time."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.report.statistics import is_usable
 
 WINDOW = 0.05
-"""Fraction of a run's steps whose losses are averaged, because the loss of one step depends mostly on its batch."""
+"""Window of averaged losses as a fraction of a run's steps. Single losses mostly depend on the batch."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Training loss against the time spent in steps, warm-up included."""
+    """Training loss as a function of the time spent in steps, including the warm-up."""
 
     times: list[float]
     """End time of each record in seconds, in ascending order."""
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:
-        """Return the mean of the last `window` losses at that time; None if there are too few or one is not finite."""
+        """Return the mean of the last `window` losses at a time; None if any is missing or not finite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
         return fmean(last) if last and all(map(is_usable, last)) else None
 
 
 def read_curve(log: RunLog | None) -> Curve | None:
-    """Return the training curve of a run; None if it was resumed or has gaps: the time of lost steps is unknown.
+    """Return the training curve of a run; None if the run was resumed or its log has gaps.
 
-    A log may have one line for several steps.
+    The time of missing steps is unknown. A log may contain one line for several steps.
     """
     if log is None or log.resumed_from or not log.steps:
         return None
@@ -42,12 +42,12 @@ def read_curve(log: RunLog | None) -> Curve | None:
     if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
         return None
     times = [each * time for time in accumulate(seconds)]
-    # The sum is NaN or infinite if one of the times is.
+    # The sum is NaN or infinite if any of the times is.
     return Curve(times, losses) if is_usable(times[-1]) else None
 
 
 def find_losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
-    """Return the losses of two runs when the faster run ended; None if a curve is missing or too short."""
+    """Return the losses of two runs at the end of the faster run; None if a curve is missing or too short."""
     if mine is None or other is None:
         return None, None
     window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))

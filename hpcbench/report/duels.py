@@ -7,14 +7,14 @@ from hpcbench.report.findings import LossFinding, SpeedFinding
 
 @dataclass(frozen=True)
 class Duel:
-    """A comparison of two schemes, from pairs of runs."""
+    """A comparison of two schemes, based on pairs of runs."""
 
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme divided by the other's; None if they have no pair."""
+    """Speed of the scheme divided by the speed of the other scheme; None without a pair."""
     loss: LossFinding | None
-    """Loss of the scheme minus the other's; None if no pair has both losses."""
+    """Loss of the scheme minus the loss of the other scheme; None if no pair has both losses."""
 
     @property
     def beats(self) -> bool:
@@ -31,6 +31,6 @@ class Duel:
         return self.speed is not None and self.speed.shown == "faster"
 
     def turn(self) -> "Duel":
-        """Return the same comparison, seen from the other scheme."""
+        """Return the comparison from the perspective of the other scheme."""
         speed = self.speed.turn() if self.speed else None
         return Duel(self.other, self.scheme, speed, self.loss.turn() if self.loss else None)

@@ -1,4 +1,4 @@
-"""Changes of software and machine between two submissions, which may explain what got slower or faster."""
+"""Software and hardware changes between two submissions, which may explain changes in speed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,14 +6,14 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report.provenance import Finding, list_bindings, list_nodes, list_packages, list_software
 
 _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
-"""Beginnings of the names of packages that are listed one by one: they compute, encode or send."""
+"""Name prefixes of packages that are listed individually, because they compute, encode or send."""
 _MOST_VALUES = 3
 
 
 def list_environment_changes(new: Sequence[RunResult], old: Sequence[RunResult]) -> list[str]:
-    """Return the changes of software and machine, such as ``mpi MPICH 5.0.2, was Open MPI 5.0.7``.
+    """Return the software and hardware changes, such as ``mpi MPICH 5.0.2, was Open MPI 5.0.7``.
 
-    A fact that the logs of one submission lack does not count, apart from packages.
+    Apart from packages, facts that are missing from one submission are ignored.
     """
     programs = _describe_differing(list_software(new), list_software(old))
     machines = _describe_differing(list_nodes(new), list_nodes(old))
@@ -37,7 +37,7 @@ def _describe_package_changes(
     if not after or not before:
         return []
     names = [name for name in dict.fromkeys((*before, *after)) if after.get(name) != before.get(name)]
-    named = {change.partition(" ")[0] for change in skipped}  # torch and numpy are in the environment, too
+    named = {change.partition(" ")[0] for change in skipped}  # torch and numpy are also in the environment
     chosen = [name for name in names if name.lower().startswith(_SHOWN_PACKAGES)]
     changes = [
         f"{name} {_format_values(after.get(name, []))}, was {_format_values(before.get(name, []))}"
@@ -50,7 +50,7 @@ def _describe_package_changes(
 
 
 def _collect_values(findings: Iterable[Finding]) -> dict[str, list[str]]:
-    """Return the values of each fact over all runs or nodes, in a fixed order."""
+    """Return the values of each fact over all runs or nodes, in deterministic order."""
     values: dict[str, set[str]] = {}
     for finding in findings:
         values.setdefault(finding.name, set()).add(finding.value)

@@ -1,6 +1,6 @@
-"""Evidence about schemes: pairs of runs and their values, and the findings at the level of the report.
+"""Evidence about schemes: paired values of runs, and findings at the report's common level.
 
-Only runs of one pairing are compared with each other, because they shared seed and allocation.
+Only runs of the same pairing are compared, because they share the seed and the allocation.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -24,22 +24,22 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The compared values of one cell, before its findings."""
+    """Compared values of a cell, before findings are computed."""
 
     kinds: Mapping[str, SchemeKind]
-    """Kinds of the schemes that have a pair with the baseline."""
+    """Kinds of the schemes that are paired with the baseline."""
     speeds: Mapping[str, SpeedTest] = field(default_factory=dict)
     losses: Mapping[str, LossTest] = field(default_factory=dict)
     times: Mapping[str, LossTest] = field(default_factory=dict)
-    """Losses at equal time."""
+    """Tests of the losses at equal time."""
     gains: Mapping[Pair, SpeedTest] = field(default_factory=dict)
-    """Speed of each scheme with a codec over each control without one."""
+    """Speed of each scheme with a codec relative to each control without a codec."""
     duel_speeds: Mapping[Pair, SpeedTest] = field(default_factory=dict)
     duel_losses: Mapping[Pair, LossTest] = field(default_factory=dict)
 
     @property
     def chains(self) -> Chains:
-        """The questions, in the order in which they are asked."""
+        """Questions in the order in which they are decided."""
         answers: dict[Hashable, Chain] = {}
         controls: dict[Hashable, Chain] = {}
         for scheme, kind in self.kinds.items():
@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _make_chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes; None for one pair, which has no test."""
+    """Return the chain of two schemes; None if there is only one pair, which cannot be tested."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
@@ -66,7 +66,7 @@ def _select_asked(chains: Iterable[tuple[Hashable, Chain | None]]) -> dict[Hasha
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings about one cell."""
+    """Findings about a cell."""
 
     speed: Mapping[str, SpeedFinding]
     loss: Mapping[str, LossFinding]
@@ -76,7 +76,7 @@ class Findings:
 
 
 def decide(cells: Sequence[Evidence]) -> list[Findings]:
-    """Decide all questions about the cells of a report, with one level for all of them."""
+    """Decide all questions about the cells of a report at a common level."""
     allotments = divide_level([cell.chains for cell in cells])
     return [_make_findings(cell, allotment) for cell, allotment in zip(cells, allotments, strict=True)]
 
@@ -93,7 +93,7 @@ def _make_findings(cell: Evidence, allotment: Allotment) -> Findings:
     for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
         given = allotment.duels.get(pair, nothing)
         speed, loss = cell.duel_speeds.get(pair), cell.duel_losses.get(pair)
-        # A duel that a gain has decided stays decided.
+        # A duel that was decided by a gain remains decided.
         gain = max(gains.get(pair, 0.0), gains.get(pair[::-1], 0.0))
         shown = speed.finding(given.speed, gain) if speed else None
         duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
@@ -113,10 +113,10 @@ def gather(
     idle: Sequence[str],
     criteria: Criteria,
 ) -> Evidence:
-    """Gather the values of the schemes of a cell, in pairs with the baseline's and with each other's.
+    """Gather the values of a cell's schemes, paired with the baseline and with each other.
 
-    `schemes` are the runs without those of the baseline (`base`) and of diverged schemes. `idle` schemes, whose codecs
-    encoded nothing, are compared with the baseline only.
+    `schemes` excludes the baseline (`base`) and diverged schemes. `idle` schemes, whose codecs encoded nothing, are
+    compared only with the baseline.
     """
     pairs = {scheme: pair_runs(runs, base) for scheme, runs in schemes.items()}
     curves = {
@@ -167,17 +167,17 @@ def _make_loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return the common key of runs with equal seed: in joined submissions the number of the repeat."""
+    """Return a grouping key for runs with the same seed: the repeat in joined submissions, otherwise the pairing."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
 def read_rates(mine: Measures, other: Measures) -> Both:
-    """Return samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
+    """Return the samples/s, or another common rate, of two runs over the steps that both counted."""
     return compute_common_rate(mine, other) or (None, None)
 
 
 def read_valid_losses(mine: Measures, other: Measures) -> Both:
-    """Return validation losses of both runs after the last step."""
+    """Return the validation losses of two runs after the last step."""
     return mine.loss_valid, other.loss_valid
 
 
@@ -186,9 +186,10 @@ def group_values(
     values: Callable[[Measures, Measures], Both],
     same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
 ) -> dict[Key, Values]:
-    """Return the two values of each pair that has both, by scheme. Schemes without such a pair are left out.
+    """Return the values of complete pairs, by scheme. Schemes without a complete pair are omitted.
 
-    Pairs with the same value of `same`, such as losses of equal seed, are not independent: their values are averaged.
+    Pairs for which `same` returns the same key, such as losses with the same seed, are not independent. Their values
+    are averaged.
     """
     families: dict[Key, Values] = {}
     for scheme, pairs_of_scheme in pairs.items():
@@ -203,12 +204,12 @@ def group_values(
 
 
 def pair_runs(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Return completed runs of a scheme with the baseline's runs of the same pairing, in the order of the repeats."""
+    """Pair completed runs of a scheme with the baseline's runs of the same pairing, in the order of the repeats."""
     mine, others = index_by_pairing(runs), index_by_pairing(base)
     order = sorted(mine, key=lambda pairing: (mine[pairing].run.submission, mine[pairing].run.repeat or 0, pairing))
     return [(mine[pairing], others[pairing]) for pairing in order if pairing in others]
 
 
 def index_by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Return the completed runs by their pairing; the first one if there are several."""
+    """Index completed runs by pairing. If several runs have the same pairing, the first is used."""
     return {run.run.pairing: run for run in reversed(select_completed(runs))}

@@ -1,4 +1,4 @@
-"""Tokens of the experts in a run's log."""
+"""Expert loads (tokens per expert) from a run's log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,43 +12,43 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True)
 class LayerLoads:
-    """Choices of tokens in one layer, over all ranks and counted steps."""
+    """Expert choices of the tokens in one layer, summed over ranks and counted steps."""
 
     number: int
     tokens: tuple[int, ...]
-    """Number of tokens that chose each expert."""
+    """Number of tokens routed to each expert."""
     dropped: int
 
     @property
     def imbalance(self) -> float:
-        """Number of tokens of the fullest expert, divided by the mean over the experts."""
+        """Largest number of tokens of an expert, divided by the mean over the experts."""
         return max(self.tokens) / fmean(self.tokens)
 
 
 @dataclass(frozen=True)
 class ExpertLoads:
-    """The layers of a run that have experts, at least one."""
+    """Loads of a run's expert layers; never empty."""
 
     layers: tuple[LayerLoads, ...]
 
     @property
     def dropped_part(self) -> float:
-        """Fraction of the choices that were dropped because the expert was full."""
+        """Fraction of the choices that were dropped because an expert was full."""
         return sum(layer.dropped for layer in self.layers) / sum(sum(layer.tokens) for layer in self.layers)
 
     @property
     def imbalance(self) -> float:
-        """Mean imbalance of the layers."""
+        """Mean imbalance over the layers."""
         return fmean(layer.imbalance for layer in self.layers)
 
     @property
     def unused(self) -> int:
-        """Number of experts that no token chose, summed over the layers."""
+        """Number of experts without any tokens, summed over the layers."""
         return sum(layer.tokens.count(0) for layer in self.layers)
 
 
 def read_expert_loads(log: RunLog) -> ExpertLoads | None:
-    """Return the tokens of the experts of a run, from its ``experts`` event; None if it is missing or invalid."""
+    """Return a run's expert loads from the ``experts`` event; None if the event is missing or invalid."""
     layers = []
     for row in log.read_event(events.ExpertTokens).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:

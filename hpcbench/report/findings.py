@@ -1,7 +1,8 @@
-"""Findings about schemes from pairs of runs: intervals, p-values, and the statements that they allow.
+"""Findings about schemes from paired runs: intervals, p-values, and resulting statements.
 
-An interval is not corrected. A finding rests on p-values, each compared with the level of its question: the share that
-`hpcbench.report.hierarchy` gives it, times the part that `hpcbench.report.looks` allows for the number of pairs.
+Intervals are not corrected for multiple tests. Findings are based on p-values. Each p-value is compared with the level
+of its question. This level is the share assigned by `hpcbench.report.hierarchy` times the fraction that
+`hpcbench.report.looks` allows for the number of pairs.
 """
 
 import math
@@ -15,30 +16,33 @@ from hpcbench.report.looks import compute_level_part, find_next_look
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate
 
 AS_FAST = 0.03
-"""Largest relative difference in speed at which two schemes count as equally fast."""
+"""Maximum relative speed difference of schemes that count as equally fast."""
 
 NOT_SHOWN: Literal["not shown"] = "not shown"
-"""Inconclusive. JSON and CSV of earlier versions have this value, too."""
+"""Inconclusive finding. JSON and CSV files of earlier versions also contain this value."""
 Speed = Literal["faster", "not faster", "as fast", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
-"""Values of a scheme and of the one that it is compared with, for each pair of runs; one or more pairs."""
+"""Values of a scheme and of its comparison scheme, for one or more pairs of runs."""
 Family = Mapping[Key, Values]
-"""Values by scheme, or by pair of schemes."""
+"""Values keyed by scheme or pair of schemes."""
 
 
 @dataclass(frozen=True)
 class PValue:
-    """Probability of the observed values, or of more extreme ones, if the hypothesis were true."""
+    """Probability of values at least as extreme as the observed ones if the hypothesis is true."""
 
     raw: float
     level: float
-    """Level of its question at this number of pairs."""
+    """Level of the question at this number of pairs."""
 
     @property
     def adjusted(self) -> float:
-        """The p-value that is compared with `LEVEL`, after its question's share and the looks."""
+        """Adjusted p-value, which is compared with `LEVEL`.
+
+        The adjustment includes the question's share and the looks.
+        """
         return min(1.0, self.raw * LEVEL / self.level) if self.level > 0 else 1.0
 
     @property
@@ -49,24 +53,24 @@ class PValue:
 
 @dataclass(frozen=True)
 class SpeedFinding(Interval):
-    """Samples/s divided by the baseline's, or by another scheme's. A single pair has no p-values."""
+    """Ratio of samples/s to the baseline or another scheme. A single pair has no p-values."""
 
     margin: float
-    """Margin of the speed as a fraction. A smaller gain does not count as faster."""
+    """Speed margin as a fraction. Smaller gains do not count as faster."""
     equal: PValue | None
-    """The p-value of the hypothesis that the ratio is 1, two-sided."""
+    """Two-sided p-value of the hypothesis that the ratio is 1."""
     at_margin: PValue | None
-    """The p-value of the hypothesis that the ratio is ``1 + margin`` or more."""
+    """P-value of the hypothesis that the ratio is at least ``1 + margin``."""
     enough: int | None
-    """Number of pairs that would probably decide it; None if it is decided, or if no number can be given."""
+    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
     at_slower: PValue | None = None
-    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)`` or less."""
+    """P-value of the hypothesis that the ratio is at most ``1 / (1 + margin)``."""
     apart: PValue | None = None
-    """The p-value of the hypothesis that the two are not as fast, by `AS_FAST` or more: two one-sided tests."""
+    """P-value of the hypothesis that the speeds differ by at least `AS_FAST` (two one-sided tests)."""
 
     @property
     def shown(self) -> Speed:
-        """The first statement that is significant: a ratio above or below 1, below ``1 + margin``, or about 1."""
+        """First significant statement of: ratio above or below 1, below ``1 + margin``, or about 1."""
         if self.equal is not None and self.equal.rejects:
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
@@ -75,7 +79,7 @@ class SpeedFinding(Interval):
 
     @property
     def near(self) -> bool:
-        """Whether the interval of this comparison alone lies within `AS_FAST`, which shows nothing in a report."""
+        """Whether the uncorrected interval lies within `AS_FAST`. This is not a significant finding."""
         limit = 1 + AS_FAST
         return self.low is not None and self.high is not None and 1 / limit < self.low and self.high < limit
 
@@ -90,7 +94,7 @@ class SpeedFinding(Interval):
         return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
     def turn(self) -> "SpeedFinding":
-        """Return the same finding seen from the other scheme."""
+        """Return the finding from the perspective of the other scheme."""
         ends = [None if end is None else _invert(end) for end in (self.estimate, self.high, self.low)]
         p = self.equal, self.at_slower, None, self.at_margin, self.apart
         return SpeedFinding(ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, *p)
@@ -98,29 +102,29 @@ class SpeedFinding(Interval):
 
 @dataclass(frozen=True)
 class LossFinding(Interval):
-    """Loss minus the baseline's, or minus another scheme's. A single pair has no p-values."""
+    """Difference in loss from the baseline or another scheme. A single pair has no p-values."""
 
     margin: float
-    """Largest difference that does not count."""
+    """Largest difference that is ignored."""
     within: PValue | None
-    """The p-value of the hypothesis that the difference is not beyond the margin, on the side of the estimate."""
+    """P-value of the hypothesis that the difference does not exceed the margin on the side of the estimate."""
     apart: PValue | None
-    """The p-value of the hypothesis that the difference is `margin` or more: two one-sided tests."""
+    """P-value of the hypothesis that the absolute difference is at least `margin` (two one-sided tests)."""
     enough: int | None
-    """Number of pairs that would probably decide it; None if it is decided, or if no number can be given."""
+    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
     worst: float
-    """The largest difference of a pair. Rare failures raise it long before they raise the mean."""
+    """Largest difference of any pair. Rare failures increase this value long before they increase the mean."""
 
     @property
     def shown(self) -> Loss:
-        """Whether the difference lies significantly within the margin, or beyond it on one side."""
+        """Whether the difference lies significantly within the margin, or beyond the margin on one side."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
         return self.side or NOT_SHOWN
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
-        """The side on which the difference lies significantly beyond the margin."""
+        """Side on which the difference lies significantly beyond the margin."""
         if self.within is None or not self.within.rejects or abs(self.estimate) <= self.margin:
             return None
         return "worse" if self.estimate > 0 else "better"
@@ -131,7 +135,10 @@ class LossFinding(Interval):
         return self.worst <= self.margin
 
     def turn(self) -> "LossFinding":
-        """Return the same finding seen from the other scheme, without the worst pair, which is the other's best one."""
+        """Return the finding from the perspective of the other scheme, without the worst pair.
+
+        The worst pair of one scheme is the best pair of the other.
+        """
         low, high = (None if end is None else -end for end in (self.high, self.low))
         p = self.within, self.apart, None
         return LossFinding(-self.estimate, low, high, self.pairs, self.margin, *p, worst=-math.inf)
@@ -139,19 +146,19 @@ class LossFinding(Interval):
 
 @dataclass(frozen=True)
 class SpeedTest:
-    """The speeds of two schemes in pairs, before anything is decided: the logarithms of their ratios."""
+    """Undecided test of two schemes' paired speeds: logarithms of their ratios."""
 
     mean: Mean
     margin: float
 
     @classmethod
     def of(cls, values: Values, margin: float) -> "SpeedTest":
-        """Take the ratios of pairs of positive, finite values; `margin` is a fraction."""
+        """Create a test from pairs of positive, finite values. `margin` is a fraction."""
         return cls(estimate_mean([math.log(a) - math.log(b) for a, b in values]), margin)
 
     @property
     def question(self) -> Question | None:
-        """The shares that decide it; None for a single pair."""
+        """Shares that decide the test; None for a single pair."""
         if self.mean.error is None:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
@@ -161,7 +168,7 @@ class SpeedTest:
         return Question(side / part, largest_p / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
-        """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
+        """Return the finding at a share of the level. The test of equal speeds may use a larger `side_share`."""
         mean, limit = self.mean, math.log1p(self.margin)
         bare = *_split_interval(exponentiate(mean.interval())), self.margin
         if mean.error is None:
@@ -188,7 +195,7 @@ class SpeedTest:
 
 @dataclass(frozen=True)
 class LossTest:
-    """The losses of two schemes in pairs, before anything is decided: their differences."""
+    """Undecided test of two schemes' paired losses: their differences."""
 
     mean: Mean
     margin: float
@@ -196,13 +203,13 @@ class LossTest:
 
     @classmethod
     def of(cls, values: Values, margin: float) -> "LossTest":
-        """Take the differences of pairs of finite values; `margin` is a difference of losses."""
+        """Create a test from pairs of finite values. `margin` is a loss difference."""
         differences = [a - b for a, b in values]
         return cls(estimate_mean(differences), margin, max(differences))
 
     @property
     def question(self) -> Question | None:
-        """The shares that decide it; None for a single pair."""
+        """Shares that decide the test; None for a single pair."""
         if self.mean.error is None:
             return None
         largest_p = max(_compute_p_of_bound(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
@@ -211,7 +218,7 @@ class LossTest:
         return Question(largest_p, largest_p)
 
     def finding(self, share: float) -> LossFinding:
-        """Return the finding with a share of the level."""
+        """Return the finding at a share of the level."""
         mean, margin = self.mean, self.margin
         bare = *_split_interval(mean.interval()), margin
         if mean.error is None:
@@ -229,7 +236,7 @@ class LossTest:
 
 
 def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
-    """Compare speeds over a number of pairs that was fixed in advance, as one family (Holm), looked at once."""
+    """Compare speeds as one family (Holm), for a single look at a number of pairs that was fixed in advance."""
     tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
     parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
     questions = {key: test.question for key, test in tests.items()}
@@ -243,12 +250,12 @@ def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding
 
 
 def compute_margin(values: Values, part: float, *, of_both: bool = False) -> float:
-    """Return the margin of a loss: a fraction of the mean loss of the second scheme, or of both schemes."""
+    """Return the loss margin: a fraction of the mean loss of the second scheme, or of both schemes."""
     return part * abs(fmean(value for pair in values for value in (pair if of_both else pair[1:])))
 
 
 def _compute_p_of_bound(mean: Mean, bound: float) -> float:
-    """Return the one-sided p-value of a bound, on the side of it that the estimate is on."""
+    """Return the one-sided p-value of a bound, on the side of the estimate."""
     return mean.p_two_sided(bound) / 2
 
 
@@ -261,7 +268,7 @@ def _split_interval(interval: Interval) -> tuple[float, float | None, float | No
 
 
 def _find_enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
-    """Return the number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
+    """Return the smallest scheduled number of pairs (`looks.LOOKS`) that probably achieves any aim.
 
     Each aim is a distance and a share of the level.
     """

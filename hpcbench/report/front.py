@@ -1,7 +1,7 @@
-"""The Pareto front of a cell: which schemes are beaten, the simplest unbeaten one, and the sentences about them.
+"""Pareto front of a cell: dominated schemes, the simplest scheme on the front, and sentences about both.
 
-A scheme beats another one if it is significantly faster and its loss is no worse, or if its loss is significantly
-better and it is no slower. Only significant differences count. So a scheme on the front is not always the best.
+A scheme dominates another if it is significantly faster with a loss that is no worse, or if its loss is significantly
+better and it is no slower. Only significant differences count, so schemes on the front are not necessarily the best.
 """
 
 from collections.abc import Sequence
@@ -17,34 +17,34 @@ from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 @dataclass(frozen=True)
 class Front:
-    """The schemes of a cell that can be compared, the baseline first."""
+    """Comparable schemes of a cell, starting with the baseline."""
 
     schemes: tuple[str, ...]
     duels: tuple[Duel, ...]
-    """The duel of each two schemes. Those with the baseline are the findings of its verdicts."""
+    """Comparisons of all pairs of schemes. Comparisons with the baseline use the findings of the verdicts."""
     gains: tuple[Duel, ...] = ()
-    """The speed of each scheme with a codec compared with each control without one.
+    """Speed of each scheme with a codec relative to each control without a codec.
 
-    A codec pays only if it is significantly faster than both the baseline and that control.
+    A codec pays only if it is significantly faster than both the baseline and the control.
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """Return the duel of a scheme with a codec and a control without one; None if they have no pair."""
+        """Compare a scheme with a codec to a control without a codec; None without a pair."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """Return the duel of two schemes, seen from the first; None if they have no pair."""
+        """Return the comparison of two schemes from the perspective of the first; None without a pair."""
         duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return duel.turn() if duel and duel.scheme == other else duel
 
     def beaten_by(self, scheme: str) -> list[str]:
-        """Return the schemes that significantly beat this one."""
+        """Return the schemes that dominate a scheme."""
         sides = [duel if duel.other == scheme else duel.turn() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
     @property
     def unbeaten(self) -> list[str]:
-        """The schemes on the Pareto front."""
+        """Schemes on the Pareto front."""
         return [scheme for scheme in self.schemes if not self.beaten_by(scheme)]
 
     def _of(self, scheme: str) -> list[Duel]:
@@ -52,9 +52,9 @@ class Front:
 
 
 def compute_front(cell: Cell) -> Front:
-    """Gather the comparisons of the schemes of a cell with each other, over runs of equal pairing.
+    """Gather the pairwise comparisons of a cell's schemes, over runs of the same pairing.
 
-    Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
+    Schemes are excluded if they diverged, have no pair with the baseline, or if their codecs never ran.
     """
     base = cell.row(cell.baseline)
     if base is None or not base.completed:
@@ -65,7 +65,7 @@ def compute_front(cell: Cell) -> Front:
 
 
 def conclude(cell: Cell, pareto: Front) -> list[str]:
-    """Return the sentences that compare the best scheme with a cast, and that name the simplest unbeaten scheme.
+    """Compare the best scheme with casts, and name the simplest scheme on the Pareto front.
 
     Table ``schemes`` compares all schemes with each other.
     """
@@ -78,10 +78,10 @@ def conclude(cell: Cell, pareto: Front) -> list[str]:
 
 
 def find_simplest(cell: Cell, pareto: Front) -> list[str]:
-    """Return the simplest of the schemes that no other scheme significantly beats.
+    """Return the simplest schemes that are not dominated.
 
-    Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
-    faster at a loss that is no worse.
+    Candidates are the baseline, controls without a significantly worse loss, and schemes that are significantly faster
+    without a worse loss.
     """
     if cell.baseline is None or not pareto.schemes:
         return []
@@ -127,14 +127,14 @@ def relate(duel: Duel) -> str:
 
 
 def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
-    """Return the fastest scheme with a good loss, or the fastest whose loss is not significantly worse."""
+    """Return the fastest good scheme. If no scheme is good, schemes with an inconclusive loss are considered."""
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     candidates = list(filter(is_good, rows)) or fair or rows
     return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)
 
 
 def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[str]:
-    """Return the sentences that compare the best scheme with a codec with the casts."""
+    """Compare the best scheme that has a codec with the casts."""
     casts = [row.scheme for row in _list_compared(cell, pareto) if row.kind is SchemeKind.CAST]
     base = cell.row(cell.baseline)
     if not casts:
@@ -144,7 +144,7 @@ def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[st
 
 
 def is_good(row: SchemeRow) -> bool:
-    """Return whether a scheme is significantly faster at a loss that is no worse."""
+    """Return whether a scheme is significantly faster without a worse loss."""
     return row.outcome is not None and row.outcome.group == "good"
 
 

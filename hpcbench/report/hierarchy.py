@@ -1,16 +1,16 @@
-"""Division of one level over all questions of a report, the answer first, so that the whole report keeps it.
+"""Division of a significance level over all questions of a report, with priority for the answers.
 
-Whatever is true, a false finding is somewhere in a report with at most the probability `LEVEL`. A question has a share
-of the level, and passes it on when it is decided (sequentially rejective weighted Bonferroni tests: Bretz, Maurer,
-Brannath and Posch, Statistics in Medicine 28, 2009). The shares depend only on the set of decided questions and never
-shrink when that set grows, so that the bound needs no assumption about how the tests depend on each other.
+The probability that a report contains any false finding is at most `LEVEL` (strong control of the familywise error
+rate). Each question receives a share of the level and passes the share on when decided (sequentially rejective weighted
+Bonferroni tests: Bretz, Maurer, Brannath and Posch, Statistics in Medicine 28, 2009). Shares depend only on the set of
+decided questions and never shrink as this set grows. The bound therefore holds for any dependence between the tests.
 
-1. The answers: every scheme with a codec, a cast included, against its baseline. All cells of a report share the level.
-2. The details of a cell: controls without a codec against the baseline, schemes against each other, losses at equal
-   time. They get what the answers of their cell pass on.
+1. Answers: every scheme with a codec, including casts, against its baseline. All cells of a report share the level.
+2. Details of a cell: controls without a codec against the baseline, schemes against each other, losses at equal
+   time. They receive the shares that the answers of their cell pass on.
 
-Hypotheses of one question that exclude each other, such as "as fast" and "faster by the margin", have the share in
-common, because at most one of them is true (Shaffer, Journal of the American Statistical Association 81, 1986).
+Mutually exclusive hypotheses of a question, such as "as fast" and "faster by the margin", use the same share, because
+at most one of them is true (Shaffer, Journal of the American Statistical Association 81, 1986).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,19 +18,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 LEVEL = 0.05
-"""Largest probability that a report contains a false finding."""
+"""Maximum probability that a report contains a false finding."""
 SPEED_PART = 0.75
-"""Part of a chain's share with which its speed begins.
+"""Fraction of a chain's share that is initially assigned to speed.
 
-Its loss begins with the other part, so that a worse loss is found even if the speed stays undecided.
+The rest is assigned to loss, so that a worse loss can be found even if the speed remains undecided.
 """
 SIDE_PASSES = 0.5
-"""Fraction of its share that a speed passes on when it is only known to differ.
+"""Fraction of the speed's share that is passed on if the speed is only known to differ.
 
-It passes on all of it when its interval contains none of its bounds.
+The complete share is passed on if the interval contains no bound of the question.
 """
 TO_PEERS = 0.5
-"""Fraction of the share of a decided answer that goes to the undecided ones. The rest goes to the cell's details."""
+"""Fraction of a decided answer's share that goes to undecided answers. The rest goes to the cell's details."""
 DETAILS = {"controls": 3, "duels": 4, "times": 1}
 """Relative weights of the details."""
 
@@ -39,17 +39,20 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Question:
-    """The smallest shares with which a comparison is decided."""
+    """Smallest shares that decide a comparison."""
 
     side: float
-    """Share above which the side of 0 is significant, or for losses the side of the margin."""
+    """Share above which the sign of the difference is significant.
+
+    For losses, the sign is relative to the margin.
+    """
     complete: float
-    """Share above which the interval contains no bound of the question, so that it is decided completely."""
+    """Share above which the interval contains no bound, so that the question is completely decided."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The questions about two schemes: speed and loss together, then the gain over each control in turn."""
+    """Questions about two schemes: speed and loss together, then the gain over each control in turn."""
 
     speed: Question | None = None
     loss: Question | None = None
@@ -58,18 +61,18 @@ class Chain:
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the level that the questions of a chain were asked with."""
+    """Shares of the level that were assigned to the questions of a chain."""
 
     speed: float = 0.0
     loss: float = 0.0
     gains: tuple[float, ...] = ()
     finished: bool = False
-    """Whether all is decided, so that the share of the chain may pass to others."""
+    """Whether all questions are decided, so that the chain's share can be passed on."""
 
 
 @dataclass(frozen=True)
 class Chains:
-    """The chains of one cell, keyed by scheme or pair of schemes."""
+    """Chains of a cell, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Chain] = field(default_factory=dict)
     controls: Mapping[Hashable, Chain] = field(default_factory=dict)
@@ -79,7 +82,7 @@ class Chains:
 
 @dataclass(frozen=True)
 class Allotment:
-    """The shares of the questions of one cell, keyed by scheme or pair of schemes."""
+    """Shares of a cell's questions, keyed by scheme or pair of schemes."""
 
     answers: Mapping[Hashable, Shares]
     controls: Mapping[Hashable, Shares]
@@ -88,7 +91,7 @@ class Allotment:
 
 
 def ask(chain: Chain, share: float) -> Shares:
-    """Ask the questions of one chain, which has a share of the level."""
+    """Test the questions of a chain, given the chain's share of the level."""
     if chain.speed is None or chain.loss is None:
         speed, loss = share * (chain.speed is not None), share * (chain.loss is not None)
         lone = chain.speed or chain.loss
@@ -118,10 +121,10 @@ def _compute_passed(question: Question, share: float) -> float:
 
 
 def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0) -> dict[Key, Shares]:
-    """Ask chains of equal weight, which divide a share of the level.
+    """Test chains that divide a share of the level equally.
 
-    Finished chains pass the part `to_peers` of their share on to the others in equal parts. With 1.0 it is Holm's
-    method.
+    Finished chains pass the fraction `to_peers` of their share on to the unfinished chains, in equal parts. With
+    `to_peers` = 1.0, the procedure is Holm's method.
     """
     asked: dict[Key, Shares] = {}
     while True:
@@ -136,8 +139,8 @@ def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0)
 
 
 def divide_level(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
-    """Divide the level over all questions of a report, given the chains of each cell."""
-    # A cell without an answer still gets a share, which its details use.
+    """Divide the level among all questions of a report, given the chains of each cell."""
+    # Cells without an answer also receive a share, which is used by their details.
     places = {
         (i, key): chain for i, cell in enumerate(cells) for key, chain in (cell.answers or {None: Chain()}).items()
     }

@@ -1,4 +1,4 @@
-"""Schemes that treat all traffic of a cell in the same way: their rules differ only for traffic that does not occur."""
+"""Detection of identical schemes, whose rules differ only for traffic that does not occur in a cell."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,9 +12,9 @@ from hpcbench.report.traffic import TrafficSum
 
 
 def find_identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that differ only in their names and in rules that no traffic matches.
+    """Return groups of schemes that differ only in names and in rules that match no traffic.
 
-    Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
+    Schemes whose losses differ by more than the margin are not considered identical, regardless of their rules.
     """
     groups: dict[Hashable, list[SchemeRow]] = {}
     for row in cell.rows:
@@ -34,7 +34,7 @@ def _are_close(losses: Sequence[float | None], margin: float) -> bool:
 
 
 def describe_identical(cell: Cell) -> list[str]:
-    """Return a sentence about each group of identical schemes."""
+    """Return one sentence per group of identical schemes."""
     return [
         f"{', '.join(map(make_printable, schemes))} are identical here: they treat all traffic of these runs in the"
         " same way, so that differences between them are chance"
@@ -43,7 +43,7 @@ def describe_identical(cell: Cell) -> list[str]:
 
 
 def _describe_treatment(run: Measures) -> Hashable:
-    """Return all settings of a scheme that can change the run; None if they are not known."""
+    """Return all scheme settings that can affect the run; None if unknown."""
     channels = [channel for channel in run.channels if channel.dimension != "EXACT"]
     try:
         scheme = NamedScheme.model_validate(run.run.settings.scheme.raw)

@@ -1,4 +1,4 @@
-"""Kinds of schemes, from the simplest to the most complex, and which of them are controls."""
+"""Kinds of schemes, ordered by complexity, including controls."""
 
 from enum import IntEnum
 
@@ -7,11 +7,11 @@ from hpcbench.contract.training import CONTENTS
 
 _CASTS = {"none", "bf16", "fp16"}
 _TRAITS = ("dimension", "phase", "kind")
-"""Fields of a rule that limit it to some of the traffic."""
+"""Rule fields that restrict a rule to part of the traffic."""
 
 
 class SchemeKind(IntEnum):
-    """Kinds of schemes, the simplest first. A more complex scheme must be significantly better to be worth it."""
+    """Kinds of schemes, in order of complexity. Complexity must be justified by a significant advantage."""
 
     BASELINE = 0
     PLAIN = 1
@@ -23,12 +23,12 @@ class SchemeKind(IntEnum):
 
     @property
     def description(self) -> str:
-        """Description of the kind for a reader."""
+        """Description of the kind."""
         return _DESCRIPTIONS[self]
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a control that a codec's gain is compared with."""
+        """Whether schemes of this kind are controls for the gain of codecs."""
         return self in (SchemeKind.PLAIN, SchemeKind.CAST)
 
 
@@ -44,14 +44,14 @@ _DESCRIPTIONS = {
 
 
 def has_half_messages(run: RunResult) -> bool:
-    """Return whether all messages of a run have 16 bits before any codec, so that a cast gains nothing."""
+    """Return whether all messages of a run have 16-bit values, so that a cast saves nothing."""
     train = run.settings.train
     chosen = [getattr(train.comm_precision, content) for content in CONTENTS]
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
 def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
-    """Return the kind of a run's scheme, by its settings; unknown for logs that a user named."""
+    """Return the kind of a run's scheme according to the settings; unknown for logs named by a user."""
     if is_baseline:
         return SchemeKind.BASELINE
     scheme = run.settings.scheme

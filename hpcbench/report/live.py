@@ -1,4 +1,4 @@
-"""Live view of the runs, their progress and the remaining time; plain lines if the output is not a terminal."""
+"""Live view of runs, progress and remaining time. If the output is not a terminal, plain lines are printed."""
 
 import time
 from collections import Counter
@@ -19,13 +19,13 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
-"""Seconds between two polls. They are rare because training runs on the same cores."""
+"""Seconds between polls. The interval is long because training may run on the same cores."""
 _SAY = 10.0
-"""Seconds between two plain lines of one run."""
+"""Seconds between plain lines about the same run."""
 _SILENCE = 60.0
-"""Seconds without a plain line after which a waiting run is named again."""
+"""Seconds without output after which a waiting run is reported again."""
 _PATIENCE = 60.0
-"""Seconds for which jobs may be unknown to a scheduler that answers. Without an answer the view waits."""
+"""Seconds after which jobs unknown to the scheduler count as lost. If the scheduler does not answer, the view waits."""
 _STYLES: dict[str, str] = {
     "completed": "green",
     "running": "bold",
@@ -44,10 +44,10 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Watch a submission until its jobs have ended or are lost.
+    """Watch a submission until all jobs have ended or are lost.
 
-    `jobs` returns each job by its id. `clock` is monotonic, in seconds. Return 0 if all runs completed, else 1, also if
-    the user stops watching: the jobs continue.
+    `jobs` returns all jobs keyed by id. `clock` is monotonic and in seconds. The result is 0 if all runs completed,
+    otherwise 1. If the user stops watching, the result is 1 and the jobs continue.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)
@@ -61,7 +61,7 @@ def follow(
         with live or nullcontext():
             while True:
                 runs = follower.poll()
-                if begin is None:  # the runs may have begun long ago
+                if begin is None:  # the runs may have started long ago
                     begin = clock() - follower.since_start(runs)
                 states = {job.state for job in follower.jobs.values()}
                 if "unknown" not in states:
@@ -85,7 +85,7 @@ def follow(
 
 
 def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
-    """Return a line about all runs."""
+    """Return a summary line about all runs."""
     counts = Counter(run.state for run in runs)
     states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     remaining = f", about {span(left)} left" if left is not None else ""
@@ -93,7 +93,7 @@ def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> st
 
 
 class _Lines:
-    """Plain lines: one when a run starts, further ones while it runs, and one when it ends."""
+    """Plain-line output: one line at the start and at the end of a run, and progress lines in between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -139,9 +139,9 @@ class _Lines:
 
 
 def render(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
-    """Return a row for each run, the reasons of some states, and a summary.
+    """Return one row per run, reasons for some states, and a summary.
 
-    If there are more runs than the screen has rows (`height`), the most important runs are shown.
+    If there are more runs than screen rows (`height`), only the most important runs are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
@@ -150,7 +150,7 @@ def render(runs: list[RunProgress], elapsed: float, left: float | None, height: 
         table.add_column(name, justify="right", no_wrap=True)
     shown = _choose(runs, max(height - 4, 4))
     explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
-    explained.sort(key=lambda run: run.state == "pending")  # a stable sort: pending runs come last
+    explained.sort(key=lambda run: run.state == "pending")  # stable sort: pending runs come last
     reasons = [
         Text(
             make_printable(f"{run.id}: {describe_outcome(run)}", 400), style="dim" if run.state == "pending" else "red"
@@ -158,7 +158,7 @@ def render(runs: list[RunProgress], elapsed: float, left: float | None, height: 
         for run in explained[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
-    shown = _choose(runs, max(height - 3 - lines, 4))  # without a head, a summary and the cursor's line
+    shown = _choose(runs, max(height - 3 - lines, 4))  # minus the header, the summary and the cursor line
     for run in shown:
         steps = f"{run.step}/{run.steps}" if run.steps else "-"
         final = run.loss_valid if run.loss_valid is not None else run.loss
@@ -193,7 +193,7 @@ def _describe_progress(run: RunProgress) -> str:
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:
-    """Return the runs to show, in their order: first the running ones, then those that failed, then the last to end."""
+    """Choose the runs to show. Running runs take precedence, then failed runs, then the latest to end."""
     if len(runs) <= height:
         return runs
     rank = {"running": 0, "completed": 2, "pending": 3}

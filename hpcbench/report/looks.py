@@ -1,9 +1,9 @@
-"""Looks at a growing study: the fraction of the level for each number of pairs, and the next useful number of pairs.
+"""Repeated looks at a growing study: level fraction per number of pairs, and the next useful number of pairs.
 
-Each report of a growing study is another chance of a false finding. The level is therefore divided over a fixed
+Each report of a growing study is another chance for a false finding. The level is therefore divided over a fixed
 schedule of looks, which depends only on the number of pairs (alpha spending: Lan and DeMets, Biometrika 70, 1983). The
-parts add up to 1, so that the bound holds for any dependence between the looks. With few pairs the p-values of two
-looks are almost independent, and a finer bound would gain little.
+fractions add up to 1, so the bound holds for any dependence between looks. With few pairs, the p-values of two looks
+are almost independent, and a tighter bound would gain little.
 """
 
 import math
@@ -12,34 +12,37 @@ from bisect import bisect_left
 from hpcbench.report.significance import student_t_quantile
 
 LOOKS = (3, 5, 8, 12, 20, 30, 50, 100)
-"""Numbers of pairs at which a study may be looked at. Fewer pairs count as the next of these numbers."""
+"""Scheduled numbers of pairs. Other numbers of pairs are rounded up to the next scheduled number."""
 PARTS = (0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.005, 0.005)
-"""Fraction of the level for each look. Most goes to few pairs, where Student's t needs it."""
+"""Fraction of the level for each look.
+
+Looks with few pairs get most of the level, because Student's t needs it there.
+"""
 MOST = LOOKS[-1]
-"""Largest number of pairs that is advised."""
+"""Maximum number of pairs that is recommended."""
 
 
 def compute_level_part(pairs: int) -> float:
-    """Return the fraction of the level for a comparison of `pairs` pairs."""
+    """Return the fraction of the level for a comparison with `pairs` pairs."""
     return PARTS[min(bisect_left(LOOKS, pairs), len(LOOKS) - 1)]
 
 
 def find_next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
-    """Return the next look at which a one-sided t test would probably show a mean that is `distance` away from a value.
+    """Return the next look at which a one-sided t-test would probably detect a mean at `distance` from a value.
 
-    `scatter` is the standard deviation of the pairs, `share` the level of the test before it is divided over the looks,
-    `pairs` the present number of pairs, and `power` the probability of success. None if more than `MOST` pairs are
-    needed, or if the mean is on the wrong side.
+    `scatter` is the standard deviation of the pairs, `share` the test's level before division over the looks, `pairs`
+    the current number of pairs, and `power` the probability of success. None is returned if more than `MOST` pairs are
+    needed or if the mean is on the wrong side.
     """
     later = (look for look in LOOKS if look > pairs)
     return next((n for n in later if is_sufficient(n, distance, scatter, share * compute_level_part(n), power)), None)
 
 
 def is_sufficient(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
-    """Return whether n pairs would probably show a mean that lies `distance` away.
+    """Return whether n pairs would probably detect a mean at `distance`.
 
-    The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:
-    close to the noncentral t, and closer than the scatter of a few pairs is known.
+    The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, where t has n - 1 degrees of
+    freedom. It approximates the noncentral t more closely than the variation of a few pairs is known.
     """
     if distance <= 0 or not level > 0:
         return False

@@ -1,4 +1,4 @@
-"""The command ``hpcbench report``: from directories and logs to an answer."""
+"""Implementation of the command ``hpcbench report``."""
 
 import json
 import sys
@@ -38,11 +38,11 @@ def report(
     anonymous: bool = False,
     replace: Sequence[str] = (),
 ) -> int:
-    """Print or write the report about some runs. The options are those of the command line.
+    """Print or write a report. The parameters correspond to the command-line options.
 
-    Return 0, or 1 if a run failed, diverged, was cancelled or has an unknown state, if a threshold of the study is
-    broken, or if a micro-benchmark had wrong results. With `against`, return 1 if something got slower or worse, broke
-    or is missing.
+    The result is 1 if a run failed, diverged, was cancelled or has an unknown state, if a threshold of the study is not
+    met, or if a micro-benchmark had wrong results. With `against`, the result is 1 if a scheme got slower or worse,
+    broke or is missing. Otherwise it is 0.
     """
     form = resolve_format(format, output, FORMATS)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
@@ -85,9 +85,9 @@ def report(
 
 
 def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
-    """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
+    """Write ``RUN.json`` for each traced run, with all ranks on a common clock, for Perfetto.
 
-    Standard error describes the content.
+    A description of the content is printed on standard error.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):
@@ -119,6 +119,6 @@ def _describe_trace(about: dict[str, float]) -> str:
 def _make_targets(exports: Sequence[Path]) -> "list[ExportTarget]":
     if not exports:
         return []
-    from hpcbench.report.export.files import ExportTarget  # imports SQLite, for example
+    from hpcbench.report.export.files import ExportTarget  # slow import (SQLite, for example)
 
     return [ExportTarget.of(path) for path in exports]

@@ -1,4 +1,4 @@
-"""The numbers of one run, from its log after the warm-up."""
+"""Measured and derived numbers of a run, from the log after the warm-up."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,68 +21,67 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """The numbers of one run; None if its log does not contain them. Its pace is that of the steps after the warm-up.
+    """Numbers of a run; None if the log does not contain them. The pace refers to steps after the warm-up.
 
-    FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
-    are never mixed.
+    FLOP/s required by the model, executed FLOP/s and unlabeled FLOP/s are never mixed.
     """
 
     run: RunResult
     steps: int
-    """Number of steps from which the throughput is computed."""
+    """Number of steps used to compute the throughput."""
     batch: int | None
-    """Samples of a step."""
+    """Samples per step."""
     model_flops_per_rank: float | None
-    """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
+    """FLOP/s required by the model, recomputed from the model's shape, samples/s and the number of ranks."""
     hardware_flops_per_rank: float | None
-    """FLOP/s that were executed, recomputed in the same way."""
+    """Executed FLOP/s, recomputed in the same way."""
     neox_flops_per_rank: float | None
-    """Executed FLOP/s by GPT-NeoX's formula; None in logs of other frameworks, which have their own formulas."""
+    """Executed FLOP/s according to GPT-NeoX's formula; None for frameworks with other formulas."""
     unlabelled_flops_per_rank: float | None
-    """FLOP/s for which the log does not say whether recomputation counts."""
+    """FLOP/s from logs that do not specify whether recomputation is included."""
     chip: str | None
-    """Chip of the ranks, by PyTorch's name; None for a CPU, and if the ranks have different chips."""
+    """GPU model of the ranks as named by PyTorch; None for CPUs, or if the ranks use different GPU models."""
     peak: float | None
-    """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
+    """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
     mfu: float | None
-    """Model FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
+    """Model FLOP/s as a fraction of the peak. If the peak is unknown, the value is read from the log."""
     hfu: float | None
-    """Executed FLOP/s divided by the peak, as a fraction; the log's own figure if the peak is not known."""
+    """Executed FLOP/s as a fraction of the peak. If the peak is unknown, the value is read from the log."""
     message_bytes: int
     wire_bytes: int | Unknown
-    """Bytes after the codec of all ranks, in the steps after the warm-up."""
+    """Encoded bytes of all ranks in the steps after the warm-up."""
     time: TimeSplit | None
-    """Split of a step's time."""
+    """Breakdown of the step time."""
     channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
     dimensions: tuple[TrafficSum, ...]
     """Traffic of each parallel dimension."""
     host_link: HostTraffic | None
-    """Traffic over the links between devices and hosts; None if nothing is offloaded."""
+    """Traffic between devices and hosts; None if nothing is offloaded."""
     phases: StepPhases | None
     """Phases of a step."""
     hosts: tuple[HostTime, ...]
-    """Computing time of the ranks of each host."""
+    """Computing time of the ranks on each host."""
     memory: PeakMemory
     skipped: int | None
-    """Number of steps that changed no weight."""
+    """Number of steps that did not update the weights."""
     nan_steps: int | None
     """Number of steps whose loss was NaN or infinite."""
     loss_train: float | None
     """Loss of the last step."""
     loss_valid: float | None
-    """Loss of the evaluation after the last step; None for a run that has not reached it."""
+    """Validation loss after the last step; None if the run has not reached the evaluation."""
     diverged_at: int | None
     notes: tuple[str, ...]
-    """Sentences about contradictions in the log and about other facts for the reader."""
+    """Sentences about contradictions in the log and other noteworthy facts."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
     _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def extract(self, read: Callable[[RunLog], Extract | None]) -> Extract | None:
-        """Return what `read` extracts from the log, such as the tokens of experts. It is called once per run.
+        """Apply `read` to the log, for example to extract expert loads. Results are cached per run.
 
-        None for a run without a log.
+        Runs without a log return None.
         """
         if read not in self._extracts:
             self._extracts[read] = read(self.run.log) if self.run.log else None
@@ -91,32 +90,32 @@ class Measures(Pace):
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
-        """Wire bytes per message byte; None for a run without traffic."""
+        """Wire bytes per message byte; None for runs without traffic."""
         return traffic.divide_bytes(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Fraction of the bytes for which the scheme has a codec that were encoded; None if there are no such bytes."""
+        """Encoded fraction of the bytes for which the scheme has a codec; None if there are no such bytes."""
         return traffic.compute_coded_part(self.channels)
 
     @property
     def counted_steps(self) -> list[float]:
-        """Numbers of the steps from which the throughput is computed."""
+        """Numbers of the steps used to compute the throughput."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
 
     def rates_over(self, steps: Container[float]) -> Rates:
-        """Compute the work per second over the counted steps that are among `steps`."""
+        """Compute the work per second over those counted steps that `steps` contains."""
         return (
             compute_pace(self.run.log, read_basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
         )
 
     def step_times(self) -> list[float]:
-        """Return the seconds of the steps after the warm-up, in the order of the log."""
+        """Return the step times in seconds after the warm-up, in log order."""
         return read_step_times(self.run.log, self.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
-    """Compute the numbers of a run from its log."""
+    """Compute the measures of a run from its log."""
     log = run.log or RunLog(Path())
     has_wire_bytes = not run.settings.scheme.hides_traffic
     rests_on = read_basis(run, log)
@@ -167,7 +166,7 @@ def select_completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def select_counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs that a scheme's numbers are computed from: completed ones or, without any, those with a speed."""
+    """Return the runs used for a scheme's numbers: completed runs, or if none completed, runs with a speed."""
     return select_completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -179,7 +178,7 @@ def is_gpu(run: RunResult) -> bool:
 def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
     """Return the work per second of two runs over the steps that both counted.
 
-    Otherwise a shorter run, or one with a longer warm-up, would be compared with other steps.
+    Without this restriction, runs with different lengths or warm-ups would be compared over different steps.
     """
     if mine.counted_steps == other.counted_steps:
         return mine.rates, other.rates
@@ -188,13 +187,13 @@ def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]
 
 
 def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """Return the first of `compute_common_rates` that both runs have, such as samples/s; None if there is none."""
+    """Return the first rate that both runs provide, such as samples/s; None if they have no rate in common."""
     pairs = zip(*compute_common_rates(mine, other), strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 
 def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Return message bytes and wire bytes: of the steps, or of all traffic if step lines do not contain them."""
+    """Return message bytes and wire bytes, from the step lines or, if missing there, from the traffic totals."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))
@@ -204,7 +203,7 @@ def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple
 def _compute_flops(
     log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis
 ) -> float | None:
-    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, otherwise as printed."""
+    """Return the FLOP/s per rank, computed from the rate if the work per sample is known, otherwise as printed."""
     return _recompute_flops(per_sample, rate, rests_on) or compute_mean_rate(log, name, rests_on.first)
 
 

@@ -1,4 +1,4 @@
-"""Sentences about the method: pairs, tests, margins, and nodes that were unlike the others."""
+"""Sentences about the method: pairs, tests, margins, and outlier nodes."""
 
 import math
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
-"""Smallest number of values that can have an outlier. One of three is often far away by chance."""
+"""Minimum number of values for outlier detection. Among three values, one is often far away by chance."""
 _SIGMA = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 
 
 def compute_robust_deviations(values: Sequence[float]) -> list[float]:
-    """Return the distance of each value from the median, in standard deviations of normally distributed values.
+    """Return the distance of each value from the median, in robust standard deviations.
 
-    The scale is the median absolute deviation, which one outlier does not change much. Fewer than `FEWEST` values have
-    no outlier, and all distances are 0. If more than half of the values are equal, any other value is infinitely far.
+    The scale is the median absolute deviation, which is insensitive to single outliers. For fewer than `FEWEST` values,
+    all distances are 0. If more than half of the values are equal, the distance of any other value is infinite.
     """
     if len(values) < FEWEST:
         return [0.0] * len(values)
@@ -39,33 +39,33 @@ def compute_robust_deviations(values: Sequence[float]) -> list[float]:
 
 
 FAR = 3.5
-"""Robust deviations beyond which a value is an outlier (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
+"""Outlier threshold in robust standard deviations (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
 MATTERS = 0.03
-"""Relative difference that an outlier must also have.
+"""Minimum relative difference of an outlier.
 
-Among nodes that agree to a thousandth, a thousandth is far but does not matter.
+If nodes agree within 0.1 %, a difference of 0.1 % may be statistically large but is irrelevant.
 """
 _TWICE = 2
 
 
 @dataclass(frozen=True)
 class SlowHost:
-    """A node that took longer than the other nodes of its runs for the same work."""
+    """A node that took longer than other nodes of the same runs for the same work."""
 
     name: str
     excess: float
-    """Extra time relative to the median of a run's nodes: the median over the runs in which it was slow."""
+    """Extra time relative to the median node of a run: median over the runs in which the node was slow."""
     slow: int
-    """Number of runs in which it was slow."""
+    """Number of runs in which the node was slow."""
     runs: int
-    """Number of runs that it was in, of those with enough nodes."""
+    """Number of runs on the node, excluding runs with too few nodes."""
 
 
 def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
-    """List the nodes that were slow twice, or whenever they were used; the slowest first.
+    """List the nodes that were slow at least twice or in all their runs, the slowest first.
 
-    Computing time is compared with that of ranks with the same work. Waiting for messages does not count, or one slow
-    node would make all others look slow.
+    Computing times are compared between ranks with the same work. Waiting for messages is excluded, because otherwise a
+    single slow node would make all others look slow.
     """
     seen: dict[str, list[float]] = {}
     for run in runs:
@@ -85,9 +85,9 @@ def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
 
 
 def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
-    """List the pairings whose baseline was far from the others, with its speed divided by the median of all.
+    """List the pairings with an outlier baseline, and its speed relative to the median baseline.
 
-    Such a pair still compares two runs of one allocation, but may not show the same as the others.
+    Such a pair still compares two runs in the same allocation, but the result may differ from other pairs.
     """
     speeds = {
         make_printable(run.run.pairing, 40): run.samples_per_s
@@ -109,7 +109,7 @@ def _is_positive(value: float | None) -> TypeGuard[float]:
 
 
 def describe_method(cell: Cell, base: SchemeRow) -> list[str]:
-    """Return the sentences about the method and the environment of a cell's runs."""
+    """Describe the method and the environment of a cell's runs."""
     lines = [*_describe_pooling(cell), *_describe_pairs(cell)]
     criteria = cell.criteria
     slow = [row for row in cell.rows if row.outcome in (NOT_FASTER, WORSE_SLOWER)]
@@ -134,7 +134,7 @@ def _describe_pooling(cell: Cell) -> list[str]:
 
 
 def _describe_pairs(cell: Cell) -> list[str]:
-    """Return the sentences about pairs, intervals and the level of the findings."""
+    """Describe pairs, intervals and the level of the findings."""
     findings = [row.speed for row in cell.rows if row.speed]
     if not findings:
         return []
@@ -150,7 +150,7 @@ def _describe_pairs(cell: Cell) -> list[str]:
 
 
 def _describe_allocations(cell: Cell) -> str:
-    """Return whether the runs of a pair had the same nodes."""
+    """Describe whether the runs of a pair used the same nodes."""
     base = cell.row(cell.baseline)
     others = [row for row in cell.rows if row is not base and row.speed]
     pairs = [pair for row in others for pair in pair_runs(row.runs, base.runs)] if base else []

@@ -1,4 +1,4 @@
-"""Notes about several runs: those of each run, and those about the steps behind their speeds."""
+"""Notes about several runs, including the steps used for their speeds."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,11 +8,11 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.provenance import describe_differences
 
 UNEVEN = 0.05
-"""Largest relative difference between mean and median step time without a note."""
+"""Maximum relative difference between mean and median step time without a note."""
 
 
 def list_notes(runs: Iterable[Measures]) -> list[str]:
-    """List the notes about the runs, each once, and the unintended differences between the runs."""
+    """List the notes about runs without duplicates, and unintended differences between runs."""
     all_runs = list(runs)
     notes = [note for run in all_runs for note in run.notes]
     further = (
@@ -24,7 +24,7 @@ def list_notes(runs: Iterable[Measures]) -> list[str]:
 
 
 def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
-    """Note that the first step line of logs without a stated warm-up is left out."""
+    """Note that the first step line is excluded from logs without a stated warm-up."""
     logs = [(run.run.log, run.first) for run in runs if run.run.log and read_warmup(run.run) is None]
     if not any(step < first for log, first in logs for step in log.steps):
         return []
@@ -35,7 +35,7 @@ def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
 
 
 def _note_uneven(runs: Sequence[Measures]) -> list[str]:
-    """Note that mean and median step time differ, and the run with the largest difference."""
+    """Note large differences between mean and median step times, and name the run with the largest difference."""
     ratios = {run.run.id: run.unevenness for run in runs if run.unevenness is not None}
     uneven = {name: ratio for name, ratio in ratios.items() if not 1 - UNEVEN <= ratio <= 1 + UNEVEN}
     if not uneven:

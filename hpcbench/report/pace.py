@@ -1,6 +1,6 @@
-"""Speed of a run over some of its steps: the work that they did, divided by the time that they took.
+"""Speed of a run over a subset of its steps: work divided by time.
 
-Step times are averaged, and rates are averaged over time, because a median would hide steps that stalled.
+Step times are averaged over steps, and rates over time. Medians would hide stalled steps.
 """
 
 from collections.abc import Container, Sequence
@@ -15,16 +15,16 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.statistics import is_usable
 
 Rates = tuple[float | None, ...]
-"""Work per second in samples, tokens, tokens of a rank, and steps.
+"""Work per second: samples, tokens, tokens per rank, and steps.
 
-If runs differ in nothing else, the ratio of any of these is the ratio of their speeds.
+For otherwise identical runs, the ratio of any of these rates is the ratio of the speeds.
 """
 _RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Work per second over some steps, and the times of these steps. A value is None if the log does not contain it."""
+    """Work per second over a set of steps, and the step times. Values missing from the log are None."""
 
     samples_per_s: float | None
     tokens_per_s: float | None
@@ -33,11 +33,11 @@ class Pace:
     """Mean step time. Work per second is computed from it."""
     step_seconds_median: float | None
     step_seconds_p95: float | None
-    """Step time that 95 % of the steps do not exceed."""
+    """95th percentile of the step times."""
     unevenness: float | None
-    """Mean step time divided by the median. If step times are not known, they are inverse to a rate."""
+    """Mean step time divided by the median. If step times are unknown, inverse rates are used."""
     step_seconds_p99: float | None = None
-    """Step time that 99 % of the steps do not exceed."""
+    """99th percentile of the step times."""
 
     @property
     def rates(self) -> Rates:
@@ -47,10 +47,10 @@ class Pace:
 
 
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
-    """Compute the speed over the counted steps, or over those that are among `steps`.
+    """Compute the speed over the counted steps, optionally restricted to `steps`.
 
-    Samples/s are computed from the batch in the settings. If it is unknown, the samples/s of the log are used, or
-    else the batch that each step line states.
+    Samples/s are computed from the batch in the settings. If it is unknown, the samples/s of the log are used,
+    otherwise the batch size in the step lines.
     """
     first = rests_on.first
     times = read_step_times(log, first, steps)
@@ -73,15 +73,15 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
 
 
 def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
-    """Return the step times from step `first` on, or of some of these steps, in the order of the log."""
+    """Return the step times in log order, starting with step `first` and optionally restricted to `steps`."""
     return _select_lines(log, first, steps, "seconds")[1]
 
 
 def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Compute the mean over time of a rate that the log prints; None if it prints none.
+    """Compute the time-weighted mean of a printed rate; None if the log does not contain the rate.
 
-    Each value counts by the time of its steps. If step times are not known, all steps did the same work, so that the
-    harmonic mean is the mean over time, and 0 if one of them is 0. The last one of running means is the mean over all
+    Values are weighted by the time of their steps. If step times are unknown, all steps are assumed to do the same
+    work, so the harmonic mean is used; it is 0 if any rate is 0. For running means, the last value is the mean over all
     steps.
     """
     numbers, rates = _select_lines(log, first, steps, name)
@@ -108,10 +108,10 @@ def _compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) ->
 
 
 def _count_covered_steps(log: RunLog, numbers: Sequence[float]) -> list[float]:
-    """Return the number of steps whose mean each line has, by the numbers of the lines' steps.
+    """Return the number of steps that each line covers, given the lines' step numbers.
 
-    Other frameworks may print one line for several steps, and fewer steps at the end. If lines are missing, the line
-    after them counts as much as usual.
+    Other frameworks may print one line for several steps, with fewer steps in the last line. After missing lines, the
+    usual number of steps is assumed.
     """
     ordered = sorted(log.steps) if log.dialect != "hpcbench" else []
     gaps = {step: step - before for before, step in pairwise(ordered)}
@@ -134,10 +134,10 @@ def _compute_percentile(times: Sequence[float], percent: int) -> float:
 
 
 def _select_lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
-    """Return step numbers and quantities of the steps that have all of them.
+    """Return step numbers and quantities of the steps with values for all quantities.
 
-    Steps are those from number `first` on, or some of them. Values that have no mean, and times that are not positive,
-    are left out.
+    Steps start at number `first` and are optionally restricted to `steps`. Values that cannot be averaged, and times
+    that are not positive, are excluded.
     """
     columns = log.steps.aligned("step", *names, first=first)
     least = [0.0 if name == "seconds" else -inf for name in names]

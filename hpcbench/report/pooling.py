@@ -1,7 +1,7 @@
-"""Joining of submissions of the same study.
+"""Merging of submissions of the same study.
 
-Submissions are joined if the same study, with the same options, site file and version of hpcbench, was submitted
-several times, and if their runs had the same software. Their pairs are then pairs of one comparison.
+Submissions are merged if they have the same study, options, site file and hpcbench version, and if their runs used the
+same software. All their pairs then belong to a single comparison.
 """
 
 import sys
@@ -16,9 +16,9 @@ from hpcbench.report.provenance import list_packages, list_software
 
 
 def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
-    """Join the submissions of the same study.
+    """Merge the submissions of the same study.
 
-    Submissions that cannot be joined although study and site have the same names get labels for their titles.
+    Submissions with the same names of study and site that cannot be merged get labels for their titles.
     """
     groups: list[list[Submission]] = []
     for submission in submissions:
@@ -47,12 +47,12 @@ def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def split_pooled(submissions: Sequence[Submission]) -> list[Submission]:
-    """Return the submissions as they were read, before they were joined."""
+    """Return the original submissions, before merging."""
     return [part for submission in submissions for part in submission.parts or (submission,)]
 
 
 def _read_digest(submission: Submission) -> tuple[str, str, str] | None:
-    """Return digest, site and version of a submission; None if it cannot be joined with others."""
+    """Return the digest, site and version of a submission; None if it cannot be merged."""
     plan = submission.plan
     if not isinstance(plan, SubmissionFile) or not plan.digest or plan.dry_run or submission.root is None:
         return None
@@ -60,7 +60,7 @@ def _read_digest(submission: Submission) -> tuple[str, str, str] | None:
 
 
 def _find_different_software(group: Sequence[Submission], other: Submission) -> str | None:
-    """Return the name of the first version or setting that differs between runs of a scheme; None without any."""
+    """Return the name of the first version or setting that differs between runs of a scheme; None if all are equal."""
     mine, theirs = (
         _read_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs)
     )
@@ -68,7 +68,7 @@ def _find_different_software(group: Sequence[Submission], other: Submission) -> 
 
 
 def _read_software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]:
-    """Return the values of each fact by cell, scheme and name."""
+    """Return the values of each fact, keyed by cell, scheme and name."""
     values: dict[tuple[str, str, str], set[str]] = {}
     for run in runs:
         for finding in (*list_software([run]), *list_packages([run])):
@@ -77,13 +77,13 @@ def _read_software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[
 
 
 def _join_group(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
-    """Return one submission with the runs of all. Each pair is still within one of the submissions."""
+    """Return a submission with the runs of all. Pairs are not formed across the original submissions."""
     runs = [run for submission, label in zip(group, labels, strict=True) for run in _label_runs(submission, label)]
     return Submission(group[0].root, group[0].plan, runs, tuple(group))
 
 
 def _label_runs(submission: Submission, label: str) -> Iterator[RunResult]:
-    """Yield the runs with names and pairings that are unique among the submissions."""
+    """Yield the runs with names and pairings that are unique across submissions."""
     for run in submission.runs:
         yield replace(
             run,
@@ -100,7 +100,7 @@ def _label_submission(submission: Submission, label: str) -> Submission:
 
 
 def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:
-    """Return the shortest end of each submission's directory that no other one has; empty for logs."""
+    """Return the shortest unique path suffix of each submission's directory; empty for logs."""
     places = {
         id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
     }

@@ -1,4 +1,4 @@
-"""Origin of results, and differences between their environments. Each fact names its file."""
+"""Provenance of results, and differences between their environments. Each fact cites its source file."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from hpcbench.contract.values import get_member, get_text
 from hpcbench.files import read_json
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
-"""Facts of a node that change from moment to moment."""
+"""Facts about a node that change continuously."""
 _SENTENCES = 4
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _OF_A_RANK = (
@@ -23,23 +23,23 @@ _OF_A_RANK = (
     *("visible", "nics", "environment"),
     *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
 )
-"""Facts in the records of ranks that do not describe their node."""
+"""Facts in rank records that do not describe the node."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fact from one place."""
+    """A fact from a single source."""
 
     name: str
     value: str
     subject: str
-    """Run or node of the fact."""
+    """Run or node that the fact describes."""
     source: str
     """File, or ``file:line``."""
 
 
 def list_software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the versions and settings that the runs' workers detected, without packages."""
+    """Yield versions and settings detected by the workers, excluding packages."""
     for run, where, event in _read_environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
             yield Finding("hpcbench", make_printable(start.version, 80), run.id, run.log.where(start.line))
@@ -48,18 +48,18 @@ def list_software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def list_packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the packages of the runs' Python and their versions."""
+    """Yield the Python packages of the runs with their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _read_environments(runs):
         if (versions := event.packages) is not None:
-            if versions != before:  # They are many and seldom differ.
+            if versions != before:  # Package lists are long and rarely differ.
                 before, names = versions, list(_flatten(versions))
             yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
 def list_nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the equipment of nodes from their ranks' records, without clock frequencies: each fact once per node."""
+    """Yield hardware facts from the rank records, once per node and without clock frequencies."""
     seen: set[tuple[str, str, str]] = set()
     for host, where, name, value in _list_facts_of_nodes(runs):
         if name not in _MOMENTARY and (host, name, value) not in seen:
@@ -68,7 +68,7 @@ def list_nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def list_clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the range of each clock frequency at the start of the runs. No two readings are equal."""
+    """Yield the range of each clock frequency at the start of the runs. Single readings always differ."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _list_facts_of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -79,7 +79,7 @@ def list_clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def list_bindings(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the actual placement of the ranks by the launcher, by local rank."""
+    """Yield the rank placement chosen by the launcher, by local rank."""
     seen: set[tuple[str, str, str]] = set()
     for run, where, rank in _list_ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
@@ -95,9 +95,9 @@ def list_bindings(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def describe_differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """Return a sentence for each name with different values, up to a few.
+    """Return one sentence per name with different values, up to a maximum number.
 
-    Runs or nodes (`kind`) without a value are equal.
+    Runs or nodes (`kind`) without a value are ignored.
     """
     stated: dict[str, dict[str, dict[str, None]]] = {}
     for finding in findings:
@@ -115,12 +115,12 @@ def describe_differing(kind: str, findings: Iterable[Finding]) -> list[str]:
 
 
 def strip_device_number(device: str) -> str:
-    """Return the name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
+    """Return ``cuda NAME`` for ``cuda:1 NAME``. Device numbers differ between ranks."""
     return re.sub(r"^(\w+):[0-9]+", r"\1", device)
 
 
 def list_some(names: list[str]) -> str:
-    """Return the first three names, and the number of the others."""
+    """Return the first three names, and the number of remaining names."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(make_printable(name, 60) for name in names[:3]) + more
 
@@ -137,7 +137,7 @@ def _list_ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Ran
 
 
 def _list_facts_of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield node, source, name and value of each fact."""
+    """Yield the node, source, name and value of each fact."""
     for _, where, event in _read_environments(runs):
         for host in event.hosts or ():
             parts = [{key: value for key, value in host.raw.items() if key not in ("host", "gpus")}]
@@ -157,7 +157,7 @@ def _clean_host(name: str | None) -> str:
 
 
 def _flatten(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the values of nested objects by their joined keys, without nulls and facts of single ranks."""
+    """Yield values of nested objects with joined keys, without nulls and facts about single ranks."""
     for key, value in data.items():
         name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:
@@ -178,9 +178,9 @@ class Fact:
     name: str
     value: str
     source: str | None = None
-    """File, or ``file:line``, that gives it first; None if only the lines of all logs together give it."""
+    """First source as file or ``file:line``; None if the fact is derived from all logs together."""
     of: tuple[str, ...] = ()
-    """The runs, nodes or jobs that it holds for; empty if it holds for all."""
+    """Runs, nodes or jobs that the fact applies to; empty for all."""
 
 
 @dataclass(frozen=True)
@@ -193,16 +193,16 @@ class FactGroup:
 
 @dataclass(frozen=True)
 class Provenance:
-    """All known facts about the origin of a submission's results."""
+    """All known facts about the provenance of a submission's results."""
 
     groups: tuple[FactGroup, ...]
-    """Groups in the order in which they are shown. None of them is empty."""
+    """Non-empty groups, in display order."""
     notes: tuple[str, ...]
-    """Sentences about facts that make its runs less comparable or harder to repeat."""
+    """Sentences about facts that make the runs less comparable or harder to reproduce."""
 
 
 def gather_provenance(submission: Submission) -> Provenance:
-    """Gather the facts from the submission's files and the runs' logs. Missing facts are left out."""
+    """Gather facts from the submission's files and the runs' logs. Missing facts are omitted."""
     root, runs = submission.root, submission.runs
     names = [job.id for job in submission.plan.jobs]
     groups = [
@@ -218,7 +218,7 @@ def gather_provenance(submission: Submission) -> Provenance:
 
 
 def describe_differences(runs: Sequence[RunResult]) -> list[str]:
-    """Return sentences about unintended differences between the runs of a comparison or their nodes."""
+    """Describe unintended differences between compared runs or their nodes."""
     return [
         *describe_differing("runs", list_software(runs)),
         *describe_differing("runs", list_packages(runs)),
@@ -288,7 +288,7 @@ def _list_revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
 
 
 def _merge_findings(findings: Iterable[Finding]) -> tuple[Fact, ...]:
-    """Merge facts, so that each name and value occurs once."""
+    """Merge facts with the same name and value."""
     stated: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
     for finding in findings:

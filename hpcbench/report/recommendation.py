@@ -1,4 +1,4 @@
-"""The recommendation of a cell: which scheme to take first, and what it saves in time and node-hours."""
+"""Recommendation for a cell: the scheme to try first, with savings in time and node-hours."""
 
 from hpcbench.present.notation import Interval, bounds
 from hpcbench.report import sentences as say
@@ -7,30 +7,30 @@ from hpcbench.report.front import Front, compute_front, find_simplest, is_good
 from hpcbench.report.kinds import SchemeKind
 
 STEPS = 1000
-"""Number of steps of the job for which times are computed."""
+"""Number of steps of the job that savings are computed for."""
 _HOUR = 3600.0
 _UNITS = ((2 * _HOUR, _HOUR, "h"), (120.0, 60.0, "min"))
-"""Shortest time shown in each unit, size of the unit, and its name. Shorter times are shown in seconds."""
+"""Minimum time shown in each unit, size of the unit, and unit name. Shorter times are shown in seconds."""
 
 
 def list_plain(cell: Cell) -> list[str]:
-    """Return the controls that have the algorithm of the schemes and no codec."""
+    """Return the controls with the same algorithm as the schemes but without a codec."""
     return [row.scheme for row in cell.rows if row.compared and row.kind is SchemeKind.PLAIN]
 
 
 def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
-    """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
+    """Return whether a scheme is significantly faster than all controls with the same algorithm but without a codec."""
     if row.runs[0].run.settings.scheme.process_changes:
-        return True  # another system compresses within the algorithm that the baseline has
+        return True  # another system compresses within the baseline's algorithm
     duels = [pareto.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)
 
 
 def find_recommended(cell: Cell) -> SchemeRow | None:
-    """Return the scheme to take first; None if no scheme significantly pays.
+    """Return the recommended scheme; None if no scheme significantly pays.
 
-    It is the simplest one that no other scheme significantly beats. If that is the baseline or a control, or if there
-    are several, it is the fastest.
+    Candidates are the paying schemes among the simplest schemes on the Pareto front. If there are none, all paying
+    schemes are candidates. The fastest candidate is recommended.
     """
     pareto, plain = compute_front(cell), list_plain(cell)
     compared = [row for row in cell.rows if is_good(row) and row.compared and not row.idle and not row.kind.is_control]
@@ -41,12 +41,12 @@ def find_recommended(cell: Cell) -> SchemeRow | None:
 
 
 def recommend(cell: Cell) -> list[str]:
-    """Return the sentence about the time of a job with the recommended scheme; none without a scheme or a step time."""
+    """Return a sentence about the recommended scheme's job time; empty without a scheme or step time."""
     row, base = find_recommended(cell), cell.row(cell.baseline)
     if row is None or row.speed is None or base is None or base.step_seconds is None:
         return []
     before = STEPS * base.step_seconds.estimate
-    # Ratios are of pairs of runs, so that differences between allocations cancel.
+    # Ratios are computed within pairs of runs, so differences between allocations cancel.
     after = Interval(
         before / row.speed.estimate,
         before / row.speed.high if row.speed.high else None,
@@ -70,7 +70,7 @@ def recommend(cell: Cell) -> list[str]:
 
 
 def count_nodes(row: SchemeRow) -> int:
-    """Return the number of nodes of a scheme's runs; 0 if it is not known or differs."""
+    """Return the number of nodes of a scheme's runs; 0 if unknown or different between runs."""
     counts = {len({rank.host for rank in run.run.log.ranks if rank.host}) for run in row.counted if run.run.log}
     return counts.pop() if len(counts) == 1 else 0
 

@@ -1,4 +1,4 @@
-"""Use of the machine by a run, from its log: memory, time of each host, and phases of a step."""
+"""Resource usage of a run, from the log: memory, computing time per host, and step phases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,37 +14,37 @@ from hpcbench.predict import schedule
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not contain it."""
+    """Peak and persistent memory in bytes; None if the log does not contain the value."""
 
     device: int | None = None
-    """Allocated memory on a GPU of the rank that needed the most."""
+    """Maximum over ranks of the allocated GPU memory."""
     device_reserved: int | None = None
-    """Memory that PyTorch's allocator held on a GPU, of the rank that held the most."""
+    """Maximum over ranks of the GPU memory reserved by PyTorch's allocator."""
     host_rank: int | None = None
-    """Resident memory of the rank that needed the most."""
+    """Maximum over ranks of the resident memory."""
     host: int | None = None
-    """Resident memory of all ranks together. Shared memory counts once for each rank."""
+    """Total resident memory of all ranks. Shared memory is counted once per rank."""
     states: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that persist between steps on the rank that holds the most, keyed by their names in the event."""
+    """Maximum over ranks of the bytes that persist between steps, keyed by name in the event."""
 
 
 @dataclass(frozen=True)
 class HostTime:
-    """Computing time of the ranks of a host. It shows a slow node, because waiting for one does not count."""
+    """Computing time of a host's ranks. It reveals slow nodes, because waiting for slow nodes is excluded."""
 
     host: str
     ranks: int
     compute_s: float
-    """Seconds per step and rank, without waiting for messages."""
+    """Time in seconds per step and rank, excluding waiting for messages."""
     over_peers: float | None = None
-    """The time divided by the median of all ranks at the same pipeline stage, because stages differ in their work.
+    """Computing time divided by the median over all ranks of the same stage, because stages differ in work.
 
-    None if no other host has ranks at its stages.
+    None if no other host has ranks of the same stages.
     """
 
 
 def read_memory(log: RunLog) -> PeakMemory:
-    """Return the peak memory, from the ``memory`` event or the lines of another program's log."""
+    """Return the peak memory from the ``memory`` event, or from log lines of other programs."""
     event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
@@ -60,7 +60,7 @@ def read_memory(log: RunLog) -> PeakMemory:
 
 
 def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
-    """Return the computing time of each host, from the ``hosts`` event."""
+    """Return the computing time of each host from the ``hosts`` event."""
     times = []
     for row in log.read_event(events.ComputingTimes).hosts or ():
         if row.host is not None and row.compute_s is not None:
@@ -69,42 +69,44 @@ def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
 
 
 PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
-"""Parts of a step. Their seconds add up to it."""
+"""Phases of a step. Their times add up to the step time."""
 
 
 @dataclass(frozen=True)
 class StepPhases:
-    """Seconds per step and rank: means over the counted steps and the stages, which have the same number of ranks."""
+    """Times of step phases in seconds per step and rank.
+
+    Times are means over the counted steps and over the stages, which all have the same number of ranks.
+    """
 
     step: float
     forward: float
     backward: float
-    """Seconds in the backward pass, recomputation included."""
+    """Time in seconds of the backward pass, including recomputation."""
     bubble: float
-    """Seconds of waiting for a message of another stage during the passes, transfer and codec included."""
+    """Time in seconds spent waiting for messages of other stages during the passes, including transfer and codec."""
     reduction: float
-    """Seconds of waiting for reduced gradients after the last backward pass."""
+    """Time in seconds spent waiting for reduced gradients after the last backward pass."""
     optimizer: float
     other: float
     idle: float | None
-    """Fraction of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage
-    has ended.
+    """Idle fraction of a stage during the passes, including the bubble and the time until the last stage has finished.
 
-    The passes last from their start to the end of the last stage's. None for a single stage.
+    The passes extend from their start to the end of the last stage's passes. None for a single stage.
     """
     idle_by_schedule: float | None
-    """Value that `idle` would have if all parts took equally long and messages no time.
+    """Ideal value of `idle`, if all parts took equally long and messages took no time.
 
-    None for a single stage, and if the number of micro-batches is not known.
+    None for a single stage, or if the number of micro-batches is unknown.
     """
 
     @property
     def waiting(self) -> float:
-        """Fraction of the time in which ranks wait for each other.
+        """Fraction of the time that ranks spend waiting for each other.
 
-        With several stages, it is the idle fraction of the passes. Replicas of a single stage wait for gradients and
-        for weights: collectives gather the weights with the update, and a parameter server sends them before the
-        passes. There it is the fraction of the step outside of the passes, including the update.
+        With several stages, this is the idle fraction of the passes. With a single stage, it is the fraction of the
+        step outside the passes, including the update. Replicas of a single stage wait for gradients and weights:
+        collectives gather the weights during the update, and a parameter server sends them before the passes.
         """
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
@@ -112,13 +114,13 @@ class StepPhases:
 def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Average the phases of a step over the stages.
 
-    None if the log does not divide a step or its parts do not add up.
+    None if the log does not contain step phases, or if they do not add up to the step time.
     """
     stages = read_stages(log)
     if not stages:
         return None
     mean = {part: sum(stage[part] for stage in stages) / len(stages) for part in ("step", *PARTS)}
-    # Stages begin a step together: the passes of the last stage to end determine the idle time of the others.
+    # All stages start a step together. The stage that finishes last determines the idle time of the others.
     longest = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
     several = len(stages) > 1 and longest > 0
@@ -130,7 +132,7 @@ def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 
 def read_stages(log: RunLog) -> list[dict[str, float]]:
-    """Return the seconds of each stage by `PARTS`, and of its ``step``; empty if a stage lacks one of them."""
+    """Return the times in seconds of each stage's `PARTS` and ``step``; empty if any time is missing."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [

@@ -1,4 +1,4 @@
-"""The subjects of a report: submissions, logs, and tables of micro-benchmarks."""
+"""Subjects of a report: submissions, logs, and micro-benchmark tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,11 +20,14 @@ from hpcbench.report.measures import measure
 from hpcbench.report.pooling import join_submissions
 
 Named = tuple[str, Path]
-"""The name of a scheme, and one of its logs."""
+"""Name of a scheme, and a log of this scheme."""
 
 
 def parse_name(path: Path) -> Named | None:
-    """Return name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
+    """Split ``NAME=FILE`` into name and file.
+
+    None if the argument is an existing path or has no name before the equals sign.
+    """
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():
         return None
@@ -34,7 +37,7 @@ def parse_name(path: Path) -> Named | None:
 
 
 def join_logs(logs: Sequence[Named]) -> Submission:
-    """Return logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order."""
+    """Return logs as runs of a single cell. The first name is the baseline, and logs with the same name are repeats."""
     counts: Counter[str] = Counter()
     runs = []
     for name, path in logs:
@@ -62,7 +65,7 @@ def _load_run(path: Path) -> RunResult:
 
 
 def _read_tables(path: Path) -> list[Microbenchmark]:
-    """Return the tables of a file that have rows; none if it has no table."""
+    """Return the non-empty tables of a file."""
     tables = load_microbenchmarks(path)
     filled = [table for table in tables if table.sizes]
     if tables and not filled:
@@ -80,14 +83,14 @@ def _find_common(names: Sequence[str], several: str) -> str:
 
 @dataclass(frozen=True)
 class Subjects:
-    """The content of a report's paths."""
+    """Content of the paths given to a report."""
 
     sections: list[Section]
     microbenchmarks: list[Microbenchmark] = field(default_factory=list)
 
 
 def read(paths: list[Path]) -> Subjects:
-    """Read submissions, bundles and logs, and compare their runs. See `hpcbench report` for the kinds of paths."""
+    """Read submissions, bundles and logs. `hpcbench report` documents the kinds of paths."""
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -121,15 +124,15 @@ def read(paths: list[Path]) -> Subjects:
 
 
 def make_sections(submissions: Sequence[Submission]) -> list[Section]:
-    """Return submissions with their runs compared, with one error level for all findings of the report."""
+    """Compare the runs of submissions, with a common error level for all findings of the report."""
     cells = compare_all([_make_study(submission) for submission in submissions])
     return list(zip(submissions, cells, strict=True))
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
-    """Return runs that have only a log, by study and site.
+    """Group runs that consist only of a log, by study and site.
 
-    Logs of different directories come from different submissions, so that they make no pair, even if both name ``r1``.
+    Logs in different directories belong to different submissions and are never paired, even if both are named ``r1``.
     """
     groups: dict[tuple[str, str], list[RunResult]] = {}
     homes = {_find_home(path) for path, _ in runs}
@@ -153,7 +156,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _find_home(path: Path) -> Path:
-    """Return the directory of the submission that a log lies in."""
+    """Return the submission directory of a log."""
     return path.absolute().parents[1] if path.name == "log.txt" else path.absolute().parent
 
 

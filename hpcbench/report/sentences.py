@@ -1,4 +1,4 @@
-"""Sentences of a report. The names in braces are filled in; lists of schemes are joined by commas."""
+"""Sentence templates of a report. Lists of schemes are joined with commas."""
 
 # The answer: does compression pay?
 NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
@@ -117,7 +117,7 @@ MACHINE_MAY_DIFFER = (
     "The two may have run on different nodes: a change of the machine looks like a change of the program."
 )
 
-# What the first screen leaves out.
+# What the first screen omits.
 GROUP_METHOD = "Method"
 MORE_NOTES = "{count} more notes, and the method: --tables all."
 TABLES_WITHOUT_VALUES = "Tables without values in these runs: {tables}."

@@ -1,4 +1,4 @@
-"""Interval of the mean of correlated values, such as the step times of a run."""
+"""Confidence interval for the mean of correlated values, such as a run's step times."""
 
 import math
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from hpcbench.report.significance import student_t_quantile
 from hpcbench.report.statistics import Interval, require_finite
 
 FEWEST = 30
-"""Smallest number of values for an interval. With fewer, the correlation is unknown."""
+"""Minimum number of values for an interval. With fewer values, the correlation is unknown."""
 _MOST_BATCHES = 50
-"""Largest number of batches. In longer series each batch has several values, so that long correlations count."""
+"""Maximum number of batches. In longer series, batches contain several values to capture long correlations."""
 _FEWEST_INDEPENDENT = 2.0
-"""Smallest number of independent values for an interval. With fewer, the series is hardly longer than its memory."""
+"""Minimum number of independent values for an interval. Shorter series hardly exceed their correlation length."""
 
 
 def compute_series_interval(values: Sequence[float]) -> Interval:
-    """Return the mean of a series with its 95 % interval, which is absent if there are too few values.
+    """Return the mean of a series with its 95 % interval. Without enough values, the interval has no bounds.
 
-    Means of batches of successive values are modeled as an AR(1) process, in which each value depends on the one
-    before. The correlation of neighbors gives the number of independent values. It is corrected for its bias (Marriott
-    and Pope, Biometrika 41, 1954), and half of its standard error is added, because a too narrow interval does more
-    harm than a too wide one. ``benchmarks/series_interval.py`` shows the coverage.
+    Means of batches of successive values are modeled as an AR(1) process. The correlation between neighboring batches
+    determines the number of independent values. It is corrected for bias (Marriott and Pope, Biometrika 41, 1954), and
+    half of its standard error is added, because an interval that is too narrow does more harm than one that is too
+    wide. ``benchmarks/series_interval.py`` shows the coverage.
     """
     require_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))
@@ -39,14 +39,14 @@ def compute_series_interval(values: Sequence[float]) -> Interval:
     independent = n * (1 - correlation) / (1 + correlation)
     if independent < _FEWEST_INDEPENDENT:
         return absent
-    # The mean follows the values, so that their scatter about it is too small by one independent value.
+    # The mean is fitted to the values, which costs one independent value.
     variance = squares / n / (1 - 1 / independent)
     half = student_t_quantile(0.975, independent - 1) * math.sqrt(variance / independent)
     return Interval(mean, mean - half, mean + half, len(values))
 
 
 def _compute_batch_means(values: Sequence[float]) -> list[float]:
-    """Return the means of equally long batches of successive values. Surplus values at the beginning are left out."""
+    """Return the means of equally long batches of successive values. Surplus values at the start are dropped."""
     size = math.ceil(len(values) / _MOST_BATCHES)
     first = len(values) % size
     return [fmean(values[start : start + size]) for start in range(first, len(values), size)]

@@ -1,4 +1,4 @@
-"""Student's t from SciPy, and a correction for the number of tests."""
+"""Student's t distribution from SciPy, and a correction for multiple tests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ def student_t_cdf(t: float, df: float) -> float:
 
 
 def student_t_quantile(p: float, df: float) -> float:
-    """Return the t that `student_t_cdf` maps to `p`."""
+    """Return the quantile: the t for which `student_t_cdf` is `p`."""
     return float(_import_scipy().stdtrit(df, p))
 
 
 def _import_scipy() -> Any:
-    """Import SciPy when a report needs it: its import takes 0.2 s, `scipy.stats` another 0.35 s."""
+    """Import SciPy on demand, because the import takes 0.2 s (`scipy.stats` another 0.35 s)."""
     try:
         import scipy.special
     except ImportError as error:
@@ -26,12 +26,12 @@ def _import_scipy() -> Any:
 
 
 def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Adjust p-values so that the probability of rejecting any true hypothesis is at most the level.
+    """Adjust p-values so that the familywise error rate is at most the level.
 
-    The method is Holm's step-down (Scandinavian Journal of Statistics 6, 1979). It is valid even if the tests depend on
-    each other, as tests with a common baseline do. Each group contains hypotheses that exclude each other, so that at
-    most one of them is true: a group counts as one hypothesis until all of it is rejected (Shaffer, Journal of the
-    American Statistical Association 81, 1986).
+    The method is Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979). It is valid for dependent
+    tests, such as tests with a common baseline. The hypotheses of a group are mutually exclusive, so at most one
+    hypothesis is true. A group therefore counts as one hypothesis until all its hypotheses are rejected (Shaffer,
+    Journal of the American Statistical Association 81, 1986).
     """
     adjusted = [[0.0] * len(group) for group in p]
     left = [len(group) for group in p]

@@ -1,7 +1,7 @@
-"""Sync modes compared with a synchronous one: time to a loss, bubble, staleness, over paired seeds.
+"""Comparison of sync modes with a synchronous reference: time to a loss, bubble, staleness.
 
-The sync mode is the schedule of a pipeline, or how replicas synchronize. The compared cells differ only in their mode.
-A mode in which all ranks wait is the reference. Runs of one scheme and one pairing, with the same seed, are compared.
+The sync mode is the pipeline schedule or the synchronization method of replicas. Compared cells differ only in the sync
+mode. The reference is a synchronous mode. Runs of the same scheme and pairing, with the same seed, are compared.
 """
 
 import json
@@ -39,16 +39,16 @@ _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
     "layout": ("chunks", "stages"),
 }
-"""Settings of the sync mode, in which compared runs may differ; the seed differs between repeats."""
+"""Settings that define the sync mode and may differ between compared runs. The seed differs between repeats."""
 _REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
-"""Modes in which all ranks wait. The first one that ran is the reference."""
+"""Synchronous modes. The first mode with runs is the reference."""
 
 Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
 
 
 @dataclass(frozen=True)
 class SyncMode:
-    """The synchronization mode of a run: the schedule of its pipeline, or the mode of its parameter server."""
+    """Synchronization mode of a run: the pipeline schedule or the parameter server mode."""
 
     name: str
     waits: bool
@@ -57,30 +57,30 @@ class SyncMode:
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs of one sync mode and scheme, compared with the reference. A number is None if no run gives it."""
+    """Runs of a sync mode and scheme, compared with the reference. Numbers that no run provides are None."""
 
     group: str
-    """Values of the matrix that the compared cells share and others do not; empty if there are no others."""
+    """Matrix values that distinguish the compared cells from other cells; empty if there are no other cells."""
     way: SyncMode
     scheme: str
     against: str | None
-    """Mode of the reference; None for the reference itself, and without a reference."""
+    """Sync mode of the reference; None for the reference itself or without a reference."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
-    """Times to the reference's last loss, of each pair in which they are known."""
+    """Times to the reference's final loss, for each pair with known times."""
     pairs: int
-    """Number of pairs whose times are known or whose run diverged. A run that diverged did not reach the loss."""
+    """Number of pairs with known times or a diverged run. Diverged runs did not reach the loss."""
     time_ratio: Interval | None
-    """Time to the loss divided by the reference's, over the pairs in which it was reached."""
+    """Ratio of the time to the loss to the reference's time, over pairs that reached the loss."""
     loss: Interval | None
-    """Validation loss minus the reference's, at the last step."""
+    """Difference from the reference's validation loss at the last step."""
     waiting: float | None
-    """Fraction of the time that ranks wait; see `hpcbench.report.quantities.staleness`."""
+    """Fraction of the time that ranks spend waiting (see `hpcbench.report.quantities.staleness`)."""
     waiting_change: Interval | None
-    """Waiting fraction minus that of the reference."""
+    """Difference from the reference's waiting fraction."""
     ages: Ages | None
-    """Staleness of the gradients of all completed runs; None if it is not counted."""
+    """Staleness of the gradients of all completed runs; None if unknown."""
 
     @property
     def run_names(self) -> list[str]:
@@ -89,12 +89,12 @@ class Arm:
 
     @property
     def reached(self) -> int:
-        """Number of pairs in which the loss was reached."""
+        """Number of pairs that reached the loss."""
         return sum(time.mine is not None for time in self.times)
 
     @property
     def state(self) -> Reached:
-        """Whether the reference's loss was reached."""
+        """Whether the runs reached the reference's loss."""
         if self.is_reference:
             return "reference"
         if not self.pairs:
@@ -103,31 +103,31 @@ class Arm:
 
     @property
     def target(self) -> float | None:
-        """Mean of the losses to reach."""
+        """Mean target loss."""
         return fmean(time.target for time in self.times) if self.times else None
 
     @property
     def basis(self) -> Basis | None:
-        """Kind of the loss of all pairs; None if pairs differ."""
+        """Kind of loss used in all pairs; None if pairs differ."""
         bases = {time.basis for time in self.times}
         return bases.pop() if len(bases) == 1 else None
 
     @property
     def seconds(self) -> float | None:
-        """Mean time to the loss of the runs that reached it."""
+        """Mean time in seconds until runs reached the loss, over the runs that did."""
         times = [time.mine for time in self.times if time.mine is not None]
         return fmean(times) if times else None
 
     @property
     def parts(self) -> dict[int, float]:
-        """Parts of all gradients by staleness; empty if unknown."""
+        """Fraction of all gradients by staleness; empty if unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
 
 
 def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
-    """Return the sync mode of a run; None if its settings do not contain it."""
+    """Return the sync mode of a run; None if the settings do not contain it."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
         return None
@@ -139,9 +139,9 @@ def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
 
 
 def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
-    """Return the sync modes with their references; none if all runs wait for all ranks.
+    """Compare the sync modes with their references; empty if all runs are synchronous.
 
-    `margin` is the relative increase of the reference's last loss that is still good enough.
+    `margin` is the relative increase over the reference's final loss that is still acceptable.
     """
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
@@ -157,12 +157,12 @@ def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
 
 
 def _is_asked(settings: LoggedSettings) -> bool:
-    """Return whether a run does not use the default mode."""
+    """Return whether a run uses an asynchronous schedule or a non-default synchronization method."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 
 def _write_fixed_settings(run: RunResult) -> str:
-    """Return all settings of the work, the layout and the links except those of the sync mode, as JSON."""
+    """Return all settings of the work, layout and links as JSON, except sync mode settings."""
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
         if isinstance(settings := same[section], dict):
@@ -184,7 +184,7 @@ def _list_arms_of_group(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[
 
 
 def _describe_shared_values(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """Return the values of the matrix that all cells of a group have, and that not all cells of the submission have."""
+    """Describe the matrix values common to a group's cells but not to all cells of the submission."""
     ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
     first = {key: value for key, value in group[0].values.items() if key not in ways}
     common = {key: value for key, value in first.items() if all(cell.values.get(key) == value for cell in group)}
@@ -237,7 +237,7 @@ _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "
 
 
 def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Return a row for each sync mode and scheme; None if every run waits for all others."""
+    """Make the table with one row per sync mode and scheme; None if all runs are synchronous."""
     margin = submission.plan.criteria.loss_margin
     modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)
@@ -329,7 +329,7 @@ def _describe_rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
 
 
 def _describe_histograms(modes: Sequence[Arm]) -> Iterator[str]:
-    """Yield the histograms of staleness."""
+    """Yield staleness histograms as text."""
     for arm in modes:
         if arm.ages:
             who = ", ".join(name(text).shown for text in (arm.way.name, arm.group, arm.scheme) if text)

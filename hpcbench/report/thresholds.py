@@ -1,4 +1,4 @@
-"""Thresholds of a study for its runs, and the thresholds that are broken."""
+"""Tests of a study's thresholds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hpcbench.report.quantities.traffic import WIRE
 
 @dataclass(frozen=True)
 class ThresholdTest:
-    """A threshold, tested on one completed run."""
+    """A threshold, tested on a completed run."""
 
     run: Measures
     threshold: QuantityBound
@@ -23,7 +23,7 @@ class ThresholdTest:
 
     @property
     def kept(self) -> bool:
-        """Whether the value is known and lies within the bounds. NaN lies outside."""
+        """Whether the value is known and within the bounds. NaN is out of bounds."""
         low, high = self.threshold.min, self.threshold.max
         return self.value is not None and (low is None or self.value >= low) and (high is None or self.value <= high)
 
@@ -35,9 +35,9 @@ class ThresholdTest:
 
 
 def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[ThresholdTest]:
-    """Test each completed run against the thresholds that concern it.
+    """Test each completed run against the applicable thresholds.
 
-    Runs that did not complete have no value to test. Their state is reported instead.
+    Incomplete runs have no value to test. Their state is reported instead.
     """
     tests = []
     for cell in cells if thresholds else ():
@@ -56,7 +56,7 @@ def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound])
 
 
 def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Return a line with the log of the run for each threshold that is broken or whose value is not known."""
+    """Return one line per threshold that is not met or whose value is unknown, citing the run's log."""
     return [
         f"{test.run.run.id}: {test}" + (f" ({test.run.run.log.path})" if test.run.run.log else "")
         for test in check_thresholds(cells, thresholds)
@@ -76,7 +76,7 @@ def _compute_difference(run: Measures, base: Measures | None) -> float | None:
 
 
 def _read_run_value(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
-    """Return the function of a value that does not need the baseline."""
+    """Return a function that reads a value without using the baseline."""
 
     def compute(run: Measures, base: Measures | None) -> float | None:
         value = quantity.compute(run)

@@ -1,8 +1,8 @@
-"""Time to a loss: the seconds in steps until a run reaches the final loss of another run.
+"""Time to a loss: time spent in steps until a run reaches the final loss of another run.
 
-The loss to reach is the other run's last validation loss, with the study's margin on top. Between two evaluations the
-loss is taken to lie on a straight line. Where a run has fewer than two evaluations, the mean training loss of the last
-steps takes the place of the validation loss, in both runs.
+The target is the other run's last validation loss plus the study's margin. Losses are interpolated linearly between
+evaluations. If a run has fewer than two evaluations, the mean training loss of the last steps replaces the validation
+loss in both runs.
 """
 
 from collections.abc import Sequence
@@ -16,25 +16,25 @@ from hpcbench.report.statistics import is_usable
 
 Basis = Literal["validation", "training"]
 Points = Sequence[tuple[float, float]]
-"""Pairs of the seconds since the run began and the loss at that time, in chronological order."""
+"""Pairs of time in seconds since the start of the run and loss, in chronological order."""
 
 
 @dataclass(frozen=True)
 class TimeToLoss:
-    """Seconds of two runs until each reached the final loss of the second one."""
+    """Times in seconds until two runs reached the final loss of the second run."""
 
     target: float
     basis: Basis
-    """Kind of the loss."""
+    """Kind of loss."""
     mine: float | None
-    """Seconds of the first run; None if it never reached the loss."""
+    """Time of the first run in seconds; None if it never reached the loss."""
     other: float
 
 
 def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
-    """Compare the times of two runs to the last loss of the second one plus `margin`, a relative increase.
+    """Compare the times until two runs reach the final loss of the second, increased by the fraction `margin`.
 
-    None if the time of a run's steps is not known, or if the second run has no loss at its end.
+    None if the step times of a run are unknown, or if the second run has no final loss.
     """
     ours, theirs = read_curve(mine), read_curve(other)
     if mine is None or other is None or ours is None or theirs is None:
@@ -51,14 +51,17 @@ def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: flo
 
 
 def list_evaluations(log: RunLog, along: Curve) -> Points:
-    """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
+    """Return pairs of time and validation loss.
+
+    The time is the end of the preceding step. Evaluations themselves are not timed.
+    """
     ends = dict(zip(log.steps, along.times, strict=True))
     losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
     return sorted((time, loss) for time, loss in losses.items() if time is not None)
 
 
 def _smooth_losses(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
-    """Return the means of the last training losses over the same number of steps in both runs."""
+    """Return training losses, smoothed over the same number of steps in both runs."""
     window = max(1, round(WINDOW * min(len(ours.times), len(theirs.times))))
     return _compute_means(ours, window), _compute_means(theirs, window)
 
@@ -75,9 +78,9 @@ def _compute_means(along: Curve, window: int) -> Points:
 
 
 def find_first_time(points: Points, target: float) -> float | None:
-    """Return the time at which the loss first reaches the target, interpolated linearly; None if it never does.
+    """Return the time at which the loss first reaches the target, by linear interpolation; None if never.
 
-    A loss that is not finite interrupts the line.
+    NaN and infinite losses interrupt the interpolation.
     """
     before: tuple[float, float] | None = None
     for time, loss in points:

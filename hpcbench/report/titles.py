@@ -1,4 +1,4 @@
-"""Titles: what was run, and where."""
+"""Titles of cells: what was run, and where."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu
 
 _LONGEST = 60
-"""Largest number of characters of a command in a title."""
+"""Maximum length of a command in a title, in characters."""
 
 
 def write_title(cell: Cell) -> tuple[str, str]:
-    """Return the title of a cell: what was run, where, and what it is compared with."""
+    """Return the title of a cell (what was run, and where) and the subtitle (the baseline)."""
     run = find_example(cell)
     parts = [_describe_model(run), _describe_layout(run), describe_cell(run.cell)]
     ranks, steps = run.settings.ranks, run.settings.work.steps
@@ -30,13 +30,13 @@ def write_title(cell: Cell) -> tuple[str, str]:
 
 
 def describe_place(run: RunResult) -> str:
-    """Return study and site of a run, with the label of a submission that stays apart from others of the study."""
+    """Return the study and site of a run, and the label of a submission that was not merged."""
     apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
     return make_printable(f"{run.study} on {run.site}{apart}")
 
 
 def describe_size(cell: Cell) -> str:
-    """Return model, parameters and steps of a cell, which limit what a finding about it means."""
+    """Describe the model, parameters and steps of a cell, which limit the scope of the findings."""
     run = find_example(cell)
     steps = run.settings.work.steps or (run.log.planned_steps if run.log else None)
     parts = [_describe_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
@@ -44,12 +44,12 @@ def describe_size(cell: Cell) -> str:
 
 
 def describe_cell(values: Mapping[str, Any]) -> str:
-    """Return the values of a cell in words; empty if the study has only one cell."""
+    """Describe the values of a cell; empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def describe_baseline(cell: Cell) -> str:
-    """Return the baseline in words."""
+    """Describe the baseline."""
     base = cell.row(cell.baseline)
     if base is None:
         return "none"
@@ -67,7 +67,7 @@ def describe_baseline(cell: Cell) -> str:
 
 
 def find_example(cell: Cell) -> RunResult:
-    """Return a run whose settings are known, preferably one that began."""
+    """Return a run with known settings, preferably a run that has started."""
     runs = [measures.run for measures in cell.runs]
     stated = [run for run in runs if run.settings.raw] or runs
     return next((run for run in stated if run.log and run.settings.raw), stated[0])
@@ -85,7 +85,7 @@ def _describe_model(run: RunResult) -> str:
 
 
 def _describe_layout(run: RunResult) -> str:
-    """Return the sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
+    """Describe the sizes of the parallel dimensions, and the pipeline partition if it was set explicitly."""
     layout = run.settings.layout
     shares = layout.cp not in (None, 1)
     sizes = {"dp": layout.dp, "tp": layout.tp, "cp": layout.cp if shares else None, "pp": layout.pp}

@@ -1,4 +1,4 @@
-"""The traffic of a run as numbers for tables and plots."""
+"""Traffic of a run, for tables and plots."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,54 +10,54 @@ from hpcbench.contract import events
 from hpcbench.contract.text import make_printable
 
 _LARGEST = 1 << 62
-"""Largest possible count in a run."""
+"""Largest plausible count in a run."""
 Unknown = Literal["unknown"]
-"""Value for bytes that are not known, because a scheme's variables may make the MPI library compress."""
+"""Marker for unknown byte counts, if a scheme's environment variables may make the MPI library compress data."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
-"""The dimensions in the order in which they are shown. No codec may touch EXACT."""
+"""Parallel dimensions, in display order. Codecs must not change EXACT traffic."""
 
 
 @dataclass(frozen=True)
 class TrafficSum:
-    """Traffic of a channel, or of all channels of a dimension, in the counted steps.
+    """Traffic of a channel, or of all channels of a dimension, over the counted steps.
 
-    Bytes and calls are sums over all ranks and steps. Seconds are per step and rank.
+    Bytes and calls are summed over all ranks and steps. Times are in seconds per step and rank.
     """
 
     dimension: str
     phase: str | None
-    """Phase; None for a dimension, and if the log does not contain it."""
+    """Phase; None for a dimension, or if unknown."""
     kind: str | None
-    """Kind; None for a dimension, and if the log does not contain it."""
+    """Kind; None for a dimension, or if unknown."""
     axis: str | None
-    """Axis of the tensor grid; None for other traffic, and for a dimension."""
+    """Axis of the tensor grid; None for other traffic, or for a dimension."""
     codec: str | None
-    """Codec; None for a dimension whose channels differ, and if the log does not contain it."""
+    """Codec; None if unknown, or for a dimension whose channels use different codecs."""
     calls: int
     plain_calls: int
-    """Calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
+    """Calls without the channel's codec, because encoding would cost time or a rule of the scheme excludes it."""
     message_bytes: int
-    """Bytes before the codec."""
+    """Bytes before encoding."""
     to_code: int
     """Message bytes of channels with a codec."""
     coded_bytes: int | Unknown
-    """Message bytes that went through the codec; unknown if the log does not contain them."""
+    """Encoded message bytes; unknown if the log does not contain them."""
     wire_bytes: int | Unknown
-    """Bytes after the codec."""
+    """Bytes after encoding."""
     network_bytes: int | Unknown
-    """Wire bytes that left a node. The MPI library's own collectives do not report them and count as 0."""
+    """Wire bytes sent between nodes. Collectives of the MPI library do not report them and count as 0."""
     encode_s: float
     decode_s: float
     transfer_s: float
-    """The remaining seconds of the calls."""
+    """Time of the calls in seconds, excluding encoding and decoding."""
     exposed_s: float
-    """Seconds in which the caller waited for the calls."""
+    """Time in seconds that callers waited for the calls."""
     hidden_s: float
-    """Seconds in which the calls moved data while the caller computed."""
+    """Time in seconds that calls overlapped with computation."""
     sampled_error: float | None
-    """Relative error of the sampled values in the 2-norm; for a dimension, its channels' largest.
+    """Relative error of the sampled values (2-norm). For a dimension, this is the maximum over the channels.
 
-    None if none was sampled.
+    None if no values were sampled.
     """
 
     @property
@@ -67,19 +67,19 @@ class TrafficSum:
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Fraction of bytes that were encoded, of the bytes of channels with a codec; None if there are none."""
+        """Encoded fraction of the bytes of channels with a codec; None if there are no such bytes."""
         return divide_bytes(self.coded_bytes, self.to_code)
 
 
 _COUNTS = ("calls", "plain_calls", "message_bytes")
 _SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
 _MAY_BE_UNKNOWN = ("coded_bytes", "wire_bytes", "network_bytes")
-"""Fields of `TrafficSum` that are added up."""
+"""Summed fields of `TrafficSum` that may be unknown."""
 
 
 @dataclass(frozen=True)
 class HostTraffic:
-    """Traffic over the links between devices and hosts, where states are offloaded, in bytes per step and rank."""
+    """Traffic between devices and hosts for offloaded states, in bytes per step and rank."""
 
     down: float
     """Bytes from the device: reduced gradients."""
@@ -89,15 +89,15 @@ class HostTraffic:
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Split of a step's time in seconds per step and rank: means over the counted steps and ranks.
+    """Breakdown of the step time in seconds per step and rank, averaged over counted steps and ranks.
 
-    The step is computation and exposed communication. Communication is divided in two ways: the same calls are exposed
-    and hidden, and they are encoding, decoding and transfer. Several calls may be under way at a time.
+    A step consists of computation and exposed communication. Communication is divided in two ways: into exposed and
+    hidden time, and into encoding, decoding and transfer. Several calls may be in progress at the same time.
     """
 
     step: float
     compute: float
-    """Seconds of the step in which the rank did not wait for messages."""
+    """Time in seconds that the rank did not wait for messages."""
     exposed: float
     hidden: float
     encode: float
@@ -106,14 +106,14 @@ class TimeSplit:
 
     @property
     def exposed_part(self) -> float:
-        """Fraction of the step in which communication is exposed."""
+        """Exposed communication as a fraction of the step time."""
         return self.exposed / self.step
 
 
 def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
-    """Return the traffic of each channel, from the run's ``traffic`` event; none if the number of ranks is not known.
+    """Return the traffic of each channel from the ``traffic`` event; empty if the number of ranks is unknown.
 
-    Without `has_wire_bytes` the wire bytes are unknown, because the MPI library may have compressed.
+    Without `has_wire_bytes`, wire bytes are unknown, because the MPI library may have compressed data.
     """
     rows, steps = log.read_event(events.TrafficTotals).channels, len(find_window(log))
     if not rows or not steps or not ranks:
@@ -123,13 +123,13 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
 
 def has_times(log: RunLog) -> bool:
-    """Return whether the ``traffic`` event contains how long callers waited. That of a user's program does not."""
+    """Return whether the ``traffic`` event contains waiting times. Events of users' programs do not."""
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
 
 def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
-    """Return the traffic over the hosts' links, from the run's ``traffic`` event; None if it does not contain it."""
+    """Return the traffic between devices and hosts from the ``traffic`` event; None if missing."""
     event, shares = log.read_event(events.TrafficTotals), len(find_window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
@@ -138,7 +138,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Return the numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
+    """Return the step numbers that the ``traffic`` event covers; empty without such an event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -147,7 +147,7 @@ def find_window(log: RunLog) -> range:
 
 
 def select_counted(log: RunLog, name: str) -> list[float]:
-    """Return one quantity of the steps that the ``traffic`` event counts."""
+    """Return a quantity of the steps that the ``traffic`` event covers."""
     steps = find_window(log)
     if log.last_step is not None and log.last_step.step < steps.stop:
         return log.steps.column(name, first=steps.start)
@@ -155,20 +155,20 @@ def select_counted(log: RunLog, name: str) -> list[float]:
 
 
 def sum_by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
-    """Return sums over the channels of each dimension, in the order in which they first appear."""
+    """Sum the traffic by dimension, in order of first appearance."""
     names = dict.fromkeys(row.dimension for row in rows)
     return tuple(_add_up(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
 def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
-    """Return sums over the channels of each axis of a tensor grid, keyed by the axes' names, without exact traffic."""
+    """Sum the traffic by axis of the tensor grid, excluding exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_add_up("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
 
 
 def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the time of a step; None without steps or without traffic, because communication is then not known."""
+    """Split the step time; None without steps or traffic, because communication is then unknown."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
@@ -189,7 +189,7 @@ def _read_channel(row: events.ChannelTraffic, shares: int, *, has_wire_bytes: bo
     to_code = read_count("message_bytes") if row.codec not in (None, "none") else 0
     coded: int | Unknown = min(read_count("coded_bytes"), to_code)
     if to_code and row.coded_bytes is None:
-        coded = "unknown"  # logs of earlier versions do not contain it
+        coded = "unknown"  # missing from logs of earlier versions
     values: dict[str, Any] = {name: read_count(name) for name in _COUNTS}
     values |= {name: read_seconds(name) for name in _SECONDS}
     values |= {name: read_count(name) if has_wire_bytes else "unknown" for name in ("wire_bytes", "network_bytes")}
@@ -220,18 +220,18 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Compute the fraction of encoded bytes, of the bytes of channels with a codec; None if there are none."""
+    """Compute the encoded fraction of the bytes of channels with a codec; None if there are no such bytes."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 
 def divide_bytes(part: int | Unknown, nbytes: int) -> float | Unknown | None:
-    """Return a part of some bytes; None if there are no bytes."""
+    """Return `part` as a fraction of `nbytes`; None if there are no bytes."""
     if part == "unknown":
         return part
     return part / nbytes if nbytes else None
 
 
 def add_bytes(values: Sequence[int | Unknown]) -> int | Unknown:
-    """Return the sum of values; unknown if one of them is."""
+    """Return the sum of values; unknown if any value is unknown."""
     numbers = [value for value in values if value != "unknown"]
     return sum(numbers) if len(numbers) == len(values) else "unknown"

@@ -1,4 +1,4 @@
-"""Verdicts about a scheme's speed and loss together. A worse loss comes first."""
+"""Combined verdicts about a scheme's speed and loss. A worse loss takes precedence."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "n
 
 @dataclass(frozen=True)
 class Outcome:
-    """The finding about a scheme."""
+    """Verdict about a scheme."""
 
     text: str
     group: Group
-    """Name of the sentence of the answer that lists the scheme."""
+    """Name of the answer's sentence that lists the scheme."""
     tone: Tone = "warning"
 
 
-# The texts are also values of the verdict in JSON and CSV, and do not change.
+# The texts are also verdict values in JSON and CSV and must not change.
 GOOD = Outcome("faster and as good", "good", "good")
 UNSTEADY = Outcome("faster, as good only on average", "unsteady")
 """The mean loss is no worse, but a pair is worse by more than the margin."""
@@ -37,7 +37,7 @@ AS_FAST_AS = Outcome(f"as fast (within {100 * AS_FAST:.0f} %)", "as fast", "")
 NOT_FASTER = Outcome("not faster", "not faster", "")
 OPEN_SPEED = Outcome("not shown (too few repeats)", "open")
 NEAR = Outcome("about as fast, inconclusive", "open")
-"""Its interval alone lies within the margin of "as fast", but the finding is not significant in the whole report."""
+"""The uncorrected interval lies within the "as fast" margin, but the finding is not significant in the report."""
 LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
 NO_LOSS = Outcome("faster, no loss to compare", "no loss")
 NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
@@ -52,7 +52,7 @@ _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
 _OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, NOT_SHOWN: OPEN_SPEED}
 
 IDLE = "codec never ran"
-"""Verdict on a scheme whose codecs encoded nothing. Its speed and loss say nothing about the codecs."""
+"""Verdict for schemes whose codecs encoded nothing. Their speed and loss are unrelated to the codecs."""
 
 _WORST: tuple[str, ...] = (
     "failed",
@@ -69,14 +69,14 @@ _WORST: tuple[str, ...] = (
     "running",
     "pending",
 )
-"""States of incomplete runs. The verdict names the first one that occurs."""
+"""States of incomplete runs. The verdict names the first state that occurs."""
 
 
 def resolve_verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
-    """Return the outcome for a scheme. Its loss is None if no pair has validation losses.
+    """Return the outcome for a scheme. The loss is None if no pair has validation losses.
 
-    A scheme is `steady` if no pair has a loss that is worse by more than the margin, and `near` if the interval of its
-    speed alone lies within the margin of "as fast".
+    A scheme is `steady` if no pair's loss is worse by more than the margin. It is `near` if the uncorrected interval of
+    the speed lies within the "as fast" margin.
     """
     outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
     if outcome is GOOD and not steady:
@@ -85,7 +85,7 @@ def resolve_verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, nea
 
 
 def describe_verdict(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed."""
+    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or no run completed."""
     verdict_text = ": ".join(filter(None, (IDLE if idle else "", outcome.text if outcome else "")))
     states: Counter[str] = Counter(run.run.state for run in runs)
     total = len(runs)

@@ -1,4 +1,4 @@
-"""Weaknesses of the verdicts of a cell: reasons to trust a figure less, each with the schemes that it concerns."""
+"""Weaknesses of a cell's verdicts: reasons for caution, and the schemes that they apply to."""
 
 import math
 import random
@@ -21,54 +21,54 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import is_usable
 
 FEW_PAIRS = 5
-"""Number of pairs below which findings depend largely on chance.
+"""Number of pairs below which findings largely depend on chance.
 
-With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
+With fewer pairs, a t-test detects even a difference of several standard deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``).
 """
 RARE, FOUND = 0.1, 0.95
-"""Part of the runs that fail, and the probability with which one of them is to be among the pairs."""
+"""Fraction of failing runs, and required probability that at least one failing run is among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes this share of failures: 29."""
+"""Number of pairs without a failure that excludes the failure rate `RARE`: 29."""
 FEW_ORDERED = 5
-"""Number of pairs below which their order shows nothing."""
+"""Minimum number of pairs for a test of their order."""
 ORDERS = 199
-"""Number of random orders that the repeats are compared with."""
+"""Number of random orders used to test the order of the repeats."""
 FEW_STEPS = 100
-"""Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
+"""Minimum number of counted steps. Shorter runs cover minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Number of parts of a run. The last two are compared to see whether its loss still falls."""
+"""Number of parts of a run. The last two parts are compared to detect a falling loss."""
 
 
 @dataclass(frozen=True)
 class Weakness:
-    """One reason to trust a figure less."""
+    """A reason for caution."""
 
     name: str
-    """Name for programs."""
+    """Machine-readable name."""
     footnote: str
-    """A few words for the footnote of a table."""
+    """Short text for table footnotes."""
     text: str
-    """Sentence for the reader, without a full stop."""
+    """Sentence for readers, without a final period."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
-    """Function of a cell, a scheme's row and the baseline's row that returns whether the reason applies."""
+    """Function that returns whether the reason applies, given a cell, a scheme's row and the baseline's row."""
 
 
 @dataclass(frozen=True)
 class Weakened:
-    """The reasons of one cell, each with its letter."""
+    """Weaknesses of a cell, each with a letter."""
 
     reasons: tuple[tuple[str, Weakness], ...]
     of: Mapping[str, tuple[str, ...]]
-    """Letters of each scheme."""
+    """Letters by scheme."""
 
     def mark(self, scheme: str) -> str:
-        """Return the letters next to a verdict, such as ``[ab]``; empty if there are none."""
+        """Return the letters next to a verdict, such as ``[ab]``; empty without weaknesses."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 
     def names(self, scheme: str) -> list[str]:
-        """Return the reasons of a scheme, for programs."""
+        """Return the machine-readable names of a scheme's weaknesses."""
         return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
 
     def has(self, scheme: str, weakness: Weakness) -> bool:
@@ -77,23 +77,23 @@ class Weakened:
 
     @property
     def legend(self) -> str:
-        """The footnote that explains the letters."""
+        """Footnote that explains the letters."""
         return ", ".join(f"[{letter}] {weakness.footnote}" for letter, weakness in self.reasons)
 
     @property
     def sentences(self) -> list[str]:
-        """The reasons with their letters."""
+        """Sentences about the weaknesses, with their letters."""
         return [f"[{letter}] {weakness.text}." for letter, weakness in self.reasons]
 
 
 def find_weaknesses(cell: Cell) -> Weakened:
-    """Return the weaknesses of a cell's verdicts, including those of the baseline itself."""
+    """Return the weaknesses of a cell's verdicts, including weaknesses of the baseline."""
     (alone,) = find_common_weaknesses([cell])
     return alone
 
 
 def find_common_weaknesses(cells: Sequence[Cell]) -> list[Weakened]:
-    """Return the weaknesses of each cell, with the same letters in all cells."""
+    """Return the weaknesses of each cell, with consistent letters in all cells."""
     concerned = [_find_concerned(cell) for cell in cells]
     present = [
         weakness for weakness in WEAKNESSES if any(weakness.name in names for of in concerned for names in of.values())
@@ -120,9 +120,9 @@ def _find_concerned(cell: Cell) -> dict[str, set[str]]:
 
 
 def _has_rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Return whether a loss is as good by too few pairs to exclude that some runs fail.
+    """Return whether a loss is no worse, but there are too few pairs to exclude rare failures.
 
-    If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
+    If all pairs have identical losses, the scheme changed nothing, and no variation could hide a failure.
     """
     loss = row.loss
     if loss is None or row.loss_shown != "as good" or loss.pairs >= MANY_PAIRS:
@@ -138,8 +138,8 @@ def _has_correlated_repeats(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool
 def follow_each_other(values: Sequence[float]) -> bool:
     """Return whether successive values are more similar than in 19 of 20 random orders.
 
-    The measure is von Neumann's: the squared differences of neighbors (Annals of Mathematical Statistics 12, 1941),
-    compared with those of random orders of the same values, so that no distribution is assumed.
+    The statistic is the sum of squared differences of neighbors (von Neumann, Annals of Mathematical Statistics 12,
+    1941). Comparison with random orders of the same values avoids assumptions about the distribution.
     """
     if len(values) < FEW_ORDERED:
         return False
@@ -153,13 +153,13 @@ def follow_each_other(values: Sequence[float]) -> bool:
 
 
 def _is_still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Return whether the baseline's training loss fell by more than the margin in the last tenth of its steps."""
+    """Return whether the baseline's training loss fell by more than the margin in the last tenth of the steps."""
     falls = [fall for run in base.counted if (fall := _compute_fall(run)) is not None]
     return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
 
 
 def _compute_fall(run: Measures) -> float | None:
-    """Return the relative fall of the loss from the ninth to the last tenth of the steps."""
+    """Return the relative decrease in loss from the ninth to the last tenth of the steps."""
     losses = run.run.log.steps.column("loss") if run.run.log else []
     size = len(losses) // _TENTHS
     before, last = losses[-2 * size : -size], losses[-size:]
@@ -169,7 +169,7 @@ def _compute_fall(run: Measures) -> float | None:
 
 
 def _shares_cores(run: Measures) -> bool:
-    """Return whether ranks shared cores, from the cores that they had or, if unknown, from the run's settings."""
+    """Return whether ranks shared cores. If their cores are unknown, the run's settings decide."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
@@ -185,18 +185,18 @@ def _shares_cores(run: Measures) -> bool:
 
 
 _VIRTUAL_HOSTS = "virtual-hosts"
-"""Site whose hosts are all on one machine, for older logs, which do not name the machine of each rank."""
+"""Site whose hosts are all on one machine. It is needed for older logs, which do not record machines."""
 
 
 def _find_machine(run: Measures, rank: Rank) -> str | None:
-    """Return the machine that a rank runs on. Several virtual hosts may be on one."""
+    """Return the physical machine that a rank runs on. Several virtual hosts may share a machine."""
     if rank.machine is None and run.run.settings.site == _VIRTUAL_HOSTS:
         return _VIRTUAL_HOSTS
     return rank.machine or rank.host
 
 
 def _has_other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Return whether runs of two jobs of the cell shared a node at a time, by the status files of their job scripts."""
+    """Return whether runs of two jobs shared a node at the same time, according to the jobs' status files."""
     used = {id(run) for run in _list_used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
@@ -209,7 +209,7 @@ def _has_other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
 
 
 def _has_overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
-    """Return whether two spans of different jobs overlap, at least one of a compared run.
+    """Return whether spans of different jobs overlap. At least one span must belong to a compared run.
 
     The spans are sorted by start.
     """
@@ -312,4 +312,4 @@ WEAKNESSES = (
         _has_correlated_repeats,
     ),
 )
-"""The weaknesses in the order of their letters."""
+"""All weaknesses, in the order of their letters."""

@@ -1,1 +1,1 @@
-"""Studies: what to run, its expansion into runs, and presets of models and schemes."""
+"""Studies: schema, expansion into runs, and presets of models and schemes."""

@@ -1,4 +1,4 @@
-"""The container of the ranks: settings of the site and of the study, and their merge."""
+"""Container settings of sites and studies, and their merge."""
 
 import re
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ Directory = Annotated[str, Field(pattern=DIRECTORY, max_length=4096)]
 
 
 class Container(Section):
-    """The container of the ranks. Usually the site sets how containers run, and the study sets the image."""
+    """The container in which ranks run. Usually the site sets how containers run, and the study sets the image."""
 
     kind: Kind | None = Field(None, description="Program that runs it; pyxis is Slurm's plugin for enroot.")
     image: PathLine | None = Field(
@@ -50,12 +50,12 @@ class Container(Section):
 
 
 def merge_containers(site: Container | None, study: Container | None) -> Container | None:
-    """Merge the containers of a site and a study: the study's values win, and the binds of both are kept.
+    """Merge the containers of a site and a study. The study's values take precedence, and all binds are kept.
 
     Returns
     -------
     Container or None
-        None if neither names an image. A site may only describe how containers run.
+        None if neither sets an image, because a site may only describe how containers run.
     """
     containers = [container for container in (site, study) if container is not None]
     values = {name: getattr(container, name) for container in containers for name in container.model_fields_set}
@@ -64,7 +64,7 @@ def merge_containers(site: Container | None, study: Container | None) -> Contain
 
 
 def split_bind(bind: str) -> tuple[str, str, bool]:
-    """Return the source and the destination of a bind, and whether it is read-only."""
+    """Split a bind into source, destination, and whether it is read-only."""
     fields = _BIND.fullmatch(bind)
     if not fields:
         raise ValueError(

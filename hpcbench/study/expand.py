@@ -1,4 +1,4 @@
-"""Expansion of a study into runs: the cells of the matrix, each repeated, with schemes in rotated order."""
+"""Expansion of a study into runs: all matrix cells and repeats, with schemes in rotated order."""
 
 import copy
 import re
@@ -22,43 +22,43 @@ from hpcbench.study.yaml12 import YamlDocument
 
 @dataclass(frozen=True)
 class ExpandedRun:
-    """One run with all values filled in: the model, its training, and the number of the repeat."""
+    """A run with all values filled in."""
 
     id: str
     repeat: int
-    """Number of the repeat, from 1."""
+    """Repeat number, starting at 1."""
     pairing: str
-    """Name of the pairing. Runs with the same cell and pairing but different schemes are compared."""
+    """Name of the pairing. Runs with the same cell and pairing are compared across schemes."""
     cell: dict[str, Scalar]
-    """Values of the matrix keys, without `scheme`."""
+    """Values of all matrix keys except `scheme`."""
     study: AnyStudy
     """The study with the values of the cell."""
     scheme_name: str
     scheme: Scheme
     clash: str | None
-    """A warning if another source has a scheme of the same name; None for no warning."""
+    """Warning if another source defines a scheme with the same name, or None."""
     size: Size
     where: Callable[[FieldPath], str]
-    """Function that returns the ``file:line`` of a path of the study, in this cell."""
+    """Function that returns the ``file:line`` of a study path in this cell."""
 
 
 def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[ExpandedRun]:
-    """Return every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
+    """Return all runs of the study on a site, ordered by repeat, then cell, then scheme.
 
     Parameters
     ----------
     loaded
-        The study.
+        Study to expand.
     capacity
         Capacity of the site.
     offer
-        Schemes that the site adds.
+        Schemes added by the site.
 
     Raises
     ------
     UserError
-        A cell does not follow the schema, its sizes do not divide, or it names an unknown scheme. Or the baseline is
-        missing, a threshold holds for no run, or a setting changes nothing in any run.
+        A cell violates the schema, has sizes that do not divide, or names an unknown scheme. Other causes are a
+        missing baseline, a threshold that applies to no run, and a setting that changes nothing in any run.
     """
     groups: dict[str, list[ExpandedRun]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
@@ -91,7 +91,7 @@ def _first(
     offer: Offer,
     cell_of: dict[str, dict[str, Scalar]],
 ) -> ExpandedRun:
-    """Return the first run of a cell. Its id is the slug of the cell, which is unique."""
+    """Return the first run of a cell. The run id is the unique slug of the cell."""
     size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     if isinstance(study, Study):
@@ -125,7 +125,7 @@ def _where(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], str]:
 
 
 def _writes(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], bool]:
-    """Return a function that tests whether the file, the matrix or `--set` sets a value, not a preset or default."""
+    """Return a function that tests whether a value is set explicitly, not by a preset or default."""
     varied = {split_key(key) for key in cell}
 
     def writes(path: FieldPath) -> bool:
@@ -137,7 +137,7 @@ def _writes(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], bool]:
 
 
 def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> AnyStudy:
-    """Return the study with the values of a cell."""
+    """Apply the values of a cell to the study."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):
         put(data, split_key(key), cell[key].value, loaded.document.where(cell[key].path))
@@ -162,7 +162,7 @@ def _check_baseline(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> Non
 
 
 def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> None:
-    """Refuse a threshold that applies to no run. A report would show it as kept."""
+    """Refuse a threshold that applies to no run. A report would show the threshold as met."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):

@@ -1,4 +1,4 @@
-"""Lookup of a scheme by name: first in the study, then in the site, then in the presets."""
+"""Scheme lookup by name, in the study, the site, and the presets, in this order."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ from hpcbench.study.systems import read_systems
 
 @dataclass(frozen=True)
 class Offer:
-    """The schemes that a site adds."""
+    """Schemes added by a site."""
 
     site: str
     schemes: Mapping[str, Scheme]
     elsewhere: Callable[[str], list[str]]
-    """Names of the sites that add a scheme."""
+    """Function that returns the names of all sites that add a scheme."""
 
 
 NOTHING = Offer("", {}, lambda scheme: [])
-"""The offer of a site that adds no scheme."""
+"""Offer of a site that adds no schemes."""
 
 
 def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:
-    """Return the scheme with that name, and a warning if others have a scheme of the same name.
+    """Return the scheme with a given name, and a warning if another source defines the same name.
 
     Parameters
     ----------
     study_schemes
-        The study's schemes.
+        Schemes defined in the study.
     where
-        ``file:line`` where the name is written.
+        ``file:line`` of the name.
 
     Raises
     ------
     UserError
-        The scheme does not exist, or its codecs do not support its rates.
+        The scheme does not exist, or a codec does not support the given rate.
     """
     holders = {"the study": study_schemes.get(name), f"site {offer.site}": offer.schemes.get(name)}
     candidates = [(holder, scheme) for holder, scheme in holders.items() if scheme is not None]
@@ -61,7 +61,7 @@ def _preset(name: str, offer: Offer, where: str) -> Scheme:
 
 
 def _of_sites(name: str, offer: Offer) -> str:
-    """Return a hint that lists the site's schemes and the other sites that have the name."""
+    """Return a hint that lists the site's schemes, and other sites that define the name."""
     if not offer.site:
         return ""
     hint = f"; site {offer.site} adds {', '.join(offer.schemes) or 'none'}"

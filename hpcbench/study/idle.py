@@ -1,7 +1,7 @@
-"""Search for settings that change nothing in any run of a study. Such a study is refused.
+"""Detection of idle settings, which change nothing in any run. A study with idle settings is refused.
 
-A matrix may make a setting idle in some cells, such as `sequence_parallel` at ``layout.tp`` 1. Only a value that is
-idle in all cells that have it is a mistake.
+A setting may be idle in some cells of a matrix, such as `sequence_parallel` at ``layout.tp`` 1. A value is refused only
+if it is idle in all of its cells.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,15 +23,15 @@ _LOSS_SCALES = ("loss_scale", "loss_scale_window", "loss_scale_hysteresis")
 
 
 class _Use(NamedTuple):
-    """A value of a setting in some cells of a study."""
+    """A setting's value, and whether it is idle in all cells so far."""
 
     where: str
     idle: Misfit | None
-    """Why the value changes nothing in the cells so far; None if it changes something in one of them."""
+    """Why the value changes nothing in the cells so far. None if it changes something in any of them."""
 
 
 class IdleSettings:
-    """The settings that a study writes, and whether each changes something in one of its runs."""
+    """The explicit settings of a study, and whether each of them changes something in any run."""
 
     def __init__(self) -> None:
         self._uses: dict[tuple[FieldPath, str], _Use] = {}
@@ -50,13 +50,13 @@ class IdleSettings:
         Parameters
         ----------
         study
-            The study with the cell's values, as it is written: without the scheme's optimizer.
+            Study with the cell's values, before the scheme's optimizer is applied.
         scheme, layout
-            The scheme and the layout of the cell's runs.
+            Scheme and layout of the cell's runs.
         writes
-            Whether the study writes a setting itself, and no preset or default does.
+            Function that returns whether a setting is explicit, not from a preset or default.
         where
-            ``file:line`` of a path of the study.
+            Function that returns the ``file:line`` of a study path.
         """
         idle = dict(_idle(study, scheme, layout))
         for path in _CAN_BE_IDLE:
@@ -73,7 +73,7 @@ class IdleSettings:
         Raises
         ------
         UserError
-            A setting changes nothing. The message has its place, the reason and the remedy.
+            A setting changes nothing. The message contains the location, reason, and remedy.
         """
         for (path, _), use in self._uses.items():
             if use.idle is not None:
@@ -82,7 +82,7 @@ class IdleSettings:
 
 
 def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the settings that change nothing in a cell at any value, with the reason and the remedy."""
+    """Yield the settings that have no effect in a cell at any value, with reason and remedy."""
     model, train = study.model, study.train
     setting = TrafficSettings(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
     sent = list_live_traffic(setting)
@@ -160,11 +160,11 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
     *(path for rules in RULES for path in rules.can_be_idle),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
-"""The settings that `_idle` may yield."""
+"""Settings that `_idle` may yield."""
 
 
 def _value(study: Study, path: FieldPath) -> Any:
-    """Return the value of a setting; None if its section is left out."""
+    """Return the value of a setting, or None if its section is omitted."""
     value: Any = study
     for name in path:
         value = None if value is None else getattr(value, str(name))

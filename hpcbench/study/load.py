@@ -1,4 +1,4 @@
-"""Loading and validation of a study file with `--set` options."""
+"""Loading and validation of study files with `--set` options."""
 
 import copy
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from hpcbench.study.yaml12 import YamlDocument, parse_value, read
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study, and the place of each of its values."""
+    """A study, and the location of each value."""
 
     study: AnyStudy
     document: YamlDocument
-    """The content of the file with `--set` applied and presets filled in."""
+    """File content, with `--set` applied and presets filled in."""
     sets: list[str]
     """The `--set` options, as given."""
 
@@ -33,21 +33,21 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
     Parameters
     ----------
     path
-        The study file.
+        Path of the study file.
     sets
-        Options of the form ``a.b=value``, with the value in YAML.
+        Options ``a.b=value``. The value is parsed as YAML.
 
     Raises
     ------
     UserError
-        The study is invalid. The message names file and line, or the option.
+        The study is invalid. The message contains file and line, or the option.
     """
     document = read(path)
     apply_sets(document, sets or [])
     data = document.data
     matrix = data.get("matrix")
     if isinstance(matrix, dict) and isinstance(matrix.get("zip"), dict):
-        matrix["zip"] = [matrix["zip"]]  # a single group may be written without a list
+        matrix["zip"] = [matrix["zip"]]  # the list may be omitted for a single group
     if "model" in data:
         data["model"] = fill_model(data["model"], document.where(("model", "preset")))
     study = validate(data, document.where)
@@ -55,19 +55,19 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
 
 
 def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStudy:
-    """Validate a study, of hpcbench's own training or of another program.
+    """Validate a study of hpcbench's own engine or of another program.
 
     Parameters
     ----------
     data
         Content of the study file.
     where
-        ``file:line`` of a path of the study.
+        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
     UserError
-        The data do not follow the schema.
+        The data violate the schema.
     """
     schema: type[AnyStudy] = ProgramStudy if "program" in data else Study
     section = next((name for name in ("model", "data", "train", "layout") if name in data), None)
@@ -85,7 +85,7 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
 
 
 def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
-    """Refuse a seed that the program never receives. A default seed distinguishes the repeats all the same."""
+    """Refuse a seed that is not passed to the program. A default seed is accepted, because it only numbers repeats."""
     if program.seed != Program.model_fields["seed"].default and not program.uses("seed"):
         raise UserError(
             f"{where(('program', 'seed'))}: program.seed: is not used: write {{seed}} in command or env, or remove it"
@@ -93,12 +93,12 @@ def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
 
 
 def fill_model(model: Any, where: str) -> Any:
-    """Fill in the fields of a model that is given by name, or by `preset` and changes.
+    """Fill in the fields of a model that is given by name, or by `preset` and overrides.
 
     Raises
     ------
     UserError
-        There is no such preset. `where` is the place in the message.
+        The preset does not exist. The message contains `where`.
     """
     name = model.get("preset") if isinstance(model, dict) else model
     if not isinstance(name, str):
@@ -112,7 +112,7 @@ def fill_model(model: Any, where: str) -> Any:
 
 
 def apply_sets(document: YamlDocument, sets: list[str]) -> None:
-    """Write each `a.b=value` into the document's data.
+    """Apply each `a.b=value` to the document's data.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def apply_sets(document: YamlDocument, sets: list[str]) -> None:
 
 
 def split_key(key: str) -> FieldPath:
-    """Split a key such as ``train.steps`` into a path. Keys of the matrix keep their dots after ``matrix.``."""
+    """Split a key such as ``train.steps`` into a path. Matrix keys are not split after ``matrix.``."""
     head, _, name = key.partition(".")
     if head == "matrix" and name:
         return head, name
@@ -141,12 +141,12 @@ def split_key(key: str) -> FieldPath:
 
 
 def put(data: dict[str, Any], path: FieldPath, value: Any, name: str) -> None:
-    """Set the value at `path`, and create missing sections.
+    """Set the value at `path`. Missing sections are created.
 
     Raises
     ------
     UserError
-        A section of the path is not a mapping. `name` is the option or place in the message.
+        A section of the path is not a mapping. The message contains `name`, the option or location.
     """
     section = data
     for i, key in enumerate(path[:-1]):

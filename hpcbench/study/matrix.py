@@ -1,4 +1,4 @@
-"""The cells of a matrix: the product of its lists in file order, with `zip` and `exclude`."""
+"""Matrix cells: the product of all lists in file order, with `zip` and `exclude` applied."""
 
 import itertools
 from collections.abc import Mapping
@@ -13,34 +13,34 @@ from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.yaml12 import YamlDocument
 
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
-"""Fields at the root of a study that a matrix may vary."""
+"""Top-level study fields that a matrix may vary."""
 SECTIONS = ["model", "data", "train", "layout"]
-"""Sections whose fields a matrix may vary."""
+"""Study sections whose fields a matrix may vary."""
 OF_PROGRAMS = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "program.command"]
-"""Fields that the matrix of another program's study may vary, in addition to the program's values."""
+"""Fields that the matrix of a program study may vary, in addition to the program's values."""
 MAX_CELLS = 100_000
 
 
 @dataclass(frozen=True)
 class MatrixValue:
-    """One value of one matrix key, and its place."""
+    """A value of a matrix key, and its location."""
 
     value: Scalar
     path: FieldPath
 
 
 Cell = dict[str, MatrixValue]
-"""A value for each key of the matrix, in file order."""
+"""A value for each matrix key, in file order."""
 
 
 def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
-    """Return every cell of the matrix, including `scheme`. The last key varies fastest.
+    """Return all matrix cells, including `scheme`. The last key varies fastest.
 
     Raises
     ------
     UserError
-        A key is unknown or used twice, or `--set` sets it as well. A list is empty or contains a value twice, the lists
-        of a `zip` differ in length, an `exclude` matches nothing, or no cell remains.
+        A key is unknown, duplicate, or also set by `--set`. A list is empty or contains duplicates. The lists of a
+        `zip` differ in length. An `exclude` matches nothing. No cell remains.
     """
     axes = _axes(study, document)
     number = 1
@@ -69,17 +69,17 @@ def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
 
 
 def matches(hole: Mapping[str, Scalar], cell: Cell) -> bool:
-    """Return whether the cell has every value that `hole` contains."""
+    """Return whether the cell contains all values in `hole`."""
     return bool(hole) and all(key in cell and same(cell[key].value, value) for key, value in hole.items())
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Return whether two values are equal. A truth value never equals a number."""
+    """Return whether two values are equal. Booleans never equal numbers."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
 def _axes(study: AnyStudy, document: YamlDocument) -> list[list[Cell]]:
-    """Return the axes of the product in the order of the file. Each is a list of partial cells."""
+    """Return the axes of the product in file order. Each axis is a list of partial cells."""
     singles = study.matrix.__pydantic_extra__
     raw = document.data.get("matrix") or {}
     axes: list[list[Cell]] = []
@@ -96,7 +96,7 @@ def _axes(study: AnyStudy, document: YamlDocument) -> list[list[Cell]]:
 
 def _zip_path(document: YamlDocument, i: int) -> FieldPath:
     path: FieldPath = ("matrix", "zip", i)
-    return path if path in document.origins else path[:2]  # a single group may be written without a list
+    return path if path in document.origins else path[:2]  # the list may be omitted for a single group
 
 
 def _lockstep(
@@ -147,12 +147,12 @@ def _choices(
 
 
 def check_key(key: str, study: AnyStudy, where: str) -> None:
-    """Refuse a matrix key that cannot vary.
+    """Refuse a matrix key that must not vary.
 
     Raises
     ------
     UserError
-        The key cannot vary. The message names a similar key if there is one.
+        The key must not vary. The message suggests a similar key, if any.
     """
     if isinstance(study, ProgramStudy):
         names = [*OF_PROGRAMS, *(f"program.values.{name}" for name in study.program.values)]

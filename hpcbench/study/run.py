@@ -1,4 +1,4 @@
-"""The content of run.json: the settings of a study's run on a site."""
+"""Content of run.json, the settings of a run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +30,12 @@ def run_file(
     gpu_aware_mpi: bool | None = None,
     transport: Transport = "mpi",
 ) -> dict[str, Any]:
-    """Return the run as plain JSON data with every key.
+    """Return a run as plain JSON data with all keys.
 
     Parameters
     ----------
     run
-        The run.
+        Run to convert.
     site
         Name of the site.
     threads
@@ -45,21 +45,20 @@ def run_file(
     device
         ``cpu`` or ``cuda``.
     base
-        Directory that a relative `data.path`, `data.tokenizer` or `links` starts from.
+        Directory where relative paths in `data.path`, `data.tokenizer` and `links` start.
     shape
-        Placement of ranks that the launcher is asked for. The worker refuses to run in another shape.
+        Requested rank placement. The worker refuses to run with a different shape.
     peak_tflops
-        Dense peak of a GPU by precision in TFLOP/s, if the site defines it. The report prefers it to its own table.
+        Dense GPU peak in TFLOP/s, keyed by precision, if the site defines it. Reports prefer it to their own table.
     gpu_aware_mpi
-        Whether the MPI library accepts device pointers according to the site; None if the ranks must detect it.
+        Whether the MPI library accepts device pointers, according to the site. None if the ranks must detect this.
     transport
-        Library that carries the messages of GPUs if the study sets none.
+        Library for GPU messages, if the study does not set one.
 
     Raises
     ------
     UserError
-        A value of the study is invalid for this run, such as a seed that grows too large with the repeats. Or the study
-        is of another program.
+        The study runs another program, or a value is invalid for this run, such as a seed that becomes too large.
     """
     study = run.study
     if isinstance(study, ProgramStudy):
@@ -105,12 +104,12 @@ def program_file(
     shape: contract.RankShape,
     peak_tflops: Mapping[Precision, float],
 ) -> dict[str, Any]:
-    """Return the run of another program as plain JSON data with every key. The parameters are those of `run_file`.
+    """Return a run of another program as plain JSON data with all keys. For parameters, see `run_file`.
 
     Raises
     ------
     UserError
-        A value of the study is invalid for this run, such as a seed that grows too large with the repeats.
+        A value of the study is invalid for this run, such as a seed that becomes too large with the repeats.
     """
     study = run.study
     assert isinstance(study, ProgramStudy)
@@ -131,7 +130,7 @@ def program_file(
 
 
 def _named(run: ExpandedRun, site: str, base: Path) -> dict[str, Any]:
-    """Return the fields of all run files: name of the run, scheme and number of ranks."""
+    """Return the fields common to all run files: run name, scheme, and number of ranks."""
     scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     if scheme["preload"]:
         scheme["preload"] = str((base / scheme["preload"]).absolute())

@@ -1,4 +1,4 @@
-"""The schema of a study, for files, `--set` and editors."""
+"""Study schema for files, `--set`, and editors."""
 
 from typing import Any, Literal
 
@@ -15,17 +15,17 @@ from hpcbench.study.systems import add_system
 
 
 class _Replicas(Section):
-    """The size that a study may leave out. The fields of a second base class come first in files."""
+    """The size that a study may omit. Fields of the second base class come first in files."""
 
     dp: Count | None = Field(None, description="Data-parallel size; by default it follows from the nodes and the site.")
 
 
 class StudyLayout(Partition, _Replicas):
-    """Sizes of the parallel dimensions; their product is the number of ranks."""
+    """Sizes of the parallel dimensions. Their product is the number of ranks."""
 
 
 class SchemeEntry(Scheme):
-    """A scheme as a study or a site defines it."""
+    """A scheme defined by a study or site."""
 
     description: Line | None = Field(None, description="Short description.")
     system: Name | None = Field(
@@ -41,7 +41,7 @@ class SchemeEntry(Scheme):
 class Matrix(BaseModel):
     """The values that vary.
 
-    Each key is a field of the study with a list of values. The last key varies fastest.
+    Each key is a study field with a list of values. The last key varies fastest.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -56,13 +56,13 @@ class Matrix(BaseModel):
 
 
 class Baseline(Section):
-    """The runs with which all other runs are compared."""
+    """The baseline with which all other runs are compared."""
 
     scheme: Name = Field("baseline", description="Scheme of the baseline.")
 
 
 class _Shared(Section):
-    """Fields of all studies: the values that vary, the limits of jobs, and the comparison of runs."""
+    """Fields common to all studies: matrix, job limits, and comparison of runs."""
 
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
     site: File | None = Field(None, description="Name of a site, or a site file.")
@@ -111,7 +111,7 @@ class _Shared(Section):
 
 
 class Study(_Shared):
-    """The runs to compare: a model, its training, and the values that vary."""
+    """A study of hpcbench's engine: a model, training settings, and the values that vary."""
 
     model: Model = Field(description="Name of a preset, or the fields; with `preset`, the fields change a preset.")
     data: Data = Field(default_factory=Data, description="The training text.")
@@ -132,7 +132,7 @@ class Study(_Shared):
 
 
 class ProgramStudy(_Shared):
-    """The runs of another program to compare."""
+    """A study of another program."""
 
     program: Program = Field(
         description="Another program that trains with PyTorch, in place of model, data, train and layout."

@@ -1,4 +1,4 @@
-"""Training settings of a scheme's runs: the study's settings, the scheme's optimizer, and dependent values."""
+"""Training settings of a run: study settings, the scheme's optimizer, and dependent values."""
 
 from collections.abc import Callable
 
@@ -14,21 +14,21 @@ from hpcbench.study.size import Capacity, Size
 
 
 def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> Train:
-    """Return the study's training settings for a scheme, with the values that depend on the optimizer.
+    """Return the training settings for a scheme, including values that depend on the optimizer.
 
     Parameters
     ----------
     train
-        Settings of the study.
+        Training settings of the study.
     scheme
-        The scheme, which may set the optimizer.
+        Scheme, which may set the optimizer.
     where
-        ``file:line`` of a path of the study.
+        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
     UserError
-        The optimizer cannot work with these settings.
+        The optimizer does not support these settings.
     """
     optimizer = scheme.optimizer or train.optimizer
     freeze_step = None
@@ -41,18 +41,19 @@ def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme's rules fit the training of its run.
+    """Check that the scheme's rules are compatible with the run's training.
 
     Parameters
     ----------
     study
-        A study with settled settings. ``study.scheme`` is the scheme's name.
+        Study with settled settings. ``study.scheme`` is the scheme's name.
 
     Raises
     ------
     UserError
-        The scheme has arguments. Or a rule is for traffic that this optimizer or ZeRO stage does not have, a codec
-        does not take the precision, or the backward pass would compute with other values than the forward pass.
+        The scheme has arguments, or a rule selects traffic that does not occur with this optimizer or ZeRO stage. Other
+        causes are a codec that does not support the precision, and a backward pass that would use different values
+        than the forward pass.
     """
     train, name = study.train, study.scheme
     if scheme.arguments:
@@ -93,12 +94,12 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
 
 
 def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme can run on the site's device, before the compute nodes would refuse it.
+    """Check before submission that the site's device supports the scheme.
 
     Raises
     ------
     UserError
-        The scheme needs something that only the CPU can do.
+        The scheme requires a feature that only exists on CPUs.
     """
     refused = rules.find_gpu_obstacle(scheme) if capacity.device != "cpu" else None
     if refused is None:
@@ -111,12 +112,12 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
 
 
 def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme can be applied to another program.
+    """Check that the scheme is applicable to another program.
 
     Raises
     ------
     UserError
-        The rules need facts that the calls of a program do not contain.
+        The rules need information that a program's calls do not contain.
     """
     reason = explain_undecidable(scheme)
     if reason:
@@ -125,9 +126,9 @@ def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPat
 
 
 def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
-    """List the rules of the scheme without traffic in a run of the settled study, one line each.
+    """List the scheme's rules that match no traffic in a run of the settled study, one line each.
 
-    The traffic of another program is unknown before it runs.
+    The list is empty for other programs, because their traffic is unknown in advance.
     """
     if isinstance(study, ProgramStudy):
         return []
@@ -135,9 +136,9 @@ def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
 
 
 def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
-    """Return the place of rule `k`, or of another `key` of the scheme, and the name of the field.
+    """Return the location of rule `k`, or of another `key` of the scheme, and the field name.
 
-    If another file defines the scheme, the place is that of the scheme's name.
+    If another file defines the scheme, the location of the scheme's name is returned.
     """
     path: FieldPath = ("scheme",)
     if study.scheme in study.schemes:

@@ -1,4 +1,4 @@
-"""Lists of the scheme presets, and of the compression systems of other projects."""
+"""Output of scheme presets, and of the compression systems of other projects."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from hpcbench.study.systems import SystemPreset, read_systems
 
 
 def show_schemes() -> None:
-    """Print one line per preset: first the schemes of hpcbench, then the systems of other projects."""
+    """Print one line per preset: first hpcbench's schemes, then the systems of other projects."""
     names = presets.schemes()
     width = max(map(len, [*names, *read_systems()]))
     typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")
@@ -25,12 +25,12 @@ def show_schemes() -> None:
 
 
 def show_scheme(name: str) -> None:
-    """Print the facts about one preset.
+    """Print details of a preset.
 
     Raises
     ------
     UserError
-        There is no such preset.
+        The preset does not exist.
     """
     systems = read_systems()
     if name in systems:
@@ -67,7 +67,7 @@ def _describe_changes(fields: dict[str, Any]) -> str:
 
 
 def _summarize(fields: dict[str, Any]) -> str:
-    """Return algorithm and codecs of a scheme in a few words."""
+    """Summarize the algorithm and codecs of a scheme."""
     if fields["algorithm"] == "native":
         return "uncompressed, with the collectives of the library"
     parts = []

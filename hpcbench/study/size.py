@@ -1,4 +1,4 @@
-"""The number of ranks of a run and their place on nodes. Sizes that do not divide are refused before anything runs."""
+"""Number and placement of a run's ranks. Sizes that do not divide are refused before submission."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 
 @dataclass(frozen=True)
 class Capacity:
-    """The properties of a site that limit the size and the device of a run."""
+    """Site properties that limit the size and device of a run."""
 
     site: str
     ranks_per_node: int | None
-    """Usual number of ranks per node; None if a node takes as many as the layout needs."""
+    """Default number of ranks per node. If None, the layout determines the number."""
     slots: int
-    """Number of ranks that fit a node without sharing cores or GPUs."""
+    """Number of ranks that fit on a node without sharing cores or GPUs."""
     device: str = "cpu"
     """Device of the ranks: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
-    """Maximum nodes of a job, and a sentence with the source; None if unknown."""
+    """Maximum number of nodes per job, and a sentence with the source. None if unknown."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """The resolved sizes of a run: nodes * ranks_per_node == layout.ranks."""
+    """Resolved sizes of a run, with nodes * ranks_per_node == layout.ranks."""
 
     nodes: int
     ranks_per_node: int
@@ -35,21 +35,21 @@ class Size:
 
 
 def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
-    """Resolve the sizes of the study's run on a site.
+    """Resolve the sizes of a run on a site.
 
     Parameters
     ----------
     study
-        The study with the values of a cell.
+        Study with the values of a cell.
     capacity
         Capacity of the site.
     where
-        ``file:line`` of a path of the study.
+        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
     UserError
-        A size does not divide. The message names the field and a size that does.
+        A size does not divide. The message contains the field and a size that divides.
     """
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
         most, source = capacity.most_nodes
@@ -57,7 +57,7 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
     if isinstance(study, ProgramStudy):
         nodes = study.nodes or 1
         per_node = study.ranks_per_node or capacity.ranks_per_node or capacity.slots
-        return Size(nodes, per_node, Layout(dp=nodes * per_node))  # the program itself lays out its ranks
+        return Size(nodes, per_node, Layout(dp=nodes * per_node))  # the program arranges its ranks itself
     sections = study.model, study.train, study.layout
     if misfit := find_model_misfit(*sections) or find_stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
@@ -75,7 +75,7 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
 
 
 def _explain_dp(study: Study, size: Size, capacity: Capacity) -> str:
-    """Explain a value of dp that the study does not set."""
+    """Explain a value of dp that is not set in the study."""
     if study.layout.dp is not None or study.ranks_per_node is not None:
         return ""
     return (
@@ -116,7 +116,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
             )
         return Size(nodes, ranks // nodes, resolved)
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
-        usual = ranks  # a small run leaves a part of its only node idle
+        usual = ranks  # a small run leaves part of its only node idle
     if nodes * usual != ranks:
         path: FieldPath = ("nodes",) if study.nodes else ("layout",)
         remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"

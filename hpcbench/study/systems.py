@@ -1,4 +1,4 @@
-"""Presets of the compression systems of other projects. A scheme of a program study names one as its `system`."""
+"""Presets for compression systems of other projects. Schemes of program studies refer to them as `system`."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from hpcbench.study.presets import read_table
 
 
 class SystemPreset(Section):
-    """A compression system of another project: its method, its requirements, and the settings that enable it."""
+    """A compression system of another project: method, requirements, and settings that enable it."""
 
     title: Line
     source: Line
@@ -20,9 +20,9 @@ class SystemPreset(Section):
     """Required software and settings."""
     limits: Line
     checked: Line
-    """Date and machine of a run with this preset, or ``never``."""
+    """Date and machine of a test run with this preset, or ``never``."""
     asks: list[Line]
-    """Fields that a study must add, such as ``preload``."""
+    """Fields that the study must add, such as ``preload``."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
 
 
@@ -33,12 +33,12 @@ def read_systems() -> dict[str, SystemPreset]:
 
 
 def add_system(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a scheme's fields with those of the system that it names. The study's own fields take precedence.
+    """Merge the fields of a scheme and its system. The scheme's own fields take precedence.
 
     Raises
     ------
     ValueError
-        There is no such system, or a required field is missing.
+        The system does not exist, or a required field is missing.
     """
     name = fields.get("system")
     if not isinstance(name, str):

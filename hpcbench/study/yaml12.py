@@ -1,7 +1,7 @@
-"""YAML 1.2 with the place of every value, and only the types of the core schema.
+"""YAML 1.2 parser that records the location of every value and supports only core schema types.
 
-`12:00` and `no` are strings, `1e3` is a number, `010` is ten. Duplicate keys, tags, several documents and alias bombs
-are errors with file and line.
+`12:00` and `no` are strings, `1e3` is a number, and `010` is ten. Duplicate keys, tags, multiple documents, and alias
+bombs are reported as errors with file and line.
 """
 
 import re
@@ -21,19 +21,19 @@ MAX_DEPTH = 32
 
 @dataclass
 class YamlDocument:
-    """Content of a YAML file, and the place of each value."""
+    """Content of a YAML file, and the location of each value."""
 
     name: str
-    """Name of the file in messages."""
+    """File name for messages."""
     text: bytes
-    """Text of the file."""
+    """Raw text of the file."""
     data: dict[str, Any]
-    """Content of the file: mappings, lists, strings, numbers, booleans and None."""
+    """Parsed content: mappings, lists, strings, numbers, booleans, and None."""
     origins: dict[FieldPath, str] = field(default_factory=dict)
-    """``file:line`` (or the option) of each key and each list item."""
+    """``file:line`` (or the option) of each key and list item."""
 
     def where(self, path: FieldPath) -> str:
-        """Return the ``file:line`` of a value, or of the nearest section around it in the file."""
+        """Return the ``file:line`` of a value, or of the innermost enclosing section in the file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]]
@@ -46,7 +46,7 @@ def read(path: Path) -> YamlDocument:
     Raises
     ------
     UserError
-        The file cannot be read, is empty, too large, not text, not YAML 1.2, or not a mapping.
+        The file is not readable, empty, too large, not text, not YAML 1.2, or not a mapping.
     """
     name = shown_path(path)
     try:
@@ -80,12 +80,12 @@ def read(path: Path) -> YamlDocument:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Read a single YAML value, such as that of `--set`.
+    """Parse a single YAML value, such as a `--set` value.
 
     Raises
     ------
     UserError
-        The text is not YAML. `name` is its name in the message.
+        The text is not YAML. The message contains `name`.
     """
     return _parse(text, name, {}, lines=False)
 
@@ -126,11 +126,11 @@ _REMEDIES = (
     ("found undefined escape", "{line} has an unknown \\ escape: use single quotes"),
     ("duplicate anchor", "the anchor in {line} exists twice: rename one"),
 )
-"""Phrases of ruamel's messages, and the remedies in their place."""
+"""Phrases in ruamel's messages, and the remedies that replace them."""
 
 
 def _explain(error: Any, line: str) -> str:
-    """Return cause and remedy of what ruamel reports about a line."""
+    """Return the cause and remedy of an error reported by ruamel."""
     problem = " ".join(str(error.problem or error.context or "").split())
     if "undefined alias" in problem:
         alias = show(problem.split()[-1])[2:-2]
@@ -156,15 +156,15 @@ _SCALARS = {
         r"(?!.{101})[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
     ),
 }
-"""Plain scalars that are not strings, by the core schema of YAML 1.2 (chapter 10.3).
+"""Plain scalars that are not strings, according to the YAML 1.2 core schema (section 10.3).
 
-Numbers have at most 100 digits.
+Numbers are limited to 100 digits.
 """
 _TAGS = {_TAG + kind for kind in ("map", "seq", "str", *_SCALARS)}
 
 
 def _core_schema() -> Any:
-    """Return a parser of ruamel with these scalars only. Its default also reads dates, ``1_000`` and ``<<``."""
+    """Return a ruamel parser with only these scalars. The default parser also accepts dates, ``1_000`` and ``<<``."""
     import ruamel.yaml
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
@@ -186,7 +186,7 @@ def _core_schema() -> Any:
 
 
 class _Builder:
-    """Builder of plain data from ruamel's nodes, with the line of each value. It refuses unneeded constructs."""
+    """Builder of plain data from ruamel nodes, which records the line of each value and refuses unneeded constructs."""
 
     def __init__(self, name: str, origins: dict[FieldPath, str], scalar: Callable[[Any], Any]) -> None:
         self._name, self._origins, self._scalar = name, origins, scalar
@@ -194,7 +194,7 @@ class _Builder:
         self._open: set[int] = set()
 
     def value(self, node: Any, path: FieldPath) -> Any:
-        """Build the value of the node at `path`. The content of an alias is built and counted each time."""
+        """Build the value of the node at `path`. Aliased content is built and counted at each use."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             where = self._origins.get(path[:1], self._name)
@@ -237,7 +237,7 @@ class _Builder:
         return items
 
     def _check_whole(self, node: Any) -> None:
-        """Refuse a text with half of a surrogate pair, which no file or command can contain."""
+        """Refuse text with an unpaired surrogate, which cannot be encoded."""
         try:
             node.value.encode()
         except UnicodeEncodeError:

@@ -1,1 +1,1 @@
-"""Virtual hosts on one machine."""
+"""Testing tools: virtual hosts on a single machine."""

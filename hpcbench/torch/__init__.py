@@ -1,1 +1,1 @@
-"""Public names for PyTorch programs. Their code is in `hpcbench.programs`."""
+"""Public names for PyTorch programs. The implementation is in `hpcbench.programs`."""

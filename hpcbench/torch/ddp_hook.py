@@ -1,4 +1,4 @@
-"""Public API: the communication hook of DistributedDataParallel."""
+"""Public API: communication hook of DistributedDataParallel."""
 
 from hpcbench.programs.ddp_hook import Hook, compressed
 

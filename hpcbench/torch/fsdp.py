@@ -1,4 +1,4 @@
-"""Public API: the communication objects of FSDP2."""
+"""Public API: communication objects of FSDP2."""
 
 from hpcbench.programs.fsdp_comm import CompressedAllGather, CompressedReduceScatter
 

@@ -1,7 +1,7 @@
-"""One run: model, data, optimizer, precision, logging. Every rank starts it by ``python -m hpcbench.train``.
+"""Training runs: model, data, optimizer, precision and logging. Every rank runs ``python -m hpcbench.train``.
 
-The schema of a run is imported before PyTorch. PyTorch makes many objects, and each garbage collection goes through all
-of them, so the other order would take twice the time.
+The schema of a run is imported before PyTorch. The reverse order would take twice as long, because PyTorch creates many
+objects and each garbage collection traverses all of them.
 """
 
 from hpcbench.contract import run as run

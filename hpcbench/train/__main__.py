@@ -1,7 +1,8 @@
-"""The worker: ``python -m hpcbench.train RUN.json``, started on every rank by a job's launcher.
+"""Worker program ``python -m hpcbench.train RUN.json``, which a launcher starts on every rank.
 
-Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was asked to
-stop and has written a checkpoint. Started again, it continues from the checkpoint.
+The exit status is 0 if the run completed, 1 if the run diverged or its replicas differ, 2 if the run cannot be executed
+as requested, and 75 if the run was asked to stop and has written a checkpoint. If the program is started again, it
+resumes from the checkpoint.
 """
 
 import gc
@@ -57,7 +58,7 @@ from hpcbench.train.trainer import Trainer
 
 
 def main(argv: list[str]) -> int:
-    """Carry out one run on this rank."""
+    """Execute one run on this rank."""
     comm = MPI.COMM_WORLD
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
@@ -69,7 +70,7 @@ def main(argv: list[str]) -> int:
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
     latest = (
         checkpoints.find() if comm.size == run.ranks else LatestCheckpoint(None)
-    )  # a world of another size is refused below
+    )  # a wrong number of ranks is rejected below
     resumed_from = latest.newest.step if latest.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
     log.event(
@@ -139,12 +140,12 @@ def main(argv: list[str]) -> int:
 
 
 def attempt() -> int:
-    """Return the number of times that the job has started the run.
+    """Return how many times the job has started the run.
 
     Raises
     ------
     UserError
-        The variable does not hold a whole number from 1 on.
+        The variable does not contain a positive integer.
     """
     number = os.environ.get("HPCBENCH_ATTEMPT", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,8}", number):
@@ -153,7 +154,7 @@ def attempt() -> int:
 
 
 def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
-    """Continue from a checkpoint. Return a description of the changes if another layout wrote it.
+    """Resume from a checkpoint. If it was written in a different layout, return a description of the changes.
 
     Raises
     ------
@@ -172,12 +173,12 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
 
 
 def guarded() -> None:
-    """Run `main`. A rank that fails ends the whole job, so that no rank waits for a terminated one."""
+    """Run `main`. If a rank fails, abort the whole job, so that no rank waits for a terminated rank."""
     try:
         status = main(sys.argv[1:])
     except UserError as error:
         if MPI.COMM_WORLD.rank:
-            time.sleep(1)  # an error of all ranks is reported by the first one, which ends the job
+            time.sleep(1)  # the first rank reports errors that occur on all ranks, and ends the job
         print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
         status = 2
     except TransitError as error:
@@ -192,9 +193,9 @@ def guarded() -> None:
         MPI.COMM_WORLD.Abort(1)
         os._exit(1)
     if status == 2:
-        time.sleep(0.3)  # after an abort a launcher may drop output that it has not read yet
+        time.sleep(0.3)  # after an abort, launchers may drop unread output
         MPI.COMM_WORLD.Abort(2)
-    gc.freeze()  # otherwise the last collection walks all of PyTorch: seconds if ranks share cores
+    gc.freeze()  # otherwise the last collection traverses all of PyTorch, which takes seconds on shared cores
     sys.exit(status)
 
 

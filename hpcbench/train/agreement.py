@@ -1,4 +1,4 @@
-"""The check that replicas hold the same weights: a lossy collective may have given them different bytes."""
+"""Consistency check of replicas. A faulty lossy collective could make their weights differ."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,10 +10,10 @@ from hpcbench.train.trainer import Trainer
 
 
 def replicas_agree(trainer: Trainer) -> bool:
-    """Return whether all replicas hold the same bytes, the same on all ranks (a collective call).
+    """Return whether the weights of all replicas are bitwise identical (a collective call).
 
-    All weights are compared over their replicas, replicated weights along the axes of the tensor grid, and the two
-    copies of a tied weight between the first and the last stage.
+    All weights are compared over their replicas. Replicated weights are also compared along the axes of the tensor
+    grid, and tied weights between the first and the last stage. All ranks return the same result.
     """
     mesh, channel = trainer.mesh, trainer.policy.exact
 
@@ -32,5 +32,5 @@ def replicas_agree(trainer: Trainer) -> bool:
 
 
 def _is_held_so(shard: Shard, ep: int) -> bool:
-    """Return whether `ep` ranks hold different experts in the place of a parameter."""
+    """Return whether the parameter is distributed over `ep` ranks with different experts."""
     return shard.ep == ep

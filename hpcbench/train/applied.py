@@ -1,4 +1,4 @@
-"""Description of what a scheme has changed in the processes of a run."""
+"""Description of the changes that a scheme makes to the processes of a run."""
 
 import hashlib
 import re
@@ -10,11 +10,11 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.versions import packages
 
 _PACKAGES = r"torch|nvidia-nccl-.*|rccl.*|deepspeed|megatron-core|transformer-engine|torchft.*"
-"""Distributions that decide how a program communicates."""
+"""Python distributions that determine how a program communicates."""
 
 
 def describe_applied(scheme: NamedScheme, command: Sequence[str], variables: Mapping[str, str]) -> AppliedScheme:
-    """Describe the process that a rank is about to become.
+    """Describe the process that a rank will execute.
 
     Parameters
     ----------

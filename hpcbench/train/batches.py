@@ -1,4 +1,4 @@
-"""The samples that a rank computes. Their order is the same in every layout."""
+"""Samples of a rank. The order of samples is the same in every layout."""
 
 from collections.abc import Callable
 
@@ -18,15 +18,15 @@ class Batches:
     Parameters
     ----------
     corpus
-        The text.
+        Corpus of the run.
     seed, seq_len, global_batch, micro_batch
         Settings of the run.
     rank, size
-        Number of this part of the samples, and number of parts. Each is contiguous in the global batch.
+        Index of this rank's part of the samples, and number of parts. Each part is contiguous in the global batch.
     device
-        Device for the tokens.
+        Device of the returned tokens.
     own
-        Function that selects this rank's positions of tokens [b, s], if ranks share samples.
+        Function that selects this rank's positions of tokens, [b, s], if ranks share samples.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Batches:
         return self._cut("train", self._seed, np.arange(first, first + self._global_batch, dtype=np.uint64))
 
     def valid(self, samples: int) -> list[MicroBatch]:
-        """Return the validation samples of this rank. They do not depend on the seed."""
+        """Return the validation samples of this rank, which do not depend on the seed."""
         return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
 
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:

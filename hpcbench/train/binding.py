@@ -1,7 +1,7 @@
-"""The real placement of the ranks. Each rank records it, and it is compared with the placement that was asked for.
+"""Actual placement of ranks. Each rank records its placement, which is compared with the requested placement.
 
-With wrong options every launcher may still start the ranks: on half of the nodes, on the same cores, or all on the
-first GPU. A wrong placement is refused, and one that may slow the run down is reported.
+With wrong options, a launcher may still start the ranks, but on half of the nodes, on the same cores, or all on the
+first GPU. A wrong placement is rejected. A placement that may slow down the run is reported.
 """
 
 import os
@@ -18,7 +18,7 @@ from hpcbench.contract.run import RankShape, Run
 from hpcbench.errors import UserError
 
 Rank = dict[str, Any]
-"""The record of one rank about itself."""
+"""Placement record of one rank."""
 
 _NODES = Path("/sys/devices/system/node")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -36,12 +36,12 @@ _NICS = (
 
 
 def describe(comm: MPI.Comm, device: str) -> Rank:
-    """Return the host, cores and GPU of this rank (a collective call). From now on the rank computes on that GPU.
+    """Return the host, cores and GPU of this rank, and select this GPU (a collective call).
 
     Raises
     ------
     UserError
-        The run needs a GPU, but PyTorch detects none.
+        The run needs a GPU, but PyTorch does not detect a GPU.
     """
     shared = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
     local_rank = int(shared.rank)
@@ -64,7 +64,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
 
 
 def boot_id(file: Path = _BOOT_ID) -> str | None:
-    """Return the identity of the running kernel; None if the kernel does not report it."""
+    """Return the boot ID of the kernel; None if the kernel does not report it."""
     try:
         return file.read_text(encoding="ascii").strip() or None
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def boot_id(file: Path = _BOOT_ID) -> str | None:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return the numbers in rising order as ranges, such as ``0-6,28-34``."""
+    """Format numbers as ascending ranges, such as ``0-6,28-34``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -83,7 +83,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(text: str) -> set[int]:
-    """Return the numbers in a text that `ranges` or the kernel wrote."""
+    """Parse ranges in the format of `ranges` and of the kernel."""
     pairs = (part.partition("-") for part in text.strip().split(",") if part)
     return {number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)}
 
@@ -111,7 +111,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
             "site's node.gpus, its modules, and that PyTorch was built for CUDA"
         )
     count = torch.cuda.device_count()
-    device = local_rank % count  # a launcher may expose only one GPU to each rank
+    device = local_rank % count  # a launcher may expose only one GPU per rank
     torch.cuda.set_device(device)
     about = torch.cuda.get_device_properties(device)
     return {
@@ -127,7 +127,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
 
 
 def _word(about: Any, form: str) -> str | None:
-    """Return a value as text; None if this PyTorch does not give it."""
+    """Return a value as text; None if this version of PyTorch does not provide the value."""
     try:
         return form.format(about)
     except AttributeError:
@@ -135,17 +135,17 @@ def _word(about: Any, form: str) -> str | None:
 
 
 def check(world: list[Rank], run: Run) -> list[str]:
-    """Compare the placement of the ranks with the one that was asked for.
+    """Compare the placement of the ranks with the requested placement.
 
     Returns
     -------
     list[str]
-        A line for each fault that may slow the run down.
+        A line for each fault that may slow down the run.
 
     Raises
     ------
     UserError
-        The run would measure something else: other nodes, shared cores, or one GPU for all ranks of a host.
+        The run would measure a different configuration: wrong nodes, shared cores, or one GPU for all ranks of a host.
     """
     hosts: dict[str, list[Rank]] = defaultdict(list)
     for rank in world:
@@ -183,9 +183,9 @@ def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
 
 
 def _check_cores(host: str, ranks: list[Rank], shape: RankShape | None) -> bool:
-    """Refuse ranks that share bound cores. Return whether several ranks are not bound at all.
+    """Reject ranks that share bound cores. Return whether several ranks are not bound at all.
 
-    Ranks with the same set of cores are not bound. The set may be all cores of the host or of the job.
+    Ranks with the same set of cores are considered unbound. The set may contain all cores of the host or of the job.
     """
     sets = [set(rank["cores"]) for rank in ranks]
     loose = len(ranks) > 1 and all(cores == sets[0] for cores in sets)
@@ -225,7 +225,7 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape)
 
 
 def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
-    """Refuse ranks that share fewer GPUs than they were to have."""
+    """Reject ranks that share fewer GPUs than requested."""
     by_gpu: dict[object, list[Rank]] = defaultdict(list)
     for rank in ranks:
         if rank.get("gpu"):
@@ -242,15 +242,15 @@ def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
 
 
 def _identity(rank: Rank) -> object:
-    """Return a key that identifies a GPU of a host, independent of its number on each rank."""
+    """Return a key that identifies a GPU of a host, independent of the device index on each rank."""
     gpu = rank["gpu"]
     return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
 
 
 def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
-    """Return the number of ranks that may compute on one GPU.
+    """Return the number of ranks that may share one GPU.
 
-    If it was not set and the host has one GPU, all ranks may.
+    If the number was not set and the host has only one GPU, all ranks may share this GPU.
     """
     gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
     if gpus:
@@ -259,7 +259,7 @@ def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
 
 
 def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
-    """Return whether ranks see more GPUs than they were to see, because that changes what libraries do."""
+    """Return a message if more GPUs are visible to ranks than requested, because libraries may behave differently."""
     if shape.visibility != "one":
         return None
     wanted = max(1, int(Fraction(shape.gpus_per_rank)))

@@ -1,4 +1,4 @@
-"""Construction of a rank's part of the model, and of the engine that reduces its gradients and holds its weights."""
+"""Construction of a rank's part of the model, and of the engine that reduces gradients and stores weights."""
 
 from dataclasses import dataclass
 
@@ -29,24 +29,24 @@ from hpcbench.train.precision import DTYPES
 
 @dataclass(frozen=True)
 class Built:
-    """One rank's part of the model. Its parameters have no values yet.
+    """One rank's part of the model, with uninitialized parameters.
 
     Attributes
     ----------
     module
-        The part as a module.
+        The rank's part of the model as a module.
     held
-        Its parameters.
+        Parameters of the rank.
     parts
-        The chunks that the pipeline runs, first to last.
+        Chunks that the pipeline executes, in model order.
     tensors
-        The method of tensor parallelism.
+        Method of tensor parallelism.
     positions
-        The positions of a sample that the rank has.
+        Positions of a sample that the rank holds.
     routed
-        Its layers with experts, by their numbers.
+        Mixture-of-experts layers, keyed by layer number.
     touched
-        Record of the touched rows of the tokens' table, if its gradient may be sent by rows.
+        Record of the touched rows of the token embedding, if its gradient may be sent by rows.
     """
 
     module: GPT
@@ -84,13 +84,13 @@ def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
 
 
 def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParallel:
-    """Return the engine for the run's optimizer. It initializes the parameters, bucket by bucket."""
+    """Create the engine for the optimizer of the run. The engine initializes the parameters, bucket by bucket."""
     model, train = run.model, run.train
 
     def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
         return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
-    # gradients arrive, and weights are gathered and freed, part by part, from the last part to the first
+    # from the last part to the first, the order in which gradients arrive and weights are gathered and freed
     buckets = (
         bucket
         for part in reversed(built.parts)

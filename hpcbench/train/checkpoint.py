@@ -1,9 +1,10 @@
-"""Checkpoints of a run: its whole state, one file for each rank. A run of any layout can continue from one.
+"""Checkpoints of a run, with one file per rank. A run with any layout can resume from a checkpoint.
 
-``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with the size and digest of each
-file and the index of the tensors. The directory is written under another name, each of its files is forced to the disk,
-and it is renamed when all ranks are done. So a kill at any moment leaves the earlier checkpoint usable. The last two
-are kept, because a file system may damage one.
+``checkpoint/step-000060/`` contains the files ``rank-00000.pt``, ``rank-00001.pt`` and so on. It also contains
+``complete.json`` with the size and digest of each file and the tensor index. The directory is written under a temporary
+name, all files are synced to disk, and the directory is renamed when all ranks have finished. If the run is killed at
+any time, the previous checkpoint remains usable. The last two checkpoints are kept, because a file system may damage
+one.
 """
 
 import socket
@@ -35,7 +36,7 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that determine the part of each rank. Other values make another layout."""
+"""Settings that determine the part of each rank. Checkpoints with different values have a different layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -46,45 +47,45 @@ _FREE = (
     "train.offload",
     "train.node_copy",
 )
-"""Settings that may change between two starts of a run."""
+"""Settings that may change when a run is resumed."""
 _FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
-"""The same where versions of the weights belong to their stages, or clocks to their workers."""
+"""Settings that may change if the checkpoint contains weight versions of stages or clocks of workers."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "holder", "replicas", "calls")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose files all ranks have found complete."""
+    """A complete checkpoint, verified by all ranks."""
 
     step: int
-    """Number of steps that had been taken."""
+    """Number of completed steps."""
     directory: Path
     corpus: str
-    """Digest of the text that the run had read."""
+    """Digest of the corpus."""
     index: Index
-    """Index of the tensors in the files."""
+    """Tensor index of the files."""
     holders: list[list[int]]
-    """The holder of each writing rank's residuals. Ranks with the same holder had the same residuals."""
+    """Holder of the residuals of each writing rank. Ranks with the same holder had identical residuals."""
     scalars: dict[str, Any]
-    """Numbers that are equal on all ranks: the loss scale, counts of updates and of skipped steps."""
+    """Values that are the same on all ranks: loss scale, number of updates, and number of skipped steps."""
     calls: dict[str, int]
-    """Calls of each channel, the largest count of all ranks."""
+    """Number of calls of each channel (the maximum over all ranks)."""
     changed: tuple[str, ...] = ()
-    """Differences from the layout of the run that continues. If there are none, the next steps have the same bits."""
+    """Differences from the layout of the resumed run. Without differences, resuming is bitwise exact."""
 
 
 @dataclass(frozen=True)
 class LatestCheckpoint:
-    """The result of `Checkpoints.find`."""
+    """Result of `Checkpoints.find`."""
 
     newest: Checkpoint | None
     damaged: tuple[str, ...] = ()
-    """Newer checkpoints that cannot be used, each with the reason."""
+    """Newer checkpoints that are unusable, with the reasons."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Size and time of a written checkpoint. Bytes are a sum over the ranks."""
+    """Size and write time of a checkpoint. Bytes are summed over the ranks."""
 
     step: int
     bytes: int
@@ -97,11 +98,11 @@ class Checkpoints:
     Parameters
     ----------
     directory
-        Directory of the checkpoints. The first checkpoint makes it.
+        Directory of the checkpoints. The first checkpoint creates it.
     comm
-        The ranks of the run. No other operation may be in progress on this communicator.
+        Communicator of all ranks. No other operation may be in progress on this communicator.
     run
-        The run. Checkpoints of another run are refused.
+        The run. Checkpoints of other runs are rejected.
     """
 
     def __init__(self, directory: Path, comm: MPI.Comm, run: Run) -> None:
@@ -111,12 +112,13 @@ class Checkpoints:
         self._damaged: set[Path] = set()
 
     def find(self) -> LatestCheckpoint:
-        """Return the newest checkpoint that is complete. Every rank checks its own file.
+        """Return the newest complete checkpoint. Every rank verifies its own file.
 
         Raises
         ------
         UserError
-            It belongs to another run, or to another version of hpcbench. The message names the first key that differs.
+            The checkpoint belongs to another run or was written by another version of hpcbench. The message contains
+            the first differing key.
         """
         faults: list[str] = []
         for step, path in self._from_first(lambda: sorted(files.numbered(self._directory).items(), reverse=True)):
@@ -132,15 +134,15 @@ class Checkpoints:
         return LatestCheckpoint(None, tuple(faults))
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
-        """Fill this rank's `Trainer.state` from the checkpoint, and return it.
+        """Load the checkpoint into this rank's `Trainer.state`, and return the state.
 
-        In the same layout every bit of the state is as it was written. In another layout this holds for the model's
-        numbers only; `carried` describes the changes of residuals and calls of channels.
+        In the same layout, the loaded state is bitwise identical to the written state. In another layout, this is true
+        only for weights and optimizer states. `carried` describes the changes of residuals and call counts.
 
         Raises
         ------
         UserError
-            The files of a rank do not match the index. All ranks raise it.
+            The files of a rank do not match the index. All ranks raise the error.
         """
         trouble = ""
         rank, opened = self._comm.rank, Files(lambda rank: checkpoint.directory / files.rank_file(rank))
@@ -166,16 +168,16 @@ class Checkpoints:
         Parameters
         ----------
         state
-            The result of `Trainer.state`.
+            State returned by `Trainer.state`.
         corpus
-            The text that the run reads.
+            Corpus of the run.
 
         Raises
         ------
         UserError
-            A rank cannot write. All ranks raise it.
+            A rank cannot write its file. All ranks raise the error.
         ReplicasDifferError
-            Two ranks differ where they must have the same bits. All ranks raise it.
+            Values that must be bitwise identical differ between two ranks. All ranks raise the error.
         """
         begin = time.perf_counter()
         final = self._directory / f"step-{step:06}"
@@ -206,7 +208,7 @@ class Checkpoints:
         return Written(step, sum(entry["bytes"] for entry in entries), round(time.perf_counter() - begin, 3))
 
     def _collect(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
-        """Return the content of this rank's file; and the index, on the first rank."""
+        """Return the content of this rank's file and, on the first rank, the index."""
         parts = list(fragments(state))
         announced = self._comm.gather([announce(fragment) for fragment in parts])
         index: Index | None = None
@@ -226,14 +228,14 @@ class Checkpoints:
         return {**content, "calls": state["calls"]}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
-        """Return the first rank's message about a fault in the files of this run; None if there is none."""
+        """Return the first fault in the checkpoint files, in rank order; None if all files are valid."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
                 f"{path}: written by another version of hpcbench: continue with that version, or remove "
                 f"{path.parent} to start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
-        ranks = manifest["ranks"]  # one rank reads each file: in the same layout, the rank that wrote it
+        ranks = manifest["ranks"]  # each file is read by one rank (in the same layout by the rank that wrote it)
         mine = range(self._comm.rank, len(ranks), self._comm.size)
         wrong = (files.damage(path / files.rank_file(rank), ranks[rank]) for rank in mine)
         faults = self._comm.allgather(next(filter(None, wrong), None))
@@ -246,12 +248,12 @@ class Checkpoints:
         return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **stored)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
-        """Return the first rank's result, because a shared file system may show other ranks an older directory."""
+        """Return the result of the first rank, because other ranks may see a stale shared directory."""
         answer: T = self._comm.bcast(ask() if self._comm.rank == 0 else None)
         return answer
 
     def _agreed(self, step: int, act: Callable[[], T]) -> list[T]:
-        """Return the result of `act` on each rank. If it fails on one rank, all ranks raise its error."""
+        """Return the result of `act` on each rank. If `act` fails on one rank, all ranks raise the error."""
         outcome: tuple[str, T | None]
         try:
             outcome = "", act()
@@ -269,12 +271,12 @@ class Checkpoints:
 
 
 def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
-    """Describe in one line what changed in a checkpoint of another layout.
+    """Describe in one line how a checkpoint of another layout was converted.
 
     Parameters
     ----------
     state
-        State of a rank that continues.
+        State of a rank of the resumed run.
     """
     changes = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
@@ -284,14 +286,14 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """Return the settings that identify the run of a checkpoint."""
+    """Return the settings that identify a run in its checkpoints."""
     return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 
 def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
     """Return the largest count of each channel.
 
-    With it a codec that rounds at random never uses a seed twice on any rank.
+    With the largest counts, a codec with stochastic rounding never reuses a seed on any rank.
     """
     names = {name for calls in counts for name in calls}
     return {name: max(calls.get(name, 0) for calls in counts) for name in sorted(names)}
@@ -309,7 +311,7 @@ def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> N
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the settings that differ, in the order of the run file: name, the checkpoint's value, the run's value."""
+    """Yield name, checkpoint value and run value of each differing setting, in the order of the run file."""
     there, here = dict(_flat(theirs)), dict(_flat(ours))
     for key in dict.fromkeys((*here, *there)):
         if there.get(key) != here.get(key):
@@ -317,7 +319,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings by their dotted names. A list is one value."""
+    """Yield dotted names and values of nested mappings. A list counts as one value."""
     if not isinstance(data, dict) or not data:
         yield name, data
         return

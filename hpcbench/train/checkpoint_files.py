@@ -1,4 +1,4 @@
-"""The files of a checkpoint on disk. A kill at any moment leaves no half-written checkpoint in use."""
+"""Checkpoint files on disk. Partially written checkpoints are never used."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import torch
 import xxhash
 
 COMPLETE = "complete.json"
-"""The file that is written last: sizes and digests of all other files, and the index."""
+"""File that is written last. It contains sizes and digests of all other files, and the index."""
 SCHEMA = 3
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")
@@ -20,12 +20,12 @@ _CHUNK = 1 << 22
 
 
 def rank_file(rank: int) -> str:
-    """Return the name of a rank's file."""
+    """Return the file name of a rank."""
     return f"rank-{rank:05}.pt"
 
 
 def numbered(directory: Path) -> dict[int, Path]:
-    """Return the checkpoints, complete or not, keyed by step. One that is being written has a different name."""
+    """Return all checkpoint directories, keyed by step. Checkpoints in progress have different names."""
     names = ((_NAME.fullmatch(path.name), path) for path in _children(directory))
     return {int(matched[1]): path for matched, path in names if matched}
 
@@ -35,15 +35,15 @@ def _children(directory: Path) -> Iterable[Path]:
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Write ``complete.json``, with a digest of its own content."""
+    """Write ``complete.json``, including a digest of its own content."""
     content = {**manifest, "xxh3": _content_digest(manifest)}
     write_durably(path / COMPLETE, json.dumps(content, separators=(",", ":")).encode())
 
 
 def read_manifest(path: Path) -> dict[str, Any] | str:
-    """Return the content of ``complete.json``, or a message about its fault.
+    """Return the content of ``complete.json``, or an error message.
 
-    Only the version is given for a file of another schema.
+    If the file has a different schema version, only the version is returned.
     """
     try:
         data: dict[str, Any] = json.loads((path / COMPLETE).read_bytes())
@@ -63,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """Return the fault in a rank's file; None if there is none."""
+    """Return the fault of a rank's file; None if the file is valid."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:
@@ -78,7 +78,7 @@ def damage(path: Path, entry: dict[str, Any]) -> str | None:
 
 
 class _Digested:
-    """A stream that takes size and digest while it is written, so that nothing must be read back."""
+    """Output stream that computes size and digest during writing, so that the file need not be read again."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -95,12 +95,12 @@ class _Digested:
 
 
 def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """Write a rank's file through to the disk. Return its size and digest, in the form that `damage` takes."""
+    """Write a rank's file and sync it to disk. Return its size and digest in the format of `damage`."""
     with path.open("wb") as stream:
         digested = _Digested(stream)
         try:
             torch.save(state, digested)  # type: ignore[arg-type]
-        except RuntimeError as error:  # PyTorch's writer raises this if the stream cannot be written
+        except RuntimeError as error:  # raised by PyTorch's writer if the stream cannot be written
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
@@ -110,7 +110,7 @@ def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file through to the disk."""
+    """Write a file and sync it to disk."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -118,17 +118,17 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def fresh(partial: Path) -> None:
-    """Return an empty directory for writing."""
+    """Create an empty directory for writing, and remove any previous one."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Give the directory its final name."""
+    """Rename the directory to its final name."""
     _sync(partial)
     shutil.rmtree(
         final, ignore_errors=True
-    )  # an existing directory is damaged: otherwise the run would have continued from it
+    )  # an existing directory must be damaged, otherwise the run would have resumed from it
     partial.rename(final)
     _sync(final.parent)
 
@@ -142,7 +142,7 @@ def _sync(directory: Path) -> None:
 
 
 def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
-    """Keep the checkpoint of this step and the one before. Remove all others and the interrupted ones."""
+    """Remove all checkpoints except the one of this step and the previous one. Also remove incomplete checkpoints."""
     usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
     remaining = {usable[number] for number in sorted(usable)[-_KEPT:]}
     for path in list(_children(directory)):

@@ -1,7 +1,7 @@
-"""The index of a checkpoint: the files with the parts of each tensor, by the tensors' global names.
+"""Checkpoint index, which maps global tensor names to parts in the rank files.
 
-Many ranks hold equal parts, such as the weights of replicas and the two copies of a tied weight. Only one file holds
-each of them. So a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
+Several ranks may hold the same part, such as replicas and the two copies of a tied weight. Each part is stored in only
+one file, so a checkpoint contains every value once. A rank with any layout opens only the files that it needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,29 +15,29 @@ from torch import Tensor
 from hpcbench.train.extent import Extent
 
 SHARED = ("parameters", "optimizer")
-"""Kinds of tensors that belong to the model. Their numbers are the same in every layout."""
+"""Kinds of tensors that belong to the model. Their values do not depend on the layout."""
 RESIDUALS = "residuals"
-"""The kind of tensors that each rank has for itself."""
+"""Kind of tensors that are specific to each rank."""
 
 
 class ReplicasDifferError(Exception):
-    """Ranks that must have the same numbers do not have them."""
+    """Values that must be identical differ between ranks."""
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A rank's part of one tensor.
+    """Part of one tensor that a rank holds.
 
     Attributes
     ----------
     kind
-        One of `SHARED`, or `RESIDUALS`.
+        One of `SHARED` or `RESIDUALS`.
     name, shape
         Name and shape of the whole parameter.
     extent
-        The part of the parameter.
+        Part of the parameter.
     fields
-        Flat views of the state's tensors, of shape [extent.length] each, which can be filled.
+        Writable flat views of the state tensors, each with shape [extent.length].
     """
 
     kind: str
@@ -48,12 +48,12 @@ class Fragment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all fields."""
+        """Total bytes of all fields."""
         return sum(values.numel() * values.itemsize for values in self.fields.values())
 
 
 def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
-    """Yield the tensors of a `Trainer.state`, in its order."""
+    """Yield the tensors of a `Trainer.state` in their order."""
     shards = state["shards"]
     for kind in SHARED:
         for name, entry in state[kind].items():
@@ -67,7 +67,7 @@ def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
 
 @dataclass(frozen=True)
 class Announced:
-    """Description of a fragment that a rank sends before anything is written."""
+    """Description of a fragment, which ranks exchange before they write files."""
 
     kind: str
     name: str
@@ -78,7 +78,7 @@ class Announced:
 
 
 def announce(fragment: Fragment) -> Announced:
-    """Return the description of a fragment that all ranks with this fragment must share."""
+    """Return the description of a fragment, which must be the same on all ranks that hold the fragment."""
     digest = xxhash.xxh3_128()
     for values in fragment.fields.values():
         digest.update(values.view(torch.uint8).numpy().data)
@@ -86,9 +86,9 @@ def announce(fragment: Fragment) -> Announced:
 
 
 def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
-    """Return the fragments that each rank writes.
+    """Assign fragments to the ranks that write them.
 
-    If many ranks have a fragment, the one with the least to write so far writes it.
+    If several ranks hold a fragment, it is assigned to the rank with the fewest bytes so far.
     """
     mine: list[list[int]] = [[] for _ in announced]
     load = [0] * len(announced)
@@ -113,19 +113,20 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class FilePart:
-    """The part of a tensor that a rank's file holds."""
+    """Part of a tensor that a rank file contains."""
 
     rank: int
     extent: Extent
 
 
 class Index:
-    """Parts by kind and name.
+    """Index of tensor parts by kind and name.
 
     Parameters
     ----------
     tables
-        Kind -> name -> ``{"shape": [...], "parts": [[rank, [[start, stop], ...], start, length], ...]}``: as in JSON.
+        Nested mapping kind -> name -> ``{"shape": [...], "parts": [[rank, [[start, stop], ...], start, length],
+        ...]}``, in the same form as in JSON.
     """
 
     def __init__(self, tables: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -133,7 +134,7 @@ class Index:
 
     @classmethod
     def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
-        """Return the index of the announced parts that are written."""
+        """Create the index of the announced parts that are written."""
         tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for rank, items in enumerate(chosen):
             for item in (announced[rank][i] for i in items):
@@ -143,12 +144,12 @@ class Index:
         return cls(tables)
 
     def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[FilePart]:
-        """Return the parts of a tensor; none if the checkpoint does not contain it.
+        """Return the parts of a tensor. The list is empty if the checkpoint does not contain the tensor.
 
         Raises
         ------
         ValueError
-            The tensor has another shape in the checkpoint.
+            The tensor has a different shape in the checkpoint.
         """
         entry = self.tables[kind].get(name)
         if entry is None:

@@ -1,6 +1,6 @@
-"""Loading of a rank's state from a checkpoint of any layout. Only files that overlap with the rank's part are opened.
+"""Loading of a rank's state from a checkpoint with any layout. Only files with required parts are opened.
 
-The files are memory-mapped, so that only the copied parts are read from the disk.
+The files are memory-mapped, so only the copied parts are read from disk.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ File = dict[str, Any]
 
 
 class Files:
-    """The ranks' files of a checkpoint. Each is opened when it is first needed.
+    """Rank files of a checkpoint. Each file is opened on first use.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class Files:
 
 
 def fill(state: dict[str, Any], index: Index, files: Files) -> None:
-    """Copy the weights and the optimizer's tensors of `state` from the files.
+    """Copy weights and optimizer tensors from the files to `state`.
 
     Raises
     ------
     ValueError
-        The checkpoint lacks some of them.
+        The checkpoint does not contain all elements of a tensor.
     """
     for fragment in fragments(state):
         if fragment.kind != RESIDUALS:
@@ -74,7 +74,7 @@ def _fields(file: File, fragment: Fragment) -> dict[str, Tensor]:
 
 
 def take_own_residuals(state: dict[str, Any], file: File) -> None:
-    """Load the residuals of the same rank in the same layout, bit for bit."""
+    """Load the residuals of the same rank in the same layout without any change."""
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:
             for key, target in fragment.fields.items():
@@ -82,16 +82,18 @@ def take_own_residuals(state: dict[str, Any], file: File) -> None:
 
 
 def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: list[list[int]]) -> None:
-    """Load the residuals of another layout. They are added up over its ranks and divided equally.
+    """Load residuals from another layout.
 
-    The residuals of sums (``summed``) are added to those of contributions (``sent``), because both correct the same
-    sum. So the total error of each parameter is conserved, up to the rounding of a share to fp32, whichever ranks own
-    sums and hold summands now. Only a layout of one replica, which sends nothing, has no residuals.
+    The residuals are summed over the old ranks and divided equally among the ranks of this layout. The residuals of
+    sums (``summed``) are added to the residuals of contributions (``sent``), because both correct the same sum. The
+    total error of each parameter is therefore conserved up to fp32 rounding, independent of the ranks that own sums or
+    hold contributions in the new layout. A layout with only one replica has no residuals, because it sends no
+    gradients.
 
     Parameters
     ----------
     holders
-        Holder of each writing rank's residuals. The residuals of ranks with the same holder count once.
+        Holder of the residuals of each writing rank. Residuals of ranks with the same holder are counted once.
     """
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:
@@ -101,9 +103,9 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 
 
 def _shares(state: dict[str, Any], name: str) -> int:
-    """Return the number of different residuals that the layout has for the same elements of a parameter.
+    """Return the number of ranks that hold different residuals of the same elements of a parameter.
 
-    Each gets a share.
+    Each of these ranks receives a share.
     """
     shard: Shard = state["shards"][name]
     shares: int = state["replicas"] // shard.ep
@@ -113,7 +115,7 @@ def _shares(state: dict[str, Any], name: str) -> int:
 
 
 def lacking(fragment: Fragment, index: Index, files: Files, holders: list[list[int]]) -> Tensor:
-    """Return the total error of all messages of a layout, [fragment.extent.length], fp64."""
+    """Return the sum of all residuals of a layout, fp64 [fragment.extent.length]."""
     total = torch.zeros(fragment.extent.length, dtype=torch.float64)
     piece = torch.zeros_like(total)
     counted: set[tuple[tuple[int, ...], Extent]] = set()

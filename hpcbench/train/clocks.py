@@ -1,7 +1,7 @@
-"""The recorded clocks of a parameter server: one file per shard in the run's directory.
+"""Recorded clocks of a parameter server, with one file per shard in the run directory.
 
-A file has one object per line. The first one describes the file, and every other one is a pull or a push, in the order
-in which the shard served them. A run that continues appends another part, which begins with such a first line.
+A file contains one JSON object per line. The first object describes the file. All other objects are pulls or pushes, in
+the order in which the shard served them. A resumed run appends another section with its own description.
 """
 
 import json
@@ -12,22 +12,22 @@ from hpcbench.errors import UserError
 from hpcbench.parallel.server import ServerShard
 
 DIRECTORY = "clocks"
-"""Directory of the files, below the run's directory."""
+"""Directory of the files, relative to the run directory."""
 
 
 def lines(shard: ServerShard, *, place: int, sync: str, began: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a shard.
+    """Yield the lines of a shard's file.
 
     Parameters
     ----------
     shard
-        Shard with the pulls and pushes.
+        Shard that has recorded the pulls and pushes.
     place
-        Its number.
+        Index of the shard.
     sync
         Synchronization of the replicas (BSP, SSP or ASP).
     began
-        Pushes of each worker before the first entry.
+        Number of pushes of each worker before the first entry.
     """
     about = {
         "shard": place,
@@ -45,14 +45,14 @@ def lines(shard: ServerShard, *, place: int, sync: str, began: Sequence[int]) ->
 
 
 def write(directory: Path, shard: ServerShard, *, place: int, sync: str, began: Sequence[int]) -> None:
-    """Write the file of a shard, or add to it if the run has continued.
+    """Write the file of a shard. A resumed run appends to the file.
 
     Parameters
     ----------
     directory
-        For the files of all shards; it is made if it is missing.
+        Directory of the files, which is created if it does not exist.
     shard, place, sync, began
-        As for `lines`.
+        See `lines`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checks of ranks in a container against their job script: version, MPI library, world."""
+"""Consistency checks between ranks in a container and their job script: version, MPI library, number of ranks."""
 
 import os
 import re
@@ -13,17 +13,17 @@ _MAPS = Path("/proc/self/maps")
 
 
 def where(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the program and image that this rank runs in; None outside of containers."""
+    """Return the container runtime and image of this rank; None outside of containers."""
     return environment.get(WHERE) or None
 
 
 def check_version(environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse an image with another version of hpcbench than the job's: it measures something else.
+    """Reject an image whose hpcbench version differs from the version of the job.
 
     Raises
     ------
     UserError
-        The image has another version.
+        The versions differ.
     """
     wanted = environment.get(VERSION)
     if where(environment) and wanted not in (None, hpcbench.__version__):
@@ -34,12 +34,12 @@ def check_version(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def check_library(environment: Mapping[str, str] = os.environ, maps: Path = _MAPS) -> None:
-    """Refuse another MPI library than the host's, if the host's was to be bound in.
+    """Check that the ranks use the MPI library of the host, if the job binds it into the container.
 
     Raises
     ------
     UserError
-        The ranks use another library.
+        The ranks use a different library.
     """
     wanted = [path for path in environment.get(MPI_PATHS, "").split(":") if path]
     if not where(environment) or not wanted:
@@ -55,13 +55,13 @@ def check_library(environment: Mapping[str, str] = os.environ, maps: Path = _MAP
 
 
 def libraries(maps: str) -> list[str]:
-    """List the MPI libraries in a process, from the kernel's list of its memory maps."""
+    """List the MPI libraries that a process has loaded, given the content of its memory maps."""
     paths = re.findall(r"\s(/\S*/libmpi(?:ch|_cray|_gnu|)[^/\s]*\.so[^/\s]*)$", maps, re.MULTILINE)
     return list(dict.fromkeys(paths))
 
 
 def remedy(environment: Mapping[str, str] = os.environ) -> str:
-    """Return another possible cause if the launcher has started worlds of one rank each."""
+    """Return a container-specific hint for launchers that started N worlds of one rank each."""
     if not where(environment):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Tokens for training and evaluation, and the tokens of each sample. They are the same in every layout."""
+"""Tokens for training and evaluation, and selection of samples. Samples do not depend on the layout."""
 
 import hashlib
 import math
@@ -14,24 +14,24 @@ from hpcbench.train.initial import random_bits
 Tokens = npt.NDArray[np.integer]
 
 _COUNTED = 1 << 26
-"""Number of tokens that are counted for a baseline at most."""
+"""Maximum number of tokens that are counted for the unigram baseline."""
 _BLOCKS = 64
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The two halves of a text.
+    """Text that is split into a training part and a validation part.
 
     Attributes
     ----------
     train, valid
-        Tokens, any integer dtype, in memory or mapped from a file.
+        Tokens of any integer dtype, in memory or memory-mapped.
     symbols
-        Tokens are smaller than this number: 256 for bytes, else the model's vocabulary.
+        Exclusive upper bound of token IDs: 256 for bytes, otherwise the vocabulary size of the model.
     where
         File or source, for error messages.
     known_digest
-        Digest of a text that is too large to be read for it.
+        Precomputed digest of a text that is too large to be read completely.
     """
 
     train: Tokens
@@ -42,15 +42,15 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of both halves, or of samples of a large file. Runs with the same digest have read the same text."""
+        """SHA-256 of both parts, or of selected blocks of a large file. Runs with the same digest use the same text."""
         return self.known_digest or hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()
 
     def window(self, *, split: str, key: int, index: npt.NDArray[np.uint64], seq_len: int) -> npt.NDArray[np.int64]:
-        """Return samples by their numbers, the same in every layout.
+        """Return the samples with the given indices. Samples do not depend on the layout.
 
         Returns
         -------
-        [len(index), seq_len + 1]: a random piece of the text for each number.
+        Tokens, [len(index), seq_len + 1]. Each sample starts at a random position of the text.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Corpus:
         return windows
 
     def check_blocks(self) -> None:
-        """Look for tokens that are not in the vocabulary. A large text is searched in blocks all over it.
+        """Check that all tokens are in the vocabulary. In a large text, evenly distributed blocks are checked.
 
         Raises
         ------
@@ -87,11 +87,11 @@ class Corpus:
 
     @property
     def uniform_loss(self) -> float:
-        """Loss in nats per token of a uniform model."""
+        """Loss of a uniform model in nats per token."""
         return math.log(self.symbols)
 
     def unigram_loss(self) -> float:
-        """Return the validation loss in nats per token of a model that uses only the tokens' frequencies."""
+        """Return the validation loss of a unigram model (token frequencies only) in nats per token."""
         counts = self._counts(self.train) + 1.0
         surprise = -np.log(counts / counts.sum())
         seen = self._counts(self.valid)
@@ -99,9 +99,9 @@ class Corpus:
 
     @property
     def unigram_tokens(self) -> int:
-        """Number of tokens that `unigram_loss` takes the frequencies from.
+        """Number of training tokens used for the frequencies of `unigram_loss`.
 
-        A very large text is not counted as a whole.
+        In a very large text, only some blocks are counted.
         """
         return sum(part.stop - part.start for part in _blocks(len(self.train)))
 
@@ -113,7 +113,7 @@ class Corpus:
 
 
 def _blocks(n: int) -> list[slice]:
-    """Return all of `n` tokens, or blocks all over them if they are too many."""
+    """Return one slice of all `n` tokens, or evenly distributed blocks if `n` is too large."""
     if n <= _COUNTED:
         return [slice(0, n)]
     size = _COUNTED // _BLOCKS

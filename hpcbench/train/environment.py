@@ -1,4 +1,4 @@
-"""The software of a run: versions of libraries, and settings of the message transport."""
+"""Software environment of a run: library versions and transport settings."""
 
 import platform
 from pathlib import Path
@@ -18,7 +18,7 @@ from hpcbench.train import container
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions of the libraries that compute and communicate."""
+    """Return the versions of the libraries for computation and communication."""
     return {
         "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
         "python": platform.python_version(),
@@ -30,7 +30,7 @@ def environment() -> dict[str, Any]:
 
 
 def describe_transport(run: Run) -> str:
-    """Return the library that carries messages, such as ``nccl 2.27.5``."""
+    """Return the library that transports messages, such as ``nccl 2.27.5``."""
     return f"nccl {nccl.version_text(nccl.load().get_version())}" if run.train.transport == "nccl" else "mpi"
 
 

@@ -1,4 +1,4 @@
-"""Counts of the tokens that experts get during timed steps, summed over all ranks."""
+"""Numbers of tokens per expert during timed steps, summed over all ranks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,20 +16,20 @@ from hpcbench.train.experts import ExpertMLP
 
 
 class ExpertCounts:
-    """Observer of layers with experts.
+    """Token counter of mixture-of-experts layers.
 
     Parameters
     ----------
     layers
-        The rank's layers with experts, by their numbers.
+        Mixture-of-experts layers of the rank, keyed by layer number.
     mesh
         Mesh of the ranks.
 
     Attributes
     ----------
     active : bool
-        Whether forward passes count: those of training do, and those of evaluations do not. What is recomputed never
-        counts.
+        Whether forward passes are counted. It is True in training and False in evaluations. Recomputation is never
+        counted.
     """
 
     def __init__(self, layers: Mapping[int, ExpertMLP], mesh: Mesh) -> None:
@@ -41,16 +41,16 @@ class ExpertCounts:
             layer.watch = partial(self._watch, number, layer.settings.count)
 
     def forget(self) -> None:
-        """Start counting again."""
+        """Reset all counts."""
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
-        """Set the factor of the layers' losses, which is that of the text's loss of a micro-batch."""
+        """Set the factor of the auxiliary losses, which equals the factor of the main loss of a micro-batch."""
         for layer in self._layers.values():
             layer.penalty.factor = factor
 
     def take_kept(self) -> float:
-        """Return the number of choices that this rank's experts accepted since the last call."""
+        """Return the number of choices that the experts of this rank have accepted since the last call."""
         accepted, self._kept = float(self._kept), 0.0
         return 0.0 if self._mesh.tp.rank else accepted  # tensor-parallel ranks route the same tokens
 
@@ -67,16 +67,16 @@ class ExpertCounts:
         self._sums[number] = self._sums[number] + sums_here if number in self._sums else sums_here
 
     def report(self, numbers: list[int], count: int, exact: Channel) -> tuple[ExpertLayer, ...]:
-        """Return the tokens of each layer's experts, the same on all ranks (a collective call).
+        """Return the number of tokens per expert for each layer (a collective call). All ranks return the same result.
 
         Parameters
         ----------
         numbers
-            All layers of the model that have experts.
+            Numbers of all mixture-of-experts layers of the model.
         count
-            Experts of a layer.
+            Number of experts per layer.
         exact
-            The channel of exact traffic.
+            Channel without compression.
         """
         nothing = torch.zeros(2 * count + 3, dtype=torch.float64)
         # tensor-parallel ranks route the same tokens

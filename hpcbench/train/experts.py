@@ -1,6 +1,6 @@
-"""The MLP of a layer with experts, in plain PyTorch, as one process computes it.
+"""Mixture-of-experts MLP in plain PyTorch, for a single process.
 
-Shapes: b samples, s positions, h hidden, E experts, k experts of a token.
+Shapes: b samples, s positions, h features, E experts, k experts per token.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ Watch = Callable[[Routing, Losses], None]
 
 
 class ExpertMLP(nn.Module):
-    """A router and the MLPs that it chooses from.
+    """A router and its expert MLPs.
 
     Attributes
     ----------
     apply_experts : callable
-        Function that computes the experts' output. Parallel training replaces it.
+        Function that computes the output of the experts. Parallel training replaces this function.
     shares : callable
-        Function that computes the experts' shares over whole samples, for the router's losses. Context parallelism
-        replaces it, because each rank then has only part of a sample's positions.
+        Function that computes the experts' shares over whole samples, for the router losses. Context parallelism
+        replaces this function, because each rank then holds only some positions of a sample.
     penalty : Penalty
-        Object that adds the router's losses to the loss of the text.
+        Object that adds the router losses to the main loss.
     watch : callable or None
-        Callback, called after every forward pass.
+        Callback that is called after every forward pass.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ExpertMLP(nn.Module):
         self.watch: Watch | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output for x [b, s, h]: [b, s, h]. The router works in fp32 or better."""
+        """Return the output, [b, s, h], for the input x, [b, s, h]. The router computes in fp32 or better."""
         wide = torch.promote_types(x.dtype, torch.float32)
         logits = F.linear(x.to(wide), self.router.weight.to(wide))  # [b, s, E]
         routing = route(logits, self.settings)
@@ -60,7 +60,7 @@ class ExpertMLP(nn.Module):
 
 
 def apply_in_turn(x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
-    """Apply one expert after another, each to the tokens that it has a place for. All experts are here."""
+    """Apply one expert after another to its accepted tokens. All experts must be on this rank."""
     flat = x.reshape(-1, x.shape[2])
     expert, gate, accepted = (
         choice.reshape(len(flat), -1) for choice in (routing.expert, routing.gate, routing.accepted)

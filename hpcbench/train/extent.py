@@ -1,8 +1,7 @@
-"""The elements of a whole tensor that a rank has, and copies between the cuts of two layouts.
+"""Elements of a whole tensor that a rank holds, and copies between two layouts.
 
-Layouts cut a tensor twice: tensor parallelism holds a box of it, and ZeRO a run of that box laid out row by row. The
-common elements of two such cuts are boxes again. So a few slice assignments copy a part of one layout to a part of
-another.
+A tensor is cut twice: tensor parallelism selects a box, and ZeRO selects a contiguous range of the box in row-major
+order. The intersection of two such parts consists of boxes, so a few slice assignments copy one part to another.
 """
 
 import math
@@ -12,19 +11,19 @@ from dataclasses import dataclass
 from torch import Tensor
 
 Bounds = tuple[tuple[int, int], ...]
-"""First element and the one after the last, for each dim."""
+"""Start and stop index of each dim."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A run of a box of a tensor.
+    """A contiguous range of a box of a tensor.
 
     Attributes
     ----------
     box
         Bounds of the box in the whole tensor.
     start, length
-        First element and number of elements of the run, in the box laid out row by row.
+        First element and number of elements of the range, in row-major order of the box.
     """
 
     box: Bounds
@@ -33,12 +32,15 @@ class Extent:
 
     @classmethod
     def of(cls, held: tuple[slice, ...], start: int = 0, length: int | None = None) -> "Extent":
-        """Return the extent of a run of the slices of a tensor; without a length, of all elements from `start` on."""
+        """Return the extent of a range of tensor slices.
+
+        Without a length, the range includes all elements from `start`.
+        """
         box = tuple((part.start, part.stop) for part in held)
         return cls(box, start, _volume(box) - start if length is None else length)
 
     def boxes(self) -> Iterator[tuple[int, Bounds]]:
-        """Yield the boxes that the run is made of, with the place of each one's first element in the run."""
+        """Yield the boxes that form the range, with the offset of each box within the range."""
         shape = tuple(stop - start for start, stop in self.box)
         place = 0
         for inner in _boxes(shape, self.start, self.start + self.length):
@@ -47,18 +49,18 @@ class Extent:
 
 
 def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
-    """Copy the common elements of two parts of a tensor.
+    """Copy the elements that two parts of a tensor have in common.
 
     Parameters
     ----------
     target, source
-        The parts' elements, [to.length] and [of.length].
+        Elements of the two parts, [to.length] and [of.length].
     to, of
-        The extents of the two parts.
+        Extents of the two parts.
 
     Returns
     -------
-    Number of elements that were copied.
+    Number of copied elements.
     """
     copied = 0
     for (place, outer), (origin, inner) in _pairs(to, of):
@@ -70,7 +72,7 @@ def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
 
 
 def meet(extent: Extent, other: Extent) -> bool:
-    """Return whether the boxes, and so perhaps the runs, have common elements."""
+    """Return whether the boxes overlap. If they do, the ranges may overlap."""
     return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent.box, other.box, strict=True))
 
 
@@ -82,14 +84,14 @@ def _pairs(to: Extent, of: Extent) -> Iterator[tuple[tuple[int, Bounds], tuple[i
 
 
 def _window(flat: Tensor, place: int, box: Bounds, part: Bounds) -> Tensor:
-    """Return the view of `part` in a box whose elements lie in `flat` from `place` on."""
+    """Return a view of `part` of a box whose elements start at index `place` of `flat`."""
     shape = [stop - start for start, stop in box]
     values = flat[place : place + math.prod(shape)].view(shape)
     return values[tuple(slice(a - start, b - start) for (start, _), (a, b) in zip(box, part, strict=True))]
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bounds]:
-    """Yield boxes that hold elements `start` up to `stop` of an array laid out row by row, in that order."""
+    """Yield boxes that together contain elements `start` to `stop` of a row-major array, in ascending order."""
     if start >= stop:
         return
     if len(shape) == 1:

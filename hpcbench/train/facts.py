@@ -1,4 +1,4 @@
-"""Numbers that follow from a run's settings and its text, before any step."""
+"""Quantities that are determined by the settings and the corpus of a run, before the first step."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hpcbench.train.corpus import Corpus
 
 
 def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
-    """Return the numbers that follow from the configuration."""
+    """Return the quantities that the configuration determines."""
     shape = shape_of(run)
     return {
         "parameters": flops.count_parameters(**shape, positions=run.model.positions, tied=run.model.tied),
@@ -28,7 +28,7 @@ def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
 
 
 def shape_of(run: Run) -> dict[str, Any]:
-    """Return the sizes that the formulas of operations and parameters ask for."""
+    """Return the sizes required by the formulas for operation and parameter counts."""
     model = run.model
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
     return {

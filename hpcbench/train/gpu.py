@@ -1,6 +1,6 @@
-"""Checks of a run on a GPU, before anything is timed.
+"""GPU checks before the first timed step.
 
-The CPU never replaces the GPU.
+A GPU run never falls back to the CPU.
 """
 
 from mpi4py import MPI
@@ -16,12 +16,12 @@ from hpcbench.errors import UserError
 
 
 def check(run: Run) -> None:
-    """Check that the run's messages can be made on the GPU of this rank.
+    """Check that the messages of the run can be encoded on the GPU of this rank.
 
     Raises
     ------
     UserError
-        CuPy is missing, it cannot use the GPU, or the scheme needs something that only the CPU can do.
+        CuPy is missing or cannot use the GPU, or the scheme requires an operation that is supported only on a CPU.
     """
     if run.device == "cpu":
         return
@@ -35,7 +35,7 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """Return the part of the scheme that is not supported on a GPU, and what to use instead."""
+    """Return a message about the unsupported part of the scheme, with an alternative; None if GPUs support it."""
     scheme = run.scheme
     refused = rules.find_gpu_obstacle(scheme)
     if refused:
@@ -47,5 +47,5 @@ def refusal(run: Run) -> str | None:
 
 
 def awareness(comm: MPI.Comm, run: Run) -> Awareness | None:
-    """Return whether the MPI library accepts device pointers (a collective call); None on a CPU."""
+    """Return whether the MPI library accepts device pointers, or None on a CPU (a collective call)."""
     return None if run.device == "cpu" else gpu_aware(comm, run.gpu_aware_mpi)

@@ -1,4 +1,4 @@
-"""The run's log: lines that a person can read and the collector parses without guessing."""
+"""Log of a run. The lines are human-readable, and the collector can parse them unambiguously."""
 
 import contextlib
 from datetime import datetime, timezone
@@ -11,7 +11,7 @@ from hpcbench.contract.step_line import Step
 
 
 def now() -> str:
-    """Return the time in UTC, to the millisecond."""
+    """Return the current UTC time with millisecond resolution."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -21,9 +21,9 @@ class LogWriter:
     Parameters
     ----------
     stream
-        Stream of the log; None writes nothing (ranks other than the first).
+        Output stream of the log, or None on all ranks except the first, which write no log.
     room
-        A file that reserves space on the disk for the last events. It is removed before they are written.
+        File that reserves disk space for the final events. The file is removed before these events are written.
     """
 
     def __init__(self, stream: TextIO | None, room: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class LogWriter:
     def event(self, event: Event) -> None:
         """Write an event."""
         if self._room is not None and self._stream is not None and isinstance(event, TrafficTotals | End):
-            with contextlib.suppress(OSError):  # a failing disk is reported by the write below
+            with contextlib.suppress(OSError):  # the write below reports disk errors
                 self._room.unlink(missing_ok=True)
         self._write(event.to_line())
 

@@ -1,4 +1,4 @@
-"""The loop over the steps of a run."""
+"""Training loop of a run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from hpcbench.train.trainer import Trainer
 
 
 def trainer_of(run: Run, *arguments: Any) -> Trainer:
-    """Return the trainer for the run's synchronization mode."""
+    """Create the trainer for the synchronization mode of the run."""
     if run.train.sync != "all-reduce":
         return ServedTrainer(run, *arguments)
     return (StreamTrainer if run.train.schedule in UNFLUSHED else Trainer)(run, *arguments)
@@ -36,24 +36,24 @@ def train(
     told_to_stop: Callable[[], bool] = stop.never,
     observers: Sequence[Observer] = (),
 ) -> tuple[str, str, int]:
-    """Take all steps that are left.
+    """Run all remaining steps.
 
     Parameters
     ----------
     hosts
-        Host of each rank, in rank order. Without them the log has no times of hosts.
+        Host of each rank, in rank order. If empty, the log contains no compute times of hosts.
     taken
-        Steps that the trainer has already taken.
+        Number of completed steps.
     checkpoints
-        Writer of checkpoints; None writes none.
+        Checkpoint writer, or None to disable checkpoints.
     told_to_stop
-        Callback, called after each step, see `Trainer.step`.
+        Callback that returns whether to stop (see `Trainer.step`).
     observers
-        Observers of the steps, in the order of their events in the log.
+        Observers, in the order of their events in the log.
 
     Returns
     -------
-    The run's state, the reason if it is not ``completed``, and the steps taken.
+    The state of the run, the reason if the state is not ``completed``, and the number of completed steps.
     """
     settings = trainer.run.train
     milestones = Milestones(trainer, log, hosts=hosts, taken=taken, checkpoints=checkpoints, observers=observers)

@@ -1,6 +1,6 @@
-"""The environment of a run: processors and their clocks, modules, packages, revision.
+"""Machine facts of a run: processors, clock frequencies, loaded modules, packages, and revision.
 
-They are recorded to explain later why two results differ. Facts that cannot be detected are left out.
+The facts are recorded to explain later why two results differ. Facts that cannot be detected are omitted.
 """
 
 import os
@@ -27,11 +27,11 @@ _GPU_FIELDS = {
     "power.limit": "power_limit_w",
     "compute_mode": "compute_mode",
 }
-"""Fields that nvidia-smi is asked for, and their names here."""
+"""Queried fields of nvidia-smi, mapped to names in the log."""
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
+    """Return facts that are the same on all ranks: loaded modules, package versions, and the hpcbench revision."""
     facts: dict[str, Any] = {"packages": versions.packages()}
     if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
         facts["modules"] = modules
@@ -41,12 +41,12 @@ def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
-    """Return the processors of each host, in the order of its first rank (a collective call).
+    """Return the processors of each host, ordered by first rank (a collective call).
 
     Parameters
     ----------
     gpus
-        Whether to ask for the GPUs, too.
+        Whether to include GPUs.
     """
     names = comm.allgather(socket.gethostname())
     first = names.index(names[comm.rank]) == comm.rank
@@ -58,7 +58,7 @@ def host(*, gpus: bool, cpu_info: Path = Path("/proc/cpuinfo"), scaling: Path = 
     """Return the processors of this host."""
     facts: dict[str, Any] = {"kernel": platform.release()}
     cpu_text = _read(cpu_info)
-    # the field is "model name" on x86 and "cpu" on POWER; on Arm both may be missing
+    # the field is "model name" on x86 and "cpu" on POWER, and both may be missing on Arm
     if named := re.search(r"^(?:model name|cpu)\s*:\s*(.+)$", cpu_text, re.MULTILINE):
         facts["cpu"] = named[1].strip()
     if clocks := [float(clock) for clock in re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", cpu_text, re.MULTILINE)]:
@@ -88,7 +88,7 @@ def _gpus() -> list[dict[str, str | float]]:
 
 
 def devices(output: str) -> list[dict[str, str | float]]:
-    """Return the GPUs in the output of nvidia-smi, one per line. Fields that it does not report are left out."""
+    """Parse the output of nvidia-smi, which contains one GPU per line. Unavailable fields are omitted."""
     rows = [[value.strip() for value in line.split(",")] for line in output.splitlines() if line.strip()]
     return [
         {name: _value(value) for name, value in zip(_GPU_FIELDS.values(), row, strict=True) if not _absent(value)}

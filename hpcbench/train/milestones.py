@@ -1,4 +1,4 @@
-"""The actions after a step, common to all loops: line, last events, evaluation, checkpoint."""
+"""Actions after a step that all training loops share: step line, final events, evaluation, and checkpoint."""
 
 import math
 from collections.abc import Sequence
@@ -29,25 +29,25 @@ from hpcbench.train.trainer import Trainer
 
 
 class Milestones:
-    """The actions after the steps of one run. Methods except `line` and `due` are collective calls.
+    """Actions after the steps of a run. All methods except `line` and `due` are collective calls.
 
     Parameters
     ----------
     trainer, log
-        The run's trainer and its log.
+        Trainer and log of the run.
     hosts
-        Host of each rank, in rank order. Without them the log has no times of hosts.
+        Host of each rank, in rank order. If empty, the log contains no compute times of hosts.
     taken
-        Steps that were taken before.
+        Number of steps completed before this start.
     checkpoints
-        Writer of checkpoints; None writes none.
+        Checkpoint writer, or None to disable checkpoints.
     observers
-        Observers of the steps, which have summaries.
+        Observers, whose summaries are written after the last step.
 
     Attributes
     ----------
     counted : int
-        The first step that counts for the run's speed.
+        First step that is included in the speed measurement.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Milestones:
         self._shape = shape_of(run)
 
     def line(self, step: int, result: StepResult, *, gradient_norm: float | None = None) -> None:
-        """Write the line of a step."""
+        """Write a step line."""
         trainer, settings = self._trainer, self._settings
         rate = settings.global_batch / result.seconds / trainer.run.ranks
         shape, experts = self._shape, self._shape["experts"]
@@ -93,16 +93,16 @@ class Milestones:
         )
 
     def due(self, step: int) -> bool:
-        """Return whether an evaluation or a checkpoint is due after a step."""
+        """Return whether an evaluation or a checkpoint is due after this step."""
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
-        """Carry out the actions that are due after a step. Return the run's state and the reason if it must end here.
+        """Execute the actions that are due after a step. If the run must end, return its state and the reason.
 
         Parameters
         ----------
         stopped
-            Whether some rank was asked to stop.
+            Whether any rank was asked to stop.
         """
         last = step == self._settings.steps
         if last:
@@ -131,7 +131,7 @@ class Milestones:
         return bool(every and step % every == 0)
 
     def _last_events(self) -> None:
-        """Write what was measured in all steps that count, after the last one."""
+        """Write the measurements of all counted steps, after the last step."""
         trainer, log, run, exact = self._trainer, self._log, self._trainer.run, self._trainer.policy.exact
         measured: dict[str, Any] = {"from_step": self.counted, "to_step": self._settings.steps}
         channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
@@ -153,5 +153,5 @@ class Milestones:
 
 
 def first_counted(settings: Train, taken: int) -> int:
-    """Return the first step that counts for the run's speed. `taken` steps were taken before."""
+    """Return the first step that is included in the speed measurement, given the number of earlier steps."""
     return min(find_first_counted(settings.warmup_steps, settings.steps, taken), settings.steps)

@@ -1,10 +1,10 @@
-"""A GPT like GPT-NeoX or Llama, in plain PyTorch, without any code for parallel training.
+"""GPT model similar to GPT-NeoX or Llama, in plain PyTorch, without code for parallel training.
 
-A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
-the layers' global numbers, so that each parameter has the same name in every layout.
+Parts that a pipeline stage does not hold are None (embedding, head) or missing from `blocks`. The keys of `blocks` are
+global layer numbers, so each parameter has the same name in every layout.
 
-Shapes: b samples, s positions, h hidden, a heads, g heads of keys and values, d = h/a, w middle of the MLP, V
-vocabulary; t ranks of tensor parallelism.
+Shapes: b samples, s positions, h features, a query heads, g key-value heads, d = h/a features per head, w MLP width, V
+vocabulary entries, t tensor-parallel ranks.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ Places = Callable[[int, torch.device], Tensor]
 
 
 def whole_sample(positions: int, device: torch.device) -> Tensor:
-    """Return the places of the positions [s] in their sample, if the rank has all of them."""
+    """Return the positions [s] of a whole sample, for a rank that holds all positions."""
     return torch.arange(positions, device=device)
 
 
 class Embedding(nn.Module):
-    """The vectors of tokens, plus those of positions if they are learned."""
+    """Token embedding, plus learned position embedding if enabled."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Embedding(nn.Module):
         self.places: Places = whole_sample
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors of tokens [b, s]: [b, s, h]."""
+        """Return the vectors, [b, s, h], of tokens, [b, s]."""
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
             x = x + self.positions(self.places(tokens.shape[1], tokens.device))
@@ -44,9 +44,9 @@ class Embedding(nn.Module):
 
 
 def _table(rows: int, columns: int) -> nn.Embedding:
-    """Return a table without PyTorch's own initial values.
+    """Create an embedding table without PyTorch's default initialization.
 
-    On the meta device these would import its compiler, which takes a second on each rank.
+    On the meta device, the default initialization would import PyTorch's compiler, which takes a second on each rank.
     """
     table: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
         torch.zeros(rows, columns), freeze=False
@@ -55,17 +55,17 @@ def _table(rows: int, columns: int) -> nn.Embedding:
 
 
 class Attention(nn.Module):
-    """Causal self-attention, with grouped queries if the model has fewer heads of keys and values.
+    """Causal self-attention. With fewer key-value heads than query heads, it is grouped-query attention.
 
-    The rows of `qkv` are ordered by group: the queries of a group, its key and its value. So a block of rows holds
-    whole groups.
+    The rows of `qkv` are ordered by group. Each group consists of its query heads, its key head and its value head. A
+    contiguous block of rows therefore contains whole groups.
     """
 
     def __init__(self, config: Model) -> None:
         super().__init__()
         self.head_dim = config.head_dim
         self.queries = config.heads // config.groups
-        """Number of heads of queries in a group."""
+        """Number of query heads per group."""
         rotated = int(self.head_dim * config.rotary_fraction) if config.positions == "rotary" else 0
         self.rotated = rotated - rotated % 2
         self.rotary_base = config.rotary_base
@@ -75,8 +75,8 @@ class Attention(nn.Module):
         self.places: Places = whole_sample
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the attention's output for x [b, s, h]: [b, s, h]."""
-        qkv = self.qkv(x)  # [b, s, h] -> [b, s, (a + 2g)d/t]; x may hold a part of the positions only
+        """Return the output, [b, s, h], for the input x, [b, s, h]."""
+        qkv = self.qkv(x)  # [b, s, h] -> [b, s, (a + 2g)d/t]; x may contain only some of the positions
         b, s, _ = qkv.shape
         groups = qkv.view(b, s, -1, self.queries + 2, self.head_dim)  # [b, s, g/t, a/g + 2, d]
         queries, k, v = groups.permute(0, 2, 3, 1, 4).split((self.queries, 1, 1), dim=2)  # each [b, g/t, ..., s, d]
@@ -90,22 +90,23 @@ class Attention(nn.Module):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the core of causal attention: scores, softmax and their product with the values.
+    """Compute the core of causal attention: scores, softmax, and the product with the values.
 
-    The queries are [b, a, s, d]; keys and values are [b, g, s, d], each for the a/g queries of a group.
+    The shape of queries is [b, a, s, d]. The shape of keys and values is [b, g, s, d]. Each key-value head serves the
+    a/g query heads of its group.
     """
     grouped = k.shape[1] < q.shape[1]
     if grouped and q.device.type == "cuda" and q.dtype not in (torch.float16, torch.bfloat16):
-        # Only the kernels of 16-bit formats take grouped queries; for others PyTorch would keep all scores.
+        # Only kernels for 16-bit dtypes support grouped queries. For other dtypes, PyTorch would store all scores.
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         grouped = False
     return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
 
 
 def rotate(x: Tensor, rotated: int, places: Tensor, base: float = 10000.0) -> Tensor:
-    """Rotate the first `rotated` of d features of x [b, a, s, d] by position (arXiv 2104.09864, section 3.4.2).
+    """Apply rotary position embedding to the first `rotated` features of x, [b, a, s, d].
 
-    `places` [s] are the places of the positions in their sample.
+    See arXiv 2104.09864, section 3.4.2. `places`, [s], contains the position of each token in its sample.
     """
     half = rotated // 2
     inverse = base ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -116,7 +117,7 @@ def rotate(x: Tensor, rotated: int, places: Tensor, base: float = 10000.0) -> Te
 
 
 class MLP(nn.Module):
-    """Two linear layers with an activation between."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, config: Model, width: int) -> None:
         super().__init__()
@@ -125,40 +126,40 @@ class MLP(nn.Module):
         self.down = nn.Linear(width, config.hidden, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the MLP's output for x [b, s, h]: [b, s, h]."""
+        """Return the output, [b, s, h], for the input x, [b, s, h]."""
         y: Tensor = self.down(self.activation(self.up(x)))  # [b, s, h] -> [b, s, w/t] -> [b, s, h]
         return y
 
 
 def swiglu(x: Tensor) -> Tensor:
-    """Return the gated values of pairs (gate, value) of neighboring features: [..., 2w] -> [..., w].
+    """Apply SwiGLU to pairs (gate, value) of neighboring features: [..., 2w] -> [..., w].
 
-    Pairs are neighbors, so that a block of the layer's rows holds whole pairs.
+    Gate and value are neighbors, so a contiguous block of the layer's rows contains whole pairs.
     """
     gate, value = x.view(*x.shape[:-1], x.shape[-1] // 2, 2).unbind(-1)
     return F.silu(gate) * value
 
 
 def squared_relu(x: Tensor) -> Tensor:
-    """Return the squares of the positive values (arXiv 2109.08668)."""
+    """Return the square of the ReLU (arXiv 2109.08668)."""
     return F.relu(x).square()
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "squared-relu": squared_relu, "swiglu": swiglu}
-"""The functions of `Model.activation`."""
+"""Activation functions, keyed by `Model.activation`."""
 
 
 def make_norm(config: Model) -> nn.LayerNorm | nn.RMSNorm:
-    """Make a norm of the residual stream."""
+    """Create a norm for the residual stream."""
     return nn.LayerNorm(config.hidden, eps=EPS) if config.norm == "layernorm" else nn.RMSNorm(config.hidden, eps=EPS)
 
 
 EPS = 1e-5
-"""Term in the denominator of norms that prevents division by zero."""
+"""Term in the denominator of norms, which prevents division by zero."""
 
 
 def mlp_of(config: Model, layer: int) -> nn.Module:
-    """Return the MLP of a layer, counted from 0, or its experts."""
+    """Create the MLP or the mixture-of-experts MLP of a layer (counted from 0)."""
     if config.experts is None or not config.experts.in_layer(layer):
         return MLP(config, config.middle)
     shared = MLP(config, config.shared_middle) if config.experts.shared else None
@@ -166,7 +167,7 @@ def mlp_of(config: Model, layer: int) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention and MLP, one after the other or in parallel (parallel residual, as in GPT-J and GPT-NeoX)."""
+    """Transformer block. Attention and MLP are sequential or parallel (parallel residual, as in GPT-J and GPT-NeoX)."""
 
     def __init__(self, config: Model, layer: int) -> None:
         super().__init__()
@@ -187,14 +188,14 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The model, or one stage of it.
+    """The whole model, or one pipeline stage.
 
     Parameters
     ----------
     config
         Sizes of the model.
     seq_len
-        Longest sequence, in tokens.
+        Maximum sequence length in tokens.
     """
 
     tensor_parallel = {  # noqa: RUF012  (read-only)
@@ -214,7 +215,7 @@ class GPT(nn.Module):
         "norm": "norm",
         "head": "head",
     }
-    """Kind of each layer for tensor parallelism. A star stands for any number."""
+    """Role of each layer in tensor parallelism. A star matches any number."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
@@ -225,7 +226,11 @@ class GPT(nn.Module):
         self.head: nn.Linear | None = nn.Linear(config.hidden, config.vocab, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens [b, s] on the first stage, activations [b, s, h] on others -> logits [b, s, V/t] on the last stage."""
+        """Run the forward pass of the stage.
+
+        The input is tokens, [b, s], on the first stage and activations, [b, s, h], on other stages. The output is
+        logits, [b, s, V/t], on the last stage and activations on other stages.
+        """
         if self.embedding is not None:
             x = self.embedding(x)
         for block in self.blocks.values():
@@ -236,6 +241,9 @@ class GPT(nn.Module):
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy in nats over all positions, in fp32 or better; logits [b, s, V], targets [b, s]."""
+    """Return the mean cross-entropy in nats over all positions, in fp32 or better.
+
+    The shape of `logits` is [b, s, V], and the shape of `targets` is [b, s].
+    """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(wide.flatten(0, 1), targets.flatten())

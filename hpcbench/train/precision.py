@@ -1,4 +1,4 @@
-"""Number formats, and the loss scale that keeps fp16 gradients from vanishing."""
+"""Dtypes, and the loss scale that prevents underflow of fp16 gradients."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,28 +10,28 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.contract.training import Train
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Number format of parameters and activations for each precision of a run."""
+"""Dtype of parameters and activations for each precision setting."""
 
 _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np.float16)}
 
 
 def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
-    """Return the dtype that messages of each content are rounded to; None if they keep the dtype of the sums."""
+    """Return the dtype to which messages of each content type are rounded; None for no rounding."""
     exact = train.sum_format
     return {content: None if name == exact else _MESSAGES[name] for content, name in train.message_formats.items()}
 
 
 @dataclass
 class LossScale:
-    """The dynamic loss scale, by DeepSpeed's rule. The defaults are the settings of GPT-NeoX-20B.
+    """Dynamic loss scale with the rules of DeepSpeed. The defaults are the settings of GPT-NeoX-20B.
 
-    A step with an overflow is skipped. From the `hysteresis`-th overflow on, each one also halves the scale. After
-    `window` steps without an overflow the scale doubles, and the count of overflows begins again.
+    A step with an overflow is skipped. Starting with the `hysteresis`-th overflow, each overflow also halves the scale.
+    After `window` steps without overflow, the scale doubles and the overflow count is reset.
     """
 
     value: float
     window: int = 1000
-    """Number of clean steps before the scale doubles; 0 never changes it."""
+    """Number of steps without overflow after which the scale doubles. With 0, the scale never changes."""
     hysteresis: int = 2
     smallest: float = 1.0
     _clean: int = 0
@@ -42,7 +42,7 @@ class LossScale:
 
     @classmethod
     def of(cls, train: Train) -> "LossScale":
-        """Return the run's loss scale for fp16. For other formats it is 1 and never changes."""
+        """Create the loss scale of a run. For dtypes other than fp16, the scale is always 1."""
         if train.precision != "fp16":
             return cls(1.0, window=0)
         return cls(train.loss_scale, window=train.loss_scale_window, hysteresis=train.loss_scale_hysteresis)

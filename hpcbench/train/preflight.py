@@ -1,7 +1,7 @@
-"""Checks before anything is timed: the right number of ranks, and enough cores for each.
+"""Checks before the first timed step: the correct number of ranks, and enough cores for each rank.
 
-A launcher with the wrong process-management interface does not fail. It starts N worlds of one rank each, and each of
-them prints numbers.
+A launcher with the wrong process-management interface does not fail. It starts N worlds of one rank each, and each
+world prints results.
 """
 
 import os
@@ -25,13 +25,13 @@ def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
 
 
 def check(world: list[dict[str, Any]], run: Run) -> None:
-    """Refuse a world that would not measure the requested configuration.
+    """Reject a world that does not match the requested configuration.
 
     Raises
     ------
     UserError
-        The world has another size, a variable of the scheme did not reach a rank, or ranks x threads exceed the cores
-        of a host.
+        The number of ranks is wrong, an environment variable of the scheme is missing on a rank, or ranks x threads
+        exceed the cores of a host.
     """
     if len(world) != run.ranks:
         raise UserError(
@@ -60,9 +60,9 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
 
 
 def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
-    """Check that every rank has the scheme's variables and has loaded its library.
+    """Check that the scheme's environment variables and preloaded library are present on every rank.
 
-    Launchers differ in what they export, and a rank without the variables would be measured with another scheme.
+    Launchers export different variables, and a rank without the variables would run with a different scheme.
     """
     name, library = run.scheme.name, run.scheme.preload
     for rank in world:

@@ -1,9 +1,9 @@
-"""Start of a rank whose scheme has setup lines or a preloaded library.
+"""Start of a rank whose scheme uses setup lines or a preloaded library.
 
     python -m hpcbench.train.process_start RUN.json
 
-The process replaces itself and so keeps the launcher's variables and pipes: Bash executes the setup lines, then this
-module starts again and becomes `hpcbench.train`, with the scheme's library in LD_PRELOAD.
+The process replaces itself with exec and therefore keeps the variables and pipes of the launcher. First, Bash executes
+the setup lines. Then this module starts again and executes `hpcbench.train` with the scheme's library in LD_PRELOAD.
 """
 
 import os
@@ -17,13 +17,13 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 
 SET_UP = "HPCBENCH_SET_UP"
-"""Environment variable that holds the name of the scheme whose setup lines have been executed."""
+"""Environment variable with the name of the scheme whose setup lines have been executed."""
 
 
 def write_setup_script(scheme: NamedScheme) -> str:
-    """Return a Bash script that executes the setup lines and then the command in its arguments.
+    """Return a Bash script that executes the setup lines and then the command given as arguments.
 
-    The script ends with exit status 2 and a message at the first line that fails.
+    If a line fails, the script prints a message and exits with status 2.
     """
     script = []
     for line in scheme.setup:
@@ -35,12 +35,12 @@ def write_setup_script(scheme: NamedScheme) -> str:
 def execute_setup(scheme: NamedScheme, command: Sequence[str], variables: Mapping[str, str]) -> None:
     """Replace this process with Bash, which executes the setup lines and then `command`.
 
-    Return if the scheme has no setup lines, or if they have been executed.
+    This is a no-op if the scheme has no setup lines or if they have already been executed.
 
     Parameters
     ----------
     command
-        Command that starts this process again.
+        Command that restarts this process.
     variables
         Environment of this process.
 
@@ -62,7 +62,7 @@ def execute_setup(scheme: NamedScheme, command: Sequence[str], variables: Mappin
 
 
 def add_preload(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the scheme's library first in LD_PRELOAD.
+    """Return the environment with the scheme's library at the start of LD_PRELOAD.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def add_preload(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[str, 
 
 
 def main(arguments: list[str]) -> int:
-    """Become the worker of a run; return an exit status only if that fails."""
+    """Replace this process with the worker of a run. An exit status is returned only on failure."""
     try:
         if len(arguments) != 1:
             raise UserError("usage: python -m hpcbench.train.process_start RUN.json")

@@ -1,4 +1,4 @@
-"""The run's use of its machine: how long each host computed, and how much memory the ranks needed."""
+"""Resource usage of a run: compute time per host, and memory of the ranks."""
 
 import resource
 import sys
@@ -14,13 +14,13 @@ from hpcbench.parallel.exact import everyones_names, gather
 from hpcbench.train.trainer import Trainer
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes of the unit in which the kernel counts resident memory."""
+"""Unit of the kernel's resident memory size in bytes."""
 
 
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
-    """Return the time that the ranks of each host computed, the same on all ranks (a collective call).
+    """Return the compute times of each host (a collective call). All ranks return the same times.
 
-    A slow node makes all others wait. Step times show that there is one, but only times without waiting identify it.
+    A slow node delays all other nodes. Only compute times, which exclude waiting, can identify this node.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ..
     Returns
     -------
     tuple of HostTimes
-        The times in the form of `by_host`.
+        Times in the format of `by_host`.
     """
     mesh, traffic = trainer.mesh, trainer.traffic
     seconds_here = traffic.compute_seconds / max(traffic.steps, 1)
@@ -39,18 +39,18 @@ def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ..
 
 
 def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int]) -> tuple[HostTimes, ...]:
-    """Join the times of each host's ranks.
+    """Combine the times of the ranks on each host.
 
     Parameters
     ----------
     names, times, stages
-        Host, seconds per step and stage of the pipeline of each rank.
+        Host, seconds per step, and pipeline stage of each rank.
 
     Returns
     -------
     tuple of HostTimes
-        The times of each host, in the order of the hosts' first ranks. A rank's peers are those at the same stage,
-        because stages differ in their work.
+        Times of each host, ordered by first rank. A rank is compared only with ranks of the same pipeline stage,
+        because stages perform different work.
     """
     peers, places, hosts = defaultdict(list), defaultdict(set), defaultdict(list)
     for rank, (name, stage) in enumerate(zip(names, stages, strict=True)):
@@ -76,12 +76,12 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
 
 
 def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
-    """Return the seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
+    """Return the seconds per step in each phase of each pipeline stage (a collective call).
 
     Returns
     -------
     tuple of StageTimes
-        The times of each stage, means over its ranks.
+        Mean times of each stage over its ranks, the same on all ranks.
     """
     phases, mesh = trainer.phases, trainer.mesh
     passes = [phases.forward, phases.backward, phases.bubble, phases.reduction, phases.optimizer]
@@ -107,9 +107,9 @@ def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
 
 
 def peak_resident(status: Path = Path("/proc/self/status")) -> int:
-    """Return the most memory in bytes that was resident in this process.
+    """Return the peak resident memory of this process in bytes.
 
-    The kernel's ``ru_maxrss`` is only the second choice, because a process inherits it from its parent.
+    ``ru_maxrss`` is used only as a fallback, because a process inherits the value from its parent.
     """
     try:
         _, _, after = status.read_text().partition("VmHWM:")
@@ -119,9 +119,9 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
 
 
 def memory(trainer: Trainer) -> MemoryUse:
-    """Return the memory that the run has needed so far, the same on all ranks (a collective call).
+    """Return the memory usage of the run so far (a collective call). All ranks return the same result.
 
-    `Trainer.held_bytes` gives the memory that lasts from step to step.
+    `Trainer.held_bytes` returns the memory that persists between steps.
     """
     world, exact = trainer.mesh.world, trainer.policy.exact
     nbytes_by_name = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}

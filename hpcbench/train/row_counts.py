@@ -1,4 +1,4 @@
-"""The possible ways of the embedding's gradient, and the ways taken in timed steps, summed over all ranks."""
+"""Statistics about the reduction of embedding gradients by rows in timed steps, summed over all ranks."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from hpcbench.parallel.sparse.reduction import Taken
 
 
 class RowCounts:
-    """Counts for the log.
+    """Statistics about reductions by rows for the log.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RowCounts:
     Attributes
     ----------
     switch : Switch or None
-        The measured switch point; None if none was measured.
+        Measured switch point; None without a measurement.
     """
 
     def __init__(self, engine: DataParallel, mesh: Mesh) -> None:
@@ -35,13 +35,13 @@ class RowCounts:
 
     @property
     def _piece(self) -> Piece | None:
-        """The piece of the table; None if no gradient of this rank may be sent by rows."""
+        """Piece of the embedding table; None if no gradient of this rank may be sent by rows."""
         return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
 
     def measure(self, policy: Policy, clock: Clock) -> None:
-        """Measure the switch point and apply it to the reduction (a collective call before the first step).
+        """Measure the switch point and apply it to the reduction. This is a collective call before the first step.
 
-        Random bits of codecs depend on the number of calls. The calls of this measurement are not counted.
+        The calls of this measurement are not counted, because the random bits of codecs depend on the number of calls.
         """
         calls = policy.calls()
         self.switch = measure(
@@ -50,12 +50,12 @@ class RowCounts:
         policy.load_calls(calls)
 
     def forget(self) -> None:
-        """Start counting again."""
+        """Reset all counts."""
         if self._engine.by_rows:
             self._engine.by_rows.taken = Taken()
 
     def report(self, exact: Channel) -> dict[str, Any] | None:
-        """Return the fields of the log's event, the same on all ranks; None where nothing may be sent by rows.
+        """Return the fields of the log event, the same on all ranks. Return None if no gradient may be sent by rows.
 
         This is a collective call.
         """
@@ -64,7 +64,7 @@ class RowCounts:
             taken = by_rows.taken
             assert self._piece is not None
             ways = by_rows.ways(self._piece)
-            once = float(self._mesh.dp.rank == 0)  # replicas took the same ways
+            once = float(self._mesh.dp.rank == 0)  # all replicas selected the same methods
             counts = [
                 *(once * taken.reductions, once * taken.by_rows, once * taken.saved_bytes, once * ways.switch_density),
                 *(float(taken.touched), float(taken.reductions * ways.rows)),

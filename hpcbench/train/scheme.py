@@ -1,4 +1,4 @@
-"""The check of a run's scheme against the ranks that the launcher started."""
+"""Check of a run's scheme against the placement of ranks."""
 
 from hpcbench.contract.rules import resolve_treatments
 from hpcbench.contract.run import Run
@@ -7,16 +7,16 @@ from hpcbench.parallel.mesh import Mesh
 
 
 def check_nodes(run: Run, mesh: Mesh) -> None:
-    """Check that traffic can be encoded between nodes only, with this rank's groups as the launcher placed them.
+    """Check that the placement of this rank's groups permits encoding only between nodes.
 
     Raises
     ------
     UserError
-        A group has more ranks on one node than on another, or several ranks on a node where a rank sends to all or all
-        send to one; or ranks that must get the same tokens are on several nodes. A login node cannot check this,
-        because it has no information about the launcher's placement of ranks.
+        A group has different numbers of ranks on its nodes. Or a group for one-to-all or all-to-one messages has
+        several ranks on a node. Or ranks that must receive the same tokens are on several nodes. These errors cannot be
+        detected on a login node, where the placement of ranks is unknown.
     """
-    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # PP sends messages only
+    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # PP uses only point-to-point messages
     for traffic, treatment in resolve_treatments(run.scheme, run.setting).items():
         if not treatment.between_nodes:
             continue

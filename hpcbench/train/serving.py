@@ -1,7 +1,7 @@
-"""Training with a parameter server that is spread over the ranks. Each rank is a worker and serves a shard.
+"""Training with a parameter server that is distributed over the ranks. Each rank is a worker and serves a shard.
 
-A run is cut into rounds, which end before an evaluation or a checkpoint and at the end of the warm-up. At the end of a
-round all pushes have been applied, so that every rank has the same version of the weights, the one of the step.
+A run consists of rounds, which end before each evaluation or checkpoint and at the end of the warm-up. At the end of a
+round, all pushes have been applied, so all ranks have the same version of the weights.
 """
 
 import math
@@ -32,20 +32,20 @@ from hpcbench.train.step_result import StepResult
 from hpcbench.train.trainer import Trainer
 
 _REPORT = 3
-"""Number of values in a report: summand of the mean loss, message bytes, wire bytes."""
+"""Number of values in a report: contribution to the mean loss, message bytes, and wire bytes."""
 
 
 class ServedTrainer(Trainer):
-    """One rank's part of the training: a worker, and a shard of the parameter server.
+    """Trainer of one rank, with a worker and a shard of the parameter server.
 
     Attributes
     ----------
     server : Server
-        The shard of this rank.
+        Server of this rank's shard.
     worker : Worker
-        Its worker.
+        Worker of this rank.
     serving : bool
-        Whether the shard answers: from the first round until `finish`.
+        Whether the shard serves requests. It does so from the first round until `finish`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ServedTrainer(Trainer):
             self.server.tickets.open(until)
 
     def read(self) -> bool:
-        """Get the newest weights that the clocks allow. Return False if no work is left in the round."""
+        """Read the weights as soon as the clocks permit it. Return False if no work remains in the round."""
         size = self.mesh.dp.size
         gathered = [piece.bucket.room() for piece in self._pieces]
         into = [[room[cut_evenly(len(room), size)[rank]] for room in gathered] for rank in range(size)]
@@ -103,7 +103,7 @@ class ServedTrainer(Trainer):
         return True
 
     def compute(self) -> float:
-        """Compute the gradient of the batch of this worker's clock. Return its mean loss."""
+        """Compute the gradient of the batch at this worker's clock. Return the mean loss of the batch."""
         batches = self._batches.train(self.worker.clock)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=1.0)
         losses = self._passes(self.worker.clock, batches)
@@ -118,7 +118,7 @@ class ServedTrainer(Trainer):
         self.server.check()
 
     def turn(self) -> bool:
-        """Read, compute and write once. Return False if no work is left in the round."""
+        """Read, compute and write once. Return False if no work remains in the round."""
         clock, phases = self.clock, self.phases
         begin = clock.mark()
         if not self.read():
@@ -136,7 +136,7 @@ class ServedTrainer(Trainer):
         return True
 
     def close(self) -> int:
-        """End the round, when all have pushed and all pushes are applied. Return the round's last step."""
+        """End the round after all pushes have been applied. Return the last step of the round."""
         until = self.worker.last_step
         self.worker.settle()
         self.server.wait(lambda: self.server.shard.updates >= until)
@@ -150,14 +150,14 @@ class ServedTrainer(Trainer):
         return until
 
     def finish(self) -> None:
-        """End the service: no worker sends more requests."""
+        """End the service. No worker may send further requests."""
         if self.serving:
             self.worker.end()
             self.server.finish()
             self.serving = False
 
     def results(self) -> list[StepResult]:
-        """Return the new updates of the first shard, as steps; nothing on other ranks."""
+        """Return the new updates of the first shard as steps. The list is empty on other ranks."""
         results = []
         while self._updates:
             update, at = self._updates.popleft()
@@ -180,12 +180,12 @@ class ServedTrainer(Trainer):
         return results
 
     def end_early(self) -> None:
-        """Let the round end with the steps that have been begun."""
+        """End the round after the steps that have already begun."""
         with self.server.lock:
             self.server.tickets.end_early()
 
     def staleness(self) -> Staleness:
-        """Return the age of the weights of each shard's gradients, the same on all ranks (a collective call)."""
+        """Return the staleness of each shard's gradients (a collective call). All ranks return the same result."""
         counts = everyones_counts(self.mesh.dp, self.server.shard.staleness, self._exact)
         return Staleness(
             of="shard",
@@ -195,7 +195,7 @@ class ServedTrainer(Trainer):
         )
 
     def write_clocks(self, directory: Path) -> None:
-        """Write what this rank's shard has recorded of the workers' clocks, see `hpcbench.train.clocks`."""
+        """Write the clocks recorded by this rank's shard (see `hpcbench.train.clocks`)."""
         clocks.write(
             directory,
             self.server.shard,
@@ -205,11 +205,14 @@ class ServedTrainer(Trainer):
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the `Trainer.state` at the end of a round, with the clocks of the workers."""
+        """Return the `Trainer.state` at the end of a round, including the clocks of the workers."""
         return super().state() | {"clocks": list(self.server.shard.clocks)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a `state` of this rank. Only BSP gives bit-identical results: SSP and ASP depend on timing."""
+        """Resume from a `state` of this rank.
+
+        Only BSP is bitwise reproducible, because SSP and ASP depend on timing.
+        """
         super().load(state)
         shard, clocks = self.server.shard, list(state["clocks"])
         shard.clocks, shard.updates = list(clocks), self.data_parallel.updates
@@ -231,11 +234,11 @@ class ServedTrainer(Trainer):
                 self.server.tickets.end_early()
 
     def begin_counting(self) -> None:
-        """Count the seconds of the next update from now on."""
+        """Start measuring the time of the next update."""
         self._began_update = time.perf_counter()
 
     def _new_bytes(self) -> tuple[float, float]:
-        """Return the message and wire bytes that this rank has sent since the last call."""
+        """Return the message and wire bytes sent by this rank since the last call."""
         message, wire = self.server.sent
         message += sum(channel.counters.message_bytes for channel in self.policy.channels)
         wire += sum(channel.counters.wire_bytes for channel in self.policy.channels)
@@ -243,7 +246,7 @@ class ServedTrainer(Trainer):
         return float(message - before[0]), float(wire - before[1])
 
     def _residuals(self) -> Residuals:
-        """Return the residuals of the messages to each rank: parts of the buckets' residuals in checkpoints."""
+        """Return the residuals of the messages to each rank, as slices of the buckets' residuals in checkpoints."""
         size = self.mesh.dp.size
         residuals: list[list[Feedback | None]] = [[] for _ in range(size)]
         for piece in self._pieces:
@@ -258,16 +261,16 @@ class ServedTrainer(Trainer):
 
 
 def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> list[int]:
-    """Return the last steps of the rounds that are left.
+    """Return the last steps of the remaining rounds.
 
     Parameters
     ----------
     steps, taken
-        Steps of the run, and those that are done.
+        Number of steps of the run, and number of completed steps.
     every
-        Numbers of steps between evaluations and between checkpoints; 0 for none.
+        Numbers of steps between evaluations and between checkpoints; 0 to disable.
     counted
-        The first step that counts for the speed.
+        First step that is included in the speed measurement.
     """
     ends = {steps, counted - 1, *(k for gap in every if gap for k in range(gap, steps, gap))}
     return sorted(end for end in ends if taken < end <= steps)

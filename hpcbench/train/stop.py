@@ -1,22 +1,22 @@
-"""The request to stop: a file that the job script writes before the job's limit, or when the job is preempted."""
+"""Stop requests. The job script writes a file before the time limit, or when the job is preempted."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 _EVERY = 1.0
-"""Seconds between two checks. Each check queries a file system that others share."""
+"""Seconds between two checks. Each check queries a shared file system."""
 
 
 class StopRequest:
-    """Whether the run was asked to stop.
+    """Callable that returns whether the run was asked to stop.
 
     Parameters
     ----------
     path
-        The file of the request.
+        File that signals the request.
     clock
-        A function that gives the time in seconds.
+        Function that returns the time in seconds.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class StopRequest:
     def __call__(self) -> bool:
         """Return whether the run was asked to stop.
 
-        The file is checked unless it was checked a moment ago. Once true, the result stays true.
+        The file is checked at most once per second. Once the result is True, it stays True.
         """
         if not self._told and self._clock() >= self._next:
             self._told = self._path.exists()
@@ -37,5 +37,5 @@ class StopRequest:
 
 
 def never() -> bool:
-    """Return False: only the first rank looks for the request."""
+    """Return False. Ranks other than the first use this function, because only the first rank checks for requests."""
     return False

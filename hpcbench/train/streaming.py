@@ -1,4 +1,4 @@
-"""Training with a pipeline that is never flushed: no stage waits for all others at the end of a step."""
+"""Training with a pipeline without flush. Stages do not wait for each other at the end of a step."""
 
 import math
 from collections.abc import Callable
@@ -19,24 +19,24 @@ from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer
 
 _STOP, _DIVERGED = 1, 2
-"""Bits of a reply of the first rank."""
+"""Bit flags in replies of the first rank."""
 _FLIGHT = "@"
-"""Prefix of the number of a micro-batch under way, in the calls of a checkpoint."""
+"""Prefix of the numbers of in-flight micro-batches in the call counts of a checkpoint."""
 
 
 class StreamTrainer(Trainer):
-    """Trainer of the part of the model that one rank holds, with several versions of its weights.
+    """Trainer of one rank's part of the model, with several weight versions.
 
-    Only the first rank has the loss and the norm of a step at its end. A stop, or the end of a run that has diverged,
-    happens some steps later and on all ranks at the same step. A norm that is not finite ends the run, because no stage
-    could notify the others in time to skip an update.
+    At the end of a step, only the first rank has the loss and the gradient norm. After a stop request or divergence,
+    all ranks end some steps later, at the same step. A gradient norm that is not finite ends the run, because stages
+    cannot notify each other in time to skip an update.
 
     Attributes
     ----------
     versions : Versions
-        The versions of the stage's weights. Between steps the newest one is loaded, the same on all stages.
+        Weight versions of the stage. Between steps, the newest version is loaded, which is the same on all stages.
     stream : Stream
-        The order of work.
+        Schedule of actions and versions.
     """
 
     pipeline: StreamPipeline
@@ -54,9 +54,9 @@ class StreamTrainer(Trainer):
         return StreamPipeline(parts, stream=self.stream, versions=self.versions, **others)
 
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
-        """Take step `step` (from 0). See the class for the result on ranks other than the first."""
+        """Run step `step` (from 0). See the class for the result on ranks other than the first."""
         timed = self._timed(step)
-        assert timed.norm is not None  # `update` always returns the summand
+        assert timed.norm is not None  # `update` always returns this rank's contribution
         own_lost = float(self.policy.lost_overflows - self._lost)
         summands = [timed.loss, timed.norm, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), own_lost]
         loss, square, message, wire, stop, lost = self._reports.sums(summands)
@@ -88,16 +88,16 @@ class StreamTrainer(Trainer):
         return losses
 
     def _batch(self, i: int) -> MicroBatch:
-        """Return a micro-batch by its number in the run."""
+        """Return the micro-batch with the given number in the run."""
         step, place = divmod(i, self.stream.micro_batches)
         if step not in self._drawn:
             self._drawn[step] = self._batches.train(step)
         return self._drawn[step][place]
 
     def update(self, step: int) -> tuple[float, float]:
-        """Make the next version of the weights.
+        """Create the next weight version.
 
-        Return the learning rate, and this rank's summand of the square of the gradient norm.
+        Return the learning rate, and this rank's contribution to the squared gradient norm.
         """
         lr = learning_rate(step, self.run.train)
         square = self.data_parallel.gradient_square()
@@ -109,16 +109,16 @@ class StreamTrainer(Trainer):
         return lr, square
 
     def evaluate(self) -> tuple[float, int]:
-        """Return the mean validation loss in nats per token with the newest version, and the number of tokens."""
+        """Return the mean validation loss of the newest version in nats per token, and the number of tokens."""
         self._settle()
         return super().evaluate()
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that last from step to step, with those of stashed versions."""
+        """Return the bytes of the tensors that persist between steps, including stashed versions."""
         return super().held_bytes() | {"device stashes": self.versions.stashed_bytes}
 
     def staleness(self) -> Staleness:
-        """Return the age of the weights of each stage's gradients, the same on all ranks (a collective call)."""
+        """Return the staleness of each stage's gradients (a collective call). All ranks return the same result."""
         layout, ranks = self.mesh.layout, self.mesh.world.size
         counts = everyones_counts(self.mesh.world, self.pipeline.delays, self._exact)
         most = [round(most) for (most,) in gather(self.mesh.world, [float(self.versions.most)], self._exact)]
@@ -132,10 +132,10 @@ class StreamTrainer(Trainer):
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the `Trainer.state`, with the version's number and the stashed versions as fields of parameters.
+        """Return the `Trainer.state`, including the version number and the stashed versions.
 
-        There is a field for each version that the schedule may hold, so that a state has the same fields at any step.
-        Versions that are not held are filled with the weights.
+        Stashed versions are fields of the parameters. There is a field for each version that the schedule may need, so
+        the fields are the same at every step. Fields of unavailable versions contain the current weights.
         """
         self._settle()
         state = super().state()
@@ -150,7 +150,7 @@ class StreamTrainer(Trainer):
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a `state` of this rank: with its versions, and with its micro-batches under way."""
+        """Resume from a `state` of this rank, including its versions and its in-flight micro-batches."""
         calls = {name: count for name, count in state["calls"].items() if not name.startswith(_FLIGHT)}
         super().load({**state, "calls": calls})
         newest, stage = state["version"], self.mesh.pp.rank
@@ -171,7 +171,7 @@ class StreamTrainer(Trainer):
         self.versions.use(newest)
 
     def _by_name(self, version: int) -> dict[str, Tensor]:
-        """Return the parameters of a held version by name, as views."""
+        """Return views of the parameters of an available version, keyed by name."""
         return {
             slot.shard.name: values[slot.span]
             for piece, values in zip(self.data_parallel.pieces, self.versions.values(version), strict=True)

@@ -1,4 +1,4 @@
-"""The text of a run: bytes, tokens or files of tokens, cut into two disjoint halves."""
+"""Corpus of a run (bytes, tokens or token files), split into disjoint training and validation parts."""
 
 import os
 import sysconfig
@@ -16,25 +16,25 @@ from hpcbench.train.corpus import Corpus, Tokens
 from hpcbench.train.token_files import TokenFile, examine
 
 _MAPPED = ("megatron", "numpy")
-"""Sources that already hold tokens."""
+"""Sources that already contain tokens."""
 
 
 def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
-    """Read the text of a run.
+    """Read the corpus of a run.
 
     Parameters
     ----------
     data
-        Source of the text.
+        Source of the corpus.
     seq_len
-        Tokens of a sample.
+        Number of tokens per sample.
     vocab
-        Tokens must be less than this.
+        Exclusive upper bound of token IDs.
 
     Raises
     ------
     UserError
-        A file cannot be read, holds something else, or a half of it is too short for one sample.
+        A file cannot be read or has the wrong format, or one part is too short for a sample.
     """
     return _checked(_find(data, vocab), data, seq_len, vocab)
 
@@ -54,14 +54,14 @@ def _checked(source: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -
 
 
 def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int, vocab: int = 256) -> Corpus:
-    """Read the text on one rank only: a thousand small files from every rank would choke a parallel file system.
+    """Read the corpus on one rank and broadcast it. This protects parallel file systems from many small reads.
 
-    For files of tokens the rank only examines them, and every rank maps them: see `TokenFile`.
+    Token files are only examined on this rank, and every rank maps them into memory (see `TokenFile`).
 
     Raises
     ------
     UserError
-        `load` failed. All ranks raise it, with the first rank's message.
+        `load` failed. All ranks raise the error with the message of the first rank.
     """
     outcome: Corpus | TokenFile | UserError | None = None
     if comm.rank == 0:
@@ -70,7 +70,7 @@ def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int, vo
             _checked(outcome, data, seq_len, vocab)
         except UserError as error:
             outcome = error
-    progress.complete([comm.Ibarrier()])  # a rank that waits inside bcast would take the reader's core
+    progress.complete([comm.Ibarrier()])  # ranks that busy-wait in bcast could take the core of the reading rank
     outcome = comm.bcast(outcome)
     if isinstance(outcome, TokenFile):
         return outcome.corpus(data, vocab)
@@ -98,18 +98,18 @@ def _join(contents: list[bytes]) -> Tokens:
 
 
 def _stdlib() -> Iterator[bytes]:
-    """Yield the sources of the running interpreter's standard library, without its tests and installed packages."""
+    """Yield the standard library sources of the running interpreter, without tests and installed packages."""
     apart = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
     files = []
     for folder, below, names in os.walk(sysconfig.get_paths()["stdlib"]):
-        below[:] = set(below) - apart  # packages may be many
+        below[:] = set(below) - apart  # there may be many packages
         files += [Path(folder, name) for name in names if name.endswith(".py")]
     for path in sorted(files):
         yield path.read_bytes()
 
 
 def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
-    """Yield the pieces of a text file. They are treated like files."""
+    """Yield the pieces of a text file. Each piece is treated like a file."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -118,12 +118,12 @@ def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
 
 
 def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], Tokens]:
-    """Return a function that makes tokens of documents, with a file of the library `tokenizers`.
+    """Return a function that tokenizes documents, given a tokenizer file of the library `tokenizers`.
 
     Raises
     ------
     UserError
-        The library or the file is missing, or the tokenizer has more tokens than the model.
+        The library or the file is missing, or the tokenizer's vocabulary is larger than the vocabulary of the model.
     """
     try:
         from tokenizers import Tokenizer

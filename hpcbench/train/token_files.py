@@ -1,4 +1,4 @@
-"""Memory-mapped files of token IDs: NumPy arrays, raw binary files, and Megatron-LM's pairs (.bin and .idx)."""
+"""Memory-mapped token files: NumPy arrays, raw binary files, and Megatron-LM file pairs (.bin and .idx)."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from hpcbench.errors import UserError
 from hpcbench.train.corpus import Corpus, Tokens
 
 _WHOLE = 1 << 26
-"""Size in bytes up to which the whole file is read for its digest."""
+"""Maximum size in bytes for reading the whole file to compute the digest."""
 _BLOCK, _BLOCKS = 1 << 20, 64
 
 _HEADER = struct.Struct("<9sQBQQ")
-"""Header of an index: magic, version, code of the tokens' dtype, sequences, entries of the list of documents."""
+"""Header of an index file: magic, version, dtype code, number of sequences, and number of document entries."""
 _MAGIC = b"MMIDIDX\0\0"
 _DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _CHUNK = 1 << 20
@@ -28,33 +28,34 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class TokenFile:
-    """The place of the tokens in a file.
+    """Location and format of the tokens in a file.
 
-    Every rank maps the file by itself. So a rank reads only the pages of its own samples, and no message carries a text
-    that may be larger than a node's memory. Only the first rank reads the index and takes the digest.
+    Every rank maps the file into memory and reads only the pages of its own samples. The tokens are never broadcast,
+    because a corpus may be larger than the memory of a node. Only the first rank reads the index and computes the
+    digest.
     """
 
     path: str
     dtype: str
     offset: int
-    """Bytes before the first token."""
+    """Offset of the first token in bytes."""
     count: int
     digest: str = ""
 
     def corpus(self, data: Data, vocab: int) -> Corpus:
-        """Return the tokens in two halves: the last part is for evaluation, the rest for training.
+        """Return the tokens as a corpus. The last part is used for evaluation, and the rest for training.
 
         Raises
         ------
         UserError
-            The file cannot be mapped, or is smaller than it was for the first rank.
+            The file cannot be mapped, or is smaller than on the first rank.
         """
         tokens = self.map()
         cut = self.count - int(self.count * data.valid_fraction)
         return Corpus(tokens[:cut], tokens[cut:], vocab, self.path, self.digest)
 
     def map(self) -> Tokens:
-        """Return all tokens, [count], read-only."""
+        """Return a read-only view of all tokens, [count]."""
         if not self.count:
             return np.zeros(0, self.dtype)
         try:
@@ -65,12 +66,12 @@ class TokenFile:
 
 
 def examine(data: Data) -> TokenFile:
-    """Find the tokens of a run, and take their digest.
+    """Locate the tokens of a run, and compute their digest.
 
     Raises
     ------
     UserError
-        A file is missing, damaged, or of another kind than it should be.
+        A file is missing, is damaged, or has the wrong format.
     """
     path = data.path or ""
     try:
@@ -84,7 +85,7 @@ def examine(data: Data) -> TokenFile:
 
 
 def _digest(file: TokenFile) -> str:
-    """Return SHA-256 of all tokens; for a large file, of its size, its time of change, and blocks all over it."""
+    """Return the SHA-256 of all tokens or, for a large file, of its size, modification time, and some blocks."""
     size = file.count * np.dtype(file.dtype).itemsize
     digest = hashlib.sha256()
     with Path(file.path).open("rb") as stream:
@@ -99,7 +100,7 @@ def _digest(file: TokenFile) -> str:
 
 
 def _bare(path: str, dtype: str) -> TokenFile:
-    """Return the tokens of a file of bare numbers, in the byte order of nearly every machine."""
+    """Locate the tokens of a raw binary file, which must be little-endian."""
     kind = np.dtype(dtype).newbyteorder("<")
     count, left_over = divmod(Path(path).stat().st_size, kind.itemsize)
     if left_over:
@@ -114,7 +115,7 @@ def _array(path: str) -> TokenFile:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    except Exception as error:  # NumPy evaluates a header as Python, so a damaged one may raise any exception
+    except Exception as error:  # NumPy evaluates the header as Python, so a damaged header may raise any exception
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a NumPy array: {reason[:200]}: write it with numpy.save") from None
     if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype.kind not in "iu":
@@ -124,11 +125,11 @@ def _array(path: str) -> TokenFile:
 
 
 def _megatron(prefix: str) -> TokenFile:
-    """Find the tokens of ``PREFIX.bin``, described by ``PREFIX.idx`` (version 1), with documents in sequence.
+    """Locate the tokens of ``PREFIX.bin``, described by ``PREFIX.idx`` (version 1). Documents must be in order.
 
-    After its header the index holds the lengths of the sequences (int32), their places in the other file (in bytes,
-    int64), and the first sequence of each document (int64), followed by the number of sequences. A list of modes (int8
-    for each sequence) may follow.
+    After the header, the index contains the length of each sequence (int32), the byte offset of each sequence in the
+    other file (int64), and the first sequence of each document (int64), followed by the number of sequences. A list of
+    modes (one int8 per sequence) may follow.
     """
     path = f"{prefix}.idx"
 

@@ -1,7 +1,7 @@
-"""The traffic of the channels during timed steps, summed over all ranks.
+"""Traffic of the channels during timed steps, summed over all ranks.
 
-Messages between steps (evaluations, sums of losses, checkpoints) belong to no step and are not counted. So the bytes
-equal those of the step lines, and the seconds are parts of the steps' times.
+Messages between steps (evaluations, loss sums, checkpoints) are not counted. The bytes therefore match the step lines,
+and the seconds are part of the step times.
 """
 
 import math
@@ -23,9 +23,9 @@ FIELDS = (*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS, "error_square", "samp
 
 
 class Traffic:
-    """Counters from `begin` to `end` of each step.
+    """Channel counters between `begin` and `end` of each step.
 
-    Ranks may have different channels: a stage without the embedding sends no rows, and counts none.
+    Ranks may have different channels. For example, a stage without an embedding sends no rows.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ class Traffic:
     mesh
         Mesh of the ranks.
     link
-        Link to the host, where states are offloaded.
+        Link to host memory; None without offloading.
 
     Attributes
     ----------
     steps : int
         Number of counted steps.
     seconds : float
-        Seconds of the counted steps on this rank.
+        Total time of the counted steps on this rank, in seconds.
     """
 
     def __init__(self, policy: Policy, mesh: Mesh, link: HostLink | None = None) -> None:
@@ -54,13 +54,13 @@ class Traffic:
         self.forget()
 
     def forget(self) -> None:
-        """Start counting again, as after the warm-up."""
+        """Reset the counters, for example after the warm-up."""
         self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._crossed = (0, 0)
         self.steps, self.seconds = 0, 0.0
 
     def begin(self) -> None:
-        """Begin a step."""
+        """Start counting at the beginning of a step."""
         self._before = {channel.traffic: _read(channel) for channel in self._policy.channels}
         for key, values in self._late.items():
             before = self._before[key]
@@ -71,7 +71,10 @@ class Traffic:
 
     @contextmanager
     def late(self) -> Iterator[None]:
-        """Count what ends in the block in the next step: messages of a step that are still under way at its end."""
+        """Attribute messages that finish within this context to the next step.
+
+        These messages are still in transit when their step ends.
+        """
         before = {channel.traffic: _read(channel) for channel in self._policy.channels}
         yield
         for channel in self._policy.channels:
@@ -80,7 +83,7 @@ class Traffic:
                 late[name] = late.get(name, 0.0) + value - then.get(name, 0.0)
 
     def end(self, seconds: float, *, steps: int = 1) -> tuple[int, int]:
-        """End a step, or several, that took `seconds`. Return their message and wire bytes on this rank."""
+        """End one or more steps that took `seconds`. Return the message and wire bytes of this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
             before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
@@ -96,13 +99,13 @@ class Traffic:
 
     @property
     def compute_seconds(self) -> float:
-        """Return the seconds of this rank in the steps, without the time in which it waited for messages."""
+        """Return the compute time of this rank in the steps in seconds, without waiting for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Return the bytes that were copied to the hosts and back, the same on all ranks; None without offload.
+        """Return the bytes copied to host memory and back, summed over all ranks; None without offloading.
 
-        They are not messages, and no codec encodes them.
+        These copies are not messages and are never encoded.
         """
         if self._link is None:
             return None
@@ -110,7 +113,7 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """Return an entry for each channel with traffic, the same on all ranks. Bytes and calls are integers."""
+        """Return an entry for each channel with traffic. All ranks return the same entries."""
         rows = []
         world, exact = self._mesh.world, self._policy.exact
         names = everyones_names(world, (" ".join(channel.traffic) for channel in self._policy.channels), exact)
@@ -145,11 +148,11 @@ class Traffic:
 
 
 def _read(channel: Channel) -> dict[str, float]:
-    """Return the counters of a channel, with the calls of each algorithm under its own name."""
+    """Return the counters of a channel. The calls of each algorithm have a separate key."""
     counters = channel.counters
     return {**{name: float(getattr(counters, name)) for name in FIELDS}, **counters.algorithms}
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Return the relative error of the sampled values in the 2-norm; None if none was sampled."""
+    """Return the relative error of the sampled values in the 2-norm; None without samples."""
     return math.sqrt(error_square / square) if square else None

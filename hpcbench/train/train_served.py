@@ -1,4 +1,4 @@
-"""The loop of a run with a parameter server: rounds of clocks, and the lines of its updates."""
+"""Training loop with a parameter server, which executes rounds and logs updates."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,23 +20,23 @@ def train_served(
 ) -> tuple[str, str, int]:
     """Run all remaining steps.
 
-    A step is an update of the first shard: its line has the mean loss of the gradients that made it, the time since the
-    update before, and the bytes that the workers had sent when they pushed them.
+    A step is an update of the first shard. Its step line contains the mean loss of the gradients in the update, the
+    time since the previous update, and the bytes that the workers had sent when they pushed these gradients.
 
     Parameters
     ----------
     milestones
-        The run's milestones.
+        Milestones of the run.
     taken
-        Steps that the trainer has already taken.
+        Number of completed steps.
     told_to_stop
-        Callback, called after each gradient of the first rank.
+        Callback that returns whether to stop, called after each gradient of the first rank.
     observers
-        Observers of the steps. For them a round of clocks is one step, after which they write nothing.
+        Observers, for which a round is one step. They write nothing after a round.
 
     Returns
     -------
-    The run's state, the reason if it is not ``completed``, and the steps taken.
+    The state of the run, the reason if the state is not ``completed``, and the number of completed steps.
     """
     settings, counted = trainer.run.train, milestones.counted
     every = settings.eval_every, settings.checkpoint_every
@@ -74,7 +74,7 @@ def train_served(
 
 
 def _log(trainer: ServedTrainer, milestones: Milestones, done: int, bad: str) -> tuple[int, str]:
-    """Write the lines of new updates. Return the last step, and the reason if the run must end."""
+    """Write the step lines of new updates. Return the last step, and the reason if the run must end."""
     for result in trainer.results():
         done += 1
         milestones.line(done, result)

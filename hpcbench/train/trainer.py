@@ -1,4 +1,4 @@
-"""One rank's part of a training run: steps, evaluation, and the state that a step depends on."""
+"""Trainer of one rank: steps, evaluation, and state."""
 
 import math
 import time
@@ -43,35 +43,35 @@ from hpcbench.train.traffic import Traffic
 
 
 class Trainer:
-    """Trainer of the part of the model that one rank holds.
+    """Trainer of one rank's part of the model.
 
     Parameters
     ----------
     run
-        The run's settings.
+        Settings of the run.
     comm
         Communicator of ``run.ranks`` ranks.
     progress
-        Driver of the operations of the groups.
+        Progress engine of the groups' operations.
     corpus
-        The text.
+        Corpus of the run.
     places
-        Places that the groups' arrays may lie in; see `Mesh`.
+        Memory locations of the groups' arrays (see `Mesh`).
 
     Attributes
     ----------
     corpus : Corpus
-        The text.
+        Corpus of the run.
     skipped : int
-        Steps so far that changed no weight because a gradient was not finite.
+        Number of steps that were skipped because a gradient was not finite.
     traffic : Traffic
-        Traffic of the channels in its steps.
+        Traffic of the channels in timed steps.
     phases : Phases
-        Times of the phases of its steps.
+        Times of the phases in timed steps.
     experts : ExpertCounts
-        Tokens of the experts in its steps.
+        Numbers of tokens per expert in timed steps.
     rows : RowCounts
-        Ways that the embedding's gradient took in its steps.
+        Statistics about reductions by rows in timed steps.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class Trainer:
         )
 
     def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
-        """Return the pipeline of this rank's parts."""
+        """Create the pipeline of this rank's chunks."""
         return Pipeline(parts, **others)
 
     @property
     def smallest_loss_scale(self) -> float:
-        """The smallest loss scale. If a step overflows even with this scale, no scale makes its gradients finite."""
+        """Minimum loss scale. If a step overflows even with this scale, no scale makes the gradients finite."""
         return self._scale.smallest
 
     def forget_times(self) -> None:
-        """Start counting traffic and times again, as after the warm-up."""
+        """Reset all traffic counters and times, for example after the warm-up."""
         self.traffic.forget()
         self.experts.forget()
         self.rows.forget()
@@ -143,7 +143,7 @@ class Trainer:
 
     @property
     def clock(self) -> Clock:
-        """The clock of this rank's computation."""
+        """Clock of this rank's computation."""
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
@@ -152,10 +152,10 @@ class Trainer:
         self.phases.recorder = recorder
 
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
-        """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
+        """Run step `step` (from 0). If gradients are not finite, the weights do not change.
 
-        `told_to_stop` is called after the step was timed. Its result is sent to all ranks with sums that every step
-        makes.
+        `told_to_stop` is called after the timed part of the step. The result is sent to all ranks together with other
+        values that are summed in every step.
         """
         scale = self._scale.value
         timed = self._timed(step)
@@ -178,9 +178,9 @@ class Trainer:
         )
 
     def _timed(self, step: int) -> Timed:
-        """Take a step and count its time and traffic on this rank."""
+        """Run a step, and count its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
-        clock.settle()  # messages between the steps belong to no step
+        clock.settle()  # messages between steps belong to no step
         self.traffic.begin()
         start = clock.mark()
         mean_loss = self.backward(step)
@@ -197,7 +197,7 @@ class Trainer:
         return Timed(mean_loss, seconds, lr, norm, *self.traffic.end(seconds))
 
     def backward(self, step: int) -> float:
-        """Compute and reduce the gradients of step `step`. The result is this rank's summand of the mean loss."""
+        """Compute and reduce the gradients of step `step`. Return this rank's contribution to the mean loss."""
         self._lost = self.policy.lost_overflows
         batches = self._batches.train(step)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
@@ -213,7 +213,7 @@ class Trainer:
         return sum(losses) / len(losses) / self.mesh.dp.size
 
     def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
-        """Return the passes of a step. The result is the mean loss of each micro-batch, on the last stage."""
+        """Run the passes of a step. On the last stage, return the mean loss of each micro-batch."""
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         begin = time.perf_counter()
@@ -227,9 +227,9 @@ class Trainer:
         return losses
 
     def update(self, step: int) -> tuple[float, float | None]:
-        """Change the weights by the reduced gradients, if they are finite.
+        """Update the weights with the reduced gradients if the gradients are finite.
 
-        The result is learning rate and gradient norm, None if it is unknown.
+        Return the learning rate and the gradient norm. The norm is None if it is unknown.
         """
         lr = learning_rate(step, self.run.train)
         norm = math.nan if self._overflow_lost() else self.data_parallel.gradient_norm()
@@ -243,7 +243,10 @@ class Trainer:
         return lr, norm
 
     def _overflow_lost(self) -> bool:
-        """Return whether a codec on some rank made NaN or infinity finite: the same on all ranks."""
+        """Return whether a codec on any rank has replaced NaN or infinity with a finite value.
+
+        All ranks return the same result.
+        """
         if self.policy.carries_overflow:
             return False
         lost = float(self.policy.lost_overflows - self._lost)
@@ -253,7 +256,7 @@ class Trainer:
         """Return the mean validation loss in nats per token, and the number of tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
         passes = len(batches)
-        if self.run.train.zero == 3:  # replicas gather from each other: those with fewer batches repeat the last
+        if self.run.train.zero == 3:  # replicas gather weights from each other, so all need the same number of passes
             passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
         filler = (batches or self._batches.train(0))[-1:]
         actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)
@@ -268,19 +271,21 @@ class Trainer:
         return total / count, round(count)
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that last from step to step, by where they lie and what they are for."""
+        """Return the bytes of the tensors that persist between steps, by location and purpose."""
         return self.data_parallel.held_bytes()
 
     def staleness(self) -> Staleness | None:
-        """Return how old the weights of the gradients were; None if they are always the newest (a collective call)."""
+        """Return the staleness of the gradients (a collective call); None if it is always zero."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """Return all values of this rank that the next step depends on, by global parameter names, in host memory.
+        """Return the state of this rank in host memory, keyed by global parameter names.
 
-        Two more entries name which parts of the parameters the tensors are, and which ranks hold other residuals of the
-        same elements. These are other replicas and, if residuals belong to summands, the other copy of a tied weight
-        and other ranks of the tensor group under sequence parallelism. The number of the step is not included.
+        The state contains all values that affect the next step. Two additional entries describe the parts of the
+        parameters that the tensors represent, and the ranks that hold different residuals of the same elements. These
+        ranks are the other replicas. If residuals belong to partial gradients, they also include the stage with the
+        other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group. The
+        state does not contain the step number.
         """
         summands = self.data_parallel.residuals_are_summands
         spread = summands and any(shard.partial for _, shard in self.held)
@@ -303,12 +308,12 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a `state` of this rank. The next steps have the same bits.
+        """Resume from a `state` of this rank. The following steps are bitwise identical to an uninterrupted run.
 
         Raises
         ------
         KeyError, ValueError
-            The state belongs to another part of the model.
+            The state belongs to a different part of the model.
         """
         self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])

@@ -1,4 +1,4 @@
-"""Inputs of the codec tests, identical on every machine: a counter-based generator and exact operations only."""
+"""Input data of the codec tests. A counter-based generator and exact operations give the same data on every machine."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ POISON = 0xA5
 
 
 def random_words(n: int, seed: int) -> npt.NDArray[np.uint64]:
-    """Return `n` random words of 64 bits: SplitMix64 of a counter."""
+    """Return `n` random 64-bit words, computed with SplitMix64 from a counter."""
     z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -22,12 +22,12 @@ def random_words(n: int, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def uniform(n: int, seed: int) -> npt.NDArray[np.float64]:
-    """Return values in [0, 1), multiples of 2^-53."""
+    """Return values in [0, 1) that are multiples of 2^-53."""
     return (random_words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
-    """Return nearly normal values of variance 1: twelve uniforms less 6, summed in one order."""
+    """Return approximately normal values with variance 1: the sum of twelve uniform values, minus 6."""
     total = np.full(n, -6.0)
     for k in range(12):
         total += uniform(n, 100 * seed + k)
@@ -40,7 +40,7 @@ def integers(n: int, low: int, high: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Return data sets of `n` values: typical training data, and difficult values.
+    """Return data sets of `n` values, which contain typical training data and difficult values.
 
     Magnitudes are 0 or at least 2^-90.
     """
@@ -69,7 +69,7 @@ def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def builds() -> dict[str, Kernels]:
-    """Return every build of the kernels that this machine can run."""
+    """Return all kernel builds that this machine can run."""
     by_build = {}
     for name in INSTRUCTION_SETS:
         try:
@@ -80,7 +80,7 @@ def builds() -> dict[str, Kernels]:
 
 
 def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
-    """Return the bytes of `x`, encoded into a poisoned buffer of exactly the promised size."""
+    """Encode `x` into a poisoned buffer of exactly the promised size, and return the encoded bytes."""
     room = codec.wire_bytes(x.size, x.dtype)
     out = np.full(room + 64, POISON, dtype=np.uint8)
     used = codec.encode(x, out[:room], seed=seed)
@@ -90,7 +90,7 @@ def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
 
 
 def decode(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLike) -> Array:
-    """Return `n` values of the bytes, decoded into a poisoned buffer of exactly their size."""
+    """Decode `n` values into a poisoned buffer of exactly their size."""
     size = n * np.dtype(dtype).itemsize
     out = np.full(size + 64, POISON, dtype=np.uint8)
     codec.decode(wire, out[:size].view(dtype))
@@ -99,5 +99,5 @@ def decode(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLi
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """Return whether two arrays have equal bytes: NaN payloads and signs of zero count."""
+    """Return whether two arrays are bitwise identical, including NaN payloads and signs of zero."""
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()

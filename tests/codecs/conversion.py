@@ -1,4 +1,4 @@
-"""The required results of the conversions on a device: the bits of NumPy's casts, residuals and sums."""
+"""Requirements on device conversions: results must be bitwise identical to NumPy's casts, residuals and sums."""
 
 import numpy as np
 from codec_data import Array, bell, random_words, same_bits
@@ -11,31 +11,31 @@ from hpcbench.codecs.types import BFLOAT16
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
 PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
-"""Dtypes of values, and the dtypes in which they travel."""
+"""Pairs of the dtype of values and the dtype in which they are sent."""
 SUMMED = (F32, F64, F16, BFLOAT16)
-"""Dtypes of values that are added to values of the same dtype."""
+"""Dtypes that support sums of values with the same dtype."""
 LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
 def codes(sent: np.dtype[np.generic]) -> Array:
-    """Return every value of a type of 16 bits, and the same number of random values of float32."""
+    """Return all values of a 16-bit dtype, or as many random float32 values."""
     if sent == F32:
         return random_words(65_536, 5).astype(np.uint32).view(np.float32)
     return np.arange(65_536).astype(np.uint16).view(sent)
 
 
 def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
-    """Return the midpoints between neighbors of the type, which are the ties, and their neighbors on both sides."""
+    """Return the rounding ties of a dtype (the midpoints between neighbors), and their neighbors on both sides."""
     with np.errstate(all="ignore"):
         grid = np.sort(codes(sent).astype(F64))
         grid = grid[np.isfinite(grid)]
-        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # values that become infinite
+        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # values that round to infinity
         middles = np.concatenate([(grid[1:] + grid[:-1]) / 2, [ends, -ends]]).astype(values)
         return np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf)]).astype(values)
 
 
 def plain_nan(x: Array) -> Array:
-    """Return NaN with its sign and no other payload."""
+    """Replace NaN payloads with the default payload. Signs are preserved."""
     result = x.copy()
     nan = np.isnan(x)
     with np.errstate(invalid="ignore"):
@@ -44,7 +44,7 @@ def plain_nan(x: Array) -> Array:
 
 
 def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], offset: int = 0) -> None:
-    """Check all operations of the kernels on `x`, and on values that have travelled."""
+    """Check all kernel operations on `x`, and on received values."""
     n, where = x.size, f"{x.size} of {x.dtype} as {sent} at {offset}"
 
     def view(array):
@@ -89,7 +89,7 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
 
 
 def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> None:
-    """Check every tie of the type, and every kind of value at addresses of every kind."""
+    """Check every tie of the dtype, and mixed values at all address offsets."""
     check(device, memory, critical(values, sent), sent)
     pool = mixed(60_000, values, 300)
     if values == F64:
@@ -101,7 +101,7 @@ def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np
 
 
 def check_sums(device: Device, memory: Memory, dtype: np.dtype[np.generic]) -> None:
-    """Check that sums have NumPy's bits, except for NaN: of all kinds of values, and of subnormal values."""
+    """Check that sums of mixed and subnormal values are bitwise identical to NumPy's, except for NaN."""
     smallest = np.array([1, 2, 0x8003 if dtype.itemsize == 2 else 3], f"u{dtype.itemsize}").view(dtype)
     pool, others = (mixed(60_000, dtype, seed) for seed in (300, 400))
     cases = [(smallest, smallest[::-1].copy(), 0)]

@@ -1,10 +1,11 @@
-// CUDA device code as plain C++. Each CUDA thread is a fiber that runs until it must wait for others, so that shuffles,
-// ballots and barriers are exact. Blocks run one after another, in order, and every run is the same; or, if a launch has
-// several workers, so many at a time on threads of their own, as blocks do that hand numbers to each other. What a
-// GPU does otherwise than the CPU is made so here: a NaN that arithmetic makes is 0x7fffffff, conversions to integers
-// saturate, vectors must be aligned (build with -fsanitize=alignment). It shows nothing of memory order or speed.
+// Emulates CUDA device code as plain C++. Each CUDA thread is a fiber that runs until it must wait for other threads.
+// Shuffles, ballots and barriers are therefore exact. With one worker, blocks run sequentially and in order, and
+// execution is deterministic. With several workers, blocks run concurrently on CPU threads, as required by blocks that
+// exchange values. The emulation reproduces differences between a GPU and the CPU: arithmetic yields NaN 0x7fffffff,
+// conversions to integers saturate, and vectors must be aligned (build with -fsanitize=alignment). It does not model
+// memory order or speed.
 //
-// Include first, then the device code; emulate(launch, threads, kernel) runs it.
+// Include this header before the device code. emulate(launch, threads, kernel) runs a kernel.
 #pragma once
 #include <pthread.h>
 #include <stdio.h>
@@ -19,24 +20,24 @@
 namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
 
-// The compiler's own setjmp and longjmp keep three words: those of the C library take most of the time of a switch.
+// The built-in setjmp and longjmp save only three words. Those of the C library would dominate the switch time.
 typedef void *resume_point[5];
 
 struct fiber {
   ucontext_t start;
   resume_point at;
-  const unsigned *awaits;  // number of the meeting that this fiber waits for; it waits while that is `seen`
+  const unsigned *awaits;  // number of the meeting to wait for; the fiber waits while the number equals `seen`
   unsigned seen;
   bool begun, running;
 };
-// What threads of one warp, or of a block, bring to a meeting, and what all of them take home. Two meetings' values are
-// kept: a thread may be one ahead of those that have yet to read.
+// Values that the threads of a warp or block exchange at a meeting. The values of two meetings are stored, because a
+// thread may be one meeting ahead of threads that have not read their values yet.
 struct meeting {
   unsigned arrived, number;
   const void *place;
   unsigned long long values[2][32];
 };
-struct multiprocessor {  // what computes one block at a time
+struct multiprocessor {  // runs one block at a time
   fiber fibers[MOST];
   resume_point scheduler;
   meeting warps[MOST / 32], block;
@@ -44,9 +45,9 @@ struct multiprocessor {  // what computes one block at a time
   char *stacks = (char *)mmap(nullptr, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ~multiprocessor() { munmap(stacks, MOST * STACK); }
 };
-inline thread_local multiprocessor *mine;  // a library's variable of each thread costs a call wherever it is read
+inline thread_local multiprocessor *mine;  // each access from a shared library costs a call
 inline unsigned threads, workers, next_block;
-inline unsigned long long waits;  // how often a thread found that it must wait for another block
+inline unsigned long long waits;  // number of times that a thread had to wait for another block
 inline void (*call)(const void *);
 inline const void *kernel;
 
@@ -54,12 +55,12 @@ inline const void *kernel;
   fprintf(stderr, "emulator: thread %u: %s\n", mine->current, what);
   abort();
 }
-// A function that jumps must not be the one that keeps its place.
+// __builtin_longjmp must not be called from the function that called __builtin_setjmp.
 [[noreturn, gnu::noinline]] inline void jump(resume_point &to) { __builtin_longjmp(to, 1); }
 [[gnu::noinline]] inline void yield(multiprocessor &m) {
   if (!__builtin_setjmp(m.fibers[m.current].at)) jump(m.scheduler);
 }
-inline void live() {  // a fiber is used again by every block and launch
+inline void live() {  // all blocks and launches reuse the fibers
   for (;;) {
     call(kernel);
     multiprocessor &m = *mine;
@@ -82,7 +83,7 @@ inline void live() {  // a fiber is used again by every block and launch
   m.current = t;
   if (!__builtin_setjmp(m.scheduler)) enter(m.fibers[t], m.stacks + t * STACK);
 }
-// Waits for `size` threads that meet at one place of the program; returns what they brought.
+// Waits until `size` threads meet at the same place in the program, and returns their values.
 inline const unsigned long long *meet(multiprocessor &at, meeting &m, unsigned size, unsigned index,
                                       unsigned long long value, const void *place) {
   if (m.arrived == 0) m.place = place;
@@ -117,9 +118,9 @@ static emulated_thread_index threadIdx;
 
 struct emulated_launch {
   unsigned grid;
-  unsigned first;      // block; those before it are left out
-  unsigned backwards;  // the last thread of a block goes first: code without a race does not care
-  unsigned workers;    // blocks at a time; 0 and 1 are the same
+  unsigned first;      // first block to run
+  unsigned backwards;  // run the threads of a block in reverse order; the result must not change without a race
+  unsigned workers;    // number of concurrent blocks; 0 means 1
 };
 static void emulate_blocks(const emulated_launch *launch) {
   using namespace emulator;
@@ -142,7 +143,7 @@ static void emulate_blocks(const emulated_launch *launch) {
       }
       if (!any || own.steps != before) continue;
       if (!own.asleep) fail("threads wait for others that never come");
-      usleep(50);  // all wait for another block: whoever computes it may need this core
+      usleep(50);  // all threads wait for another block, which may need this core
     }
   }
 }
@@ -225,14 +226,14 @@ static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static void __threadfence_block() {}
 static void __nanosleep(unsigned) {
   using namespace emulator;
-  if (workers > 1) {  // another block may yet come
+  if (workers > 1) {  // another block may be running
     __atomic_fetch_add(&waits, 1ull, __ATOMIC_RELAXED);
     mine->asleep++;
   }
   yield(*mine);
 }
 
-// arguments are converted to the type in memory
+// converts arguments to the type in memory
 template <class T> struct emulated_same { typedef T type; };
 #define EMULATED_ATOMIC(name, result)                                                                      \
   template <class T> T name(T *p, typename emulated_same<T>::type x) {                                     \

@@ -1,7 +1,7 @@
-"""A device for `CudaCodec` that runs the kernels on the CPU, with NumPy's arrays as its memory.
+"""A device for `CudaCodec` that runs the kernels on the CPU, with NumPy arrays as device memory.
 
-It tests the Python of the GPU back end together with the kernels. `cuda_emulator.h` documents the limits of the
-emulation. Calls complete at once, so errors in the order of streams are not detected.
+The device tests the Python code of the GPU back end together with the kernels. `cuda_emulator.h` documents the limits
+of the emulation. Calls complete immediately, so the emulation cannot detect errors in stream order.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _PAGE = mmap.PAGESIZE
 
 
 class EmulatedCallMemory(CallMemory):
-    """Memory of 64-bit words, poisoned until a call begins."""
+    """Memory of 64-bit words that is poisoned until a call begins."""
 
     def __init__(self, word_count: int) -> None:
         self.word_count = word_count
@@ -47,17 +47,17 @@ class EmulatedCallMemory(CallMemory):
 
 @dataclass
 class EmulatedDevice(Device):
-    """A device with few multiprocessors, so that blocks take several turns."""
+    """A device with few multiprocessors, so that each block runs in several passes."""
 
     multiprocessors: int = 1
     kernels: Path = KERNELS
     backwards: bool = False
-    """Whether threads of a block run from the last to the first."""
+    """Whether the threads of a block run in reverse order."""
     workers: int = 1
     """Number of concurrent blocks."""
     memories: int = 0
     launched: list[tuple[str, int]] = field(default_factory=list)
-    """Launched kernels with their blocks."""
+    """Launched kernels and their numbers of blocks."""
     waits: int = 0
     """Number of times that a thread had to wait for another block."""
 
@@ -84,12 +84,12 @@ class EmulatedDevice(Device):
 
 
 class Fenced:
-    """Memory of `EmulatedDevice` between inaccessible pages, poisoned around the requested part."""
+    """Memory for `EmulatedDevice` between inaccessible pages. The bytes around the requested part are poisoned."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Array:
-        """Return `n` poisoned values, `offset` bytes after a multiple of 16.
+        """Allocate `n` poisoned values at `offset` bytes after a multiple of 16.
 
-        The fence is less than 16 bytes after them.
+        The inaccessible page begins less than 16 bytes after the values.
         """
         size = n * np.dtype(dtype).itemsize
         pages = -(-(size + 16) // _PAGE) + 2
@@ -110,13 +110,13 @@ class Fenced:
         return out
 
     def get(self, x: Array) -> Array:
-        """Copy an array to the host's memory."""
+        """Return the array, which is already in host memory."""
         return x
 
     def intact(self, x: Array) -> bool:
-        """Return whether nothing was written around `x`."""
+        """Return whether the bytes around `x` are unmodified."""
         if x.size == 0:
-            return True  # NumPy arrays may begin at any address
+            return True  # an empty NumPy array may have any address
         raw = x
         while isinstance(raw.base, np.ndarray):
             raw = raw.base

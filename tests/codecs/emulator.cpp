@@ -1,11 +1,11 @@
-// A file of kernels/gpu as functions of the CPU: HB_SOURCE is its path, HB_NAMES its kernels as X(name) X(name) ...
-// run_name(launch, arguments) gives a kernel its arguments out of words of 64 bits.
+// Compiles a file of kernels/gpu into CPU functions. HB_SOURCE is the path of the file, and HB_NAMES lists its kernels
+// as X(name) X(name) ... Function run_name(launch, arguments) calls a kernel with arguments from 64-bit words.
 #include "cuda_emulator.h"
 #include HB_SOURCE
 
 #include <utility>
 #ifdef __SSE__
-// Whether this thread takes subnormal operands and results for 0, as code does that was compiled with -ftz=true.
+// Sets whether this thread flushes subnormal operands and results to 0, like code compiled with -ftz=true.
 extern "C" void flush_subnormals(int flush) {
   __builtin_ia32_ldmxcsr((__builtin_ia32_stmxcsr() & ~0x8040u) | (flush ? 0x8040u : 0u));
 }

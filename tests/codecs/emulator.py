@@ -1,4 +1,4 @@
-"""Compiler and launcher of GPU kernels as C++ on the CPU.
+"""Compiler and launcher that run GPU kernels as C++ code on the CPU.
 
 `cuda_emulator.h` documents the limits of the emulation.
 """
@@ -30,21 +30,21 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-    OPTIONS.append("-mtls-dialect=gnu2")  # reads a thread-local variable without a call that saves all registers
+    OPTIONS.append("-mtls-dialect=gnu2")  # avoids a call that saves all registers to read a thread-local variable
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 
 
 @functools.cache
 def compiled(name: str) -> Compiled:
-    """Return the CPU's codec of a name."""
+    """Return the CPU codec with this name."""
     codec = get_codec(name)
     assert isinstance(codec, Compiled)
     return codec
 
 
 def build_of(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike) -> Build:
-    """Return the compile options of a codec's kernels, with the types that are encoded and decoded to."""
+    """Return the compile options of a codec's kernels for an input dtype and an output dtype."""
     codec = compiled(name)
     sequence = sequence_of(codec.family)
     param = codec.param(0) if sequence.state is None else 0
@@ -54,12 +54,12 @@ def build_of(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike) -> Build:
 
 @functools.cache
 def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
-    """Compile the kernels of a tree and load them.
+    """Compile and load the kernels of a source tree.
 
     Raises
     ------
     SyntaxError
-        The compiler refuses them.
+        The kernels do not compile.
     """
     source = kernels / "gpu" / build.source
     names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
@@ -102,12 +102,12 @@ class Launch(ctypes.Structure):
 
 
 def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int], *, flushes: bool = False) -> None:
-    """Run a kernel; all its parameters have 64 bits.
+    """Run a kernel. All kernel arguments have 64 bits.
 
     Parameters
     ----------
     flushes
-        Whether subnormal values are 0 in the kernel. Only x86-64 can do that.
+        Whether the kernel flushes subnormal values to 0. Only x86-64 supports this.
     """
     argument_words = (ctypes.c_ulonglong * len(arguments))(*arguments)
     if flushes:

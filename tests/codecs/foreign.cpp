@@ -1,5 +1,5 @@
-// Serves the functions of a kernel library to another process, over standard input and output: foreign.py has the client.
-// Compiled for another processor, it runs under qemu-user.
+// Serves the functions of a kernel library to another process over stdin and stdout. The client is in foreign.py.
+// If compiled for another processor, the program runs under qemu-user.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "hb_kernels.h"
 
 struct request {
-  uint64_t op, family, param, type, n, first, second, out, last;  // first, second, out: bytes that follow
+  uint64_t op, family, param, type, n, first, second, out, last;  // first, second, out: sizes of the data that follows
 };
 typedef std::vector<unsigned char> bytes;
 
 static bool take(void *to, size_t size) { return size == 0 || fread(to, size, 1, stdin) == 1; }
 static void give(const void *from, size_t size) { fwrite(from, 1, size, stdout); }
 
-// Steps of AdamW and sums of squares of random numbers, and conversions of 16 bits: their bytes must not depend on the
-// processor, either.
+// AdamW steps and sums of squares of random numbers, and 16-bit conversions. The results must not depend on the
+// processor.
 template <class T> static void flat(const hb_kernels &kernels, uint32_t type, uint64_t n, bytes &out) {
   std::vector<T> arrays[4];
   uint64_t state = 1;

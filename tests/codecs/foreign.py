@@ -1,4 +1,4 @@
-"""Kernels for another processor, compiled with Debian's cross compilers and the options of a wheel, under qemu-user."""
+"""Kernels for other processors, cross-compiled with the options of a wheel, and run under qemu-user."""
 
 import ctypes
 import struct
@@ -16,17 +16,17 @@ from hpcbench.resources import data_dir
 HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 PROCESSORS = {"aarch64": ("aarch64-linux-gnu", "qemu-aarch64"), "ppc64le": ("powerpc64le-linux-gnu", "qemu-ppc64le")}
-"""Processors by their names in ``uname -m``: Debian's name of the compiler, and the emulator."""
+"""Debian's compiler prefix and the emulator for each processor. Keys are processor names as printed by ``uname -m``."""
 
 
 def programs(processor: str) -> tuple[str, ...]:
-    """Return the programs that a processor needs."""
+    """Return the programs that tests for a processor require."""
     compiler, emulator = PROCESSORS[processor]
     return f"{compiler}-g++", emulator, "cmake"
 
 
 def build(processor: str, *options: str) -> Path:
-    """Return the kernels for a processor, compiled by the build files of a wheel, from the cache if possible."""
+    """Compile the kernels for a processor with the build files of a wheel, or return them from the cache."""
     compiler = f"{PROCESSORS[processor][0]}-g++"
 
     def compile_it(target: Path) -> None:
@@ -41,7 +41,7 @@ def build(processor: str, *options: str) -> Path:
 
 
 def serve(processor: str | None) -> Path:
-    """Return the program that serves a library's functions, for a processor; None is this machine's."""
+    """Compile the program that serves a library's functions, for a processor; None selects this machine's."""
     compiler = f"{PROCESSORS[processor][0]}-g++" if processor else "g++"
 
     def compile_it(target: Path) -> None:
@@ -57,14 +57,14 @@ def _run(*command: str | Path) -> str:
 
 
 class Foreign:
-    """A process that runs a library's functions, used as `Kernels` by codecs.
+    """A process that runs a library's functions. Codecs use the process as their `Kernels`.
 
     Parameters
     ----------
     library
         Compiled kernels.
     processor
-        Processor of `library`; None is this machine's.
+        Processor of `library`; None for this machine's.
     """
 
     def __init__(self, library: Path, processor: str | None = None) -> None:
@@ -87,7 +87,10 @@ class Foreign:
     def _ask(
         self, op: int, family: int, param: int, kind: int, n: int, last: int, *data: bytes
     ) -> tuple[int, bytes, bytes]:
-        """Return a function's result, the bytes that it wrote, and the second input, which may have changed."""
+        """Call a function.
+
+        Return its result, the bytes it wrote, and the second input, which the function may modify.
+        """
         assert self._process.stdin and self._process.stdout
         first, second, out = data or (b"", b"", b"")
         head = struct.pack("<9Q", op, family, param, kind, n, len(first), len(second), len(out), last)

@@ -1,4 +1,4 @@
-"""Requirements on a codec on a device, compared with the CPU: bytes, values, residuals, sums, and refusals."""
+"""Requirements for device codecs: bytes, values, residuals, sums and rejections must equal those of the CPU."""
 
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes
 
 
 class Memory(Protocol):
-    """Memory of a device."""
+    """Device memory."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Any: ...
     def put(self, x: Array, offset: int = 0) -> Any: ...
@@ -21,7 +21,7 @@ class Memory(Protocol):
 
 
 def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
-    """Return `n` values in stretches of calm, wild, sparse, equal, zero and arbitrary values."""
+    """Return `n` values in segments that are calm, wild, sparse, constant, zero or arbitrary."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
     patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
@@ -36,9 +36,9 @@ def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
 
 
 def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Array, offset: int = 0) -> Bytes:
-    """Check all operations of the kernels on `x`, and on `other` if two vectors are needed.
+    """Check all kernel operations on `x`, and on `other` where two vectors are needed.
 
-    Return the stream of `x`.
+    Return the encoded stream of `x`.
     """
     n, room, seed = x.size, codec.wire_bytes(x.size, x.dtype), x.size + (offset << 40)
     values, local = memory.put(x, offset), memory.put(other, offset)
@@ -67,7 +67,7 @@ def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Arra
 
     for target in (np.float32, np.float16):
         if x.dtype == np.float32:
-            break  # one more kernel per dtype is enough
+            break  # one additional kernel per dtype is enough
         with np.errstate(over="ignore"):
             sums = other.astype(np.float32).astype(target)
         out = memory.put(sums, offset)
@@ -107,7 +107,10 @@ def refused(codec: Compiled | CudaCodec, wire: Any, out: Any, dtype: np.dtype[An
 
 
 def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes, x: Array) -> int:
-    """Check that device and CPU refuse the same streams and decode others equally. Return the number of refusals."""
+    """Check that device and CPU reject the same streams and decode others identically.
+
+    Return the number of rejections.
+    """
     ours = x.copy()
     theirs = memory.put(x)
     bad = refused(codec, stream, ours, x.dtype)
@@ -119,7 +122,7 @@ def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes
 
 
 def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
-    """Return streams with some bytes changed, most of them near the front, and cut and extended streams."""
+    """Return damaged streams. Some have modified bytes, mostly near the start; others are truncated or extended."""
     differing = []
     for k, (where, what) in enumerate(zip(random_words(count, seed), random_words(count, seed + 1), strict=True)):
         wire = stream.copy()

@@ -1,7 +1,7 @@
-"""Writes hpcbench/bench/tensors.npz: 8,192 values each of a real gradient, activation, weight and Adam moment.
+"""Script that writes hpcbench/bench/tensors.npz: 8192 values each of a gradient, activation, weight and Adam moment.
 
-They are from a GPT with 4 layers of width 128, after 60 steps of AdamW on the standard library's text. The file is
-committed, so golden streams do not depend on the machine. This script documents its origin.
+The values come from a GPT with 4 layers of width 128, after 60 AdamW steps on the standard library's source text. The
+file is committed so that golden streams do not depend on the machine.
 """
 
 import numpy as np

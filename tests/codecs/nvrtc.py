@@ -1,7 +1,7 @@
-"""Compiles device code with NVIDIA's run-time compiler, without a GPU or driver, and reads the result.
+"""Compilation of device code with NVIDIA's run-time compiler, without a GPU or driver.
 
-As a program it takes jobs in JSON on its standard input. So a test can run several at once, including two versions of
-the compiler, which cannot share a process: CUDA 13 supports nothing older than ``sm_75``.
+As a program, the module reads jobs in JSON from stdin. Tests can therefore run several compilers at once, including two
+compiler versions, which cannot share a process. CUDA 13 supports no architecture older than ``sm_75``.
 """
 
 import ctypes
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIBRARIES = {12: ("cuda_nvrtc", "libnvrtc.so.12"), 13: ("cu13", "libnvrtc.so.13")}
-"""Folder of the wheel under ``nvidia``, and name of the library, by major version."""
+"""Folder of the wheel under ``nvidia`` and file name of the library, by major version."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Resources of a compiled kernel.
+    """Resource usage of a compiled kernel.
 
     Parameters
     ----------
     instructions
-        Size of its code in instructions of 16 bytes, including padding.
+        Code size in instructions of 16 bytes, including padding.
     registers
         Registers per thread.
     stack
-        Bytes of local memory per thread: spilled registers, arrays with an unknown index, calls.
+        Local memory per thread in bytes: spilled registers, dynamically indexed arrays, and calls.
     shared
-        Bytes of shared memory per block.
+        Shared memory per block in bytes.
     """
 
     instructions: int
@@ -38,26 +38,26 @@ class Kernel:
 
 
 def library_path(major: int) -> Path | None:
-    """Return the path of a version's library, if its wheel is installed."""
+    """Return the path of the library if the version's wheel is installed."""
     folder, name = LIBRARIES[major]
     candidates = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
     return next((path for path in candidates if path.is_file()), None)
 
 
 class Compiler:
-    """One version of the compiler.
+    """A version of the compiler.
 
     Raises
     ------
     ImportError
-        It is not installed.
+        The version is not installed.
     """
 
     def __init__(self, major: int) -> None:
         path = library_path(major)
         if path is None:
             raise ImportError(f"no NVRTC of CUDA {major}: `pip install '.[test]'` on Linux, x86_64 or aarch64")
-        # it opens these by their bare name, which the loader finds once they are loaded
+        # the library opens these files by name, which succeeds once they are loaded
         for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
             ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
         self._library = ctypes.CDLL(str(path))
@@ -68,7 +68,7 @@ class Compiler:
         Raises
         ------
         ValueError
-            The compiler refuses it. The error has the compiler's message.
+            Compilation failed. The exception contains the compiler's message.
         """
         program, size = ctypes.c_void_p(), ctypes.c_size_t()
         call = self._library
@@ -90,13 +90,14 @@ class Compiler:
 
 
 def kernels_of(cubin: bytes) -> dict[str, Kernel]:
-    """Return the kernels in a cubin, which is an ELF file of 64 bits.
+    """Return the kernels in a cubin, which is a 64-bit ELF file.
 
     Notes
     -----
-    A kernel's code is the section ``.text.NAME``, its static shared memory is ``.nv.shared.NAME``. ``.nv.info`` is a
-    list of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload. For
-    kind 0x11 it is a symbol and its stack frame in bytes, for kind 0x2f a symbol and its number of registers.
+    The code of a kernel is in section ``.text.NAME``, and its static shared memory is in ``.nv.shared.NAME``.
+    ``.nv.info`` is a list of attributes. Each attribute has one byte for the format, one for the kind, and two for the
+    size or value. Format 4 is followed by a payload. The payload of kind 0x11 is a symbol and its stack frame size in
+    bytes; that of kind 0x2f is a symbol and its number of registers.
     """
     headers, count, names_at = struct.unpack_from("<Q", cubin, 40)[0], *struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, headers + 64 * k) for k in range(count)]
@@ -129,7 +130,7 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
 
 
 def main() -> None:
-    """Read the major version and jobs, each a file and options. Print a line of kernels for each job."""
+    """Read the major version and jobs from stdin. Each job is a file with options, and prints one line of kernels."""
     work = json.load(sys.stdin)
     compiler = Compiler(work["major"])
     for source, options in work["jobs"]:

@@ -12,11 +12,11 @@ from emulator import KERNELS
 
 _NOT_CODE = 2
 Sweep = Callable[[str, Path], object]
-"""A sweep that runs all kernels of a codec, given the codec's name and the kernels' tree."""
+"""A function that runs all kernels of a codec, given the codec name and the kernel source tree."""
 
 
 def plant_fault(folder: Path, file: str, old: str, new: str) -> Path:
-    """Copy the kernels to `folder`, with one change in one file."""
+    """Copy the kernels to `folder`, and make one replacement in one file."""
     kernels = folder / "kernels"
     shutil.copytree(KERNELS, kernels)
     text = (kernels / file).read_text()
@@ -26,7 +26,7 @@ def plant_fault(folder: Path, file: str, old: str, new: str) -> Path:
 
 
 def check_detected(sweep: Sweep, name: str, faulty: Path) -> None:
-    """Check that a sweep of a codec passes with the correct kernels, and fails with faulty ones."""
+    """Check that a sweep succeeds with the correct kernels and fails with the faulty kernels."""
     assert _passes(sweep, name)
     assert fails(sweep, name, faulty)
 
@@ -37,7 +37,7 @@ def _passes(sweep: Sweep, name: str) -> bool:
 
 
 def fails(sweep: Sweep, name: str, kernels: Path, seconds: float = 120.0) -> bool:
-    """Return whether a sweep raises, dies or hangs, in a separate process."""
+    """Return whether a sweep in a separate process raises, crashes or hangs."""
     child = multiprocessing.get_context("fork").Process(target=_quietly, args=(sweep, name, kernels))
     child.start()
     child.join(seconds)

@@ -1,4 +1,4 @@
-"""A second implementation of the block codecs in NumPy, slow and simple: the oracle of the kernels."""
+"""A slow and simple NumPy implementation of the block codecs: the oracle for the kernels."""
 
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,14 @@ Words = npt.NDArray[np.uint32]
 
 
 def padded(x: Array, multiple: int) -> Array:
-    """Return `x`, padded with zeros to a multiple of a number of values."""
+    """Pad `x` with zeros to a multiple of `multiple` values."""
     out = np.zeros(-(-x.size // multiple) * multiple, dtype=x.dtype)
     out[: x.size] = x
     return out
 
 
 def planes(*parts: Array) -> Bytes:
-    """Return the planes concatenated, all but the last padded to a multiple of 4 bytes."""
+    """Concatenate planes. All planes except the last are padded to a multiple of 4 bytes."""
     raw = [part.view(np.uint8).ravel() for part in parts]
     return np.concatenate([*(padded(part, 4) for part in raw[:-1]), raw[-1]])
 
@@ -35,7 +35,7 @@ _TARGETS: dict[str, tuple[Any, int]] = {
 
 
 def short(x: Floats, dtype: Any) -> Array:
-    """Round to a short type like NumPy or ml_dtypes, as integers, with one NaN of each sign."""
+    """Round to a 16-bit or 8-bit dtype like NumPy or ml_dtypes, and return integers. Each sign has a single NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = x.astype(dtype)
     code = values.view(np.uint16 if values.itemsize == 2 else np.uint8)
@@ -53,7 +53,7 @@ def cast_encode(name: str, x: Floats) -> Bytes:
     power = np.where(top > 0, np.frexp(top)[1] - 1 - exponent, -126)
     fits = np.isfinite(np.ldexp(top, -power).astype(np.float32).astype(dtype).astype(np.float32))
     power = np.maximum(power + ~fits, -126)
-    with np.errstate(invalid="ignore"):  # signalling NaN
+    with np.errstate(invalid="ignore"):  # signaling NaN
         scaled = np.ldexp(blocks.astype(np.float64), -power[:, None]).astype(np.float32)
     return planes(short(scaled.ravel()[: x.size], dtype), (power + 127).astype(np.uint8))
 
@@ -70,7 +70,7 @@ def cast_decode(name: str, wire: Bytes, n: int) -> Floats:
 
 # ------------------------------------------------------------------------------------------------ block integers
 def random_words(n: int, seed: int, first: int = 0) -> Words:
-    """Return words ``first`` to ``first + n`` of a seed. All or none of their numbers are below 2^32."""
+    """Return the random words of a seed with indices ``first`` to ``first + n``. The indices must not cross 2^32."""
 
     def mix(x: Words) -> Words:
         x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
@@ -87,7 +87,7 @@ def random_words(n: int, seed: int, first: int = 0) -> Words:
 
 
 def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int = 0) -> Bytes:
-    """Encode block integers. `seed` None rounds to nearest. `first` is the index of ``x[0]`` in the message."""
+    """Encode block integers. With `seed` None, round to nearest. `first` is the index of ``x[0]`` in the message."""
     largest = np.float32(127 if bits == 8 else 7)
     blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
     top = np.abs(blocks).max(axis=1)
@@ -119,13 +119,13 @@ def quant_decode(bits: int, block: int, wire: Bytes, n: int) -> Floats:
 
 # ------------------------------------------------------------------------------------------------ two-level scales
 def group_levels(bits: int, nonuniform: bool) -> Floats:
-    """Return the magnitudes of the levels, from 0 on."""
+    """Return the magnitudes of the quantization levels, starting at 0."""
     k = np.arange(2 ** (bits - 1))
     return (np.float64(1.125) ** k - 1 if nonuniform else k).astype(np.float32)
 
 
 def group_units(bits: int, nonuniform: bool, code: Array, scale: Array) -> tuple[Array, Floats, Floats]:
-    """Return the shift of each group's exponents, the shifted maxima, and the units of the blocks."""
+    """Return each group's exponent shift, the shifted maxima, and the unit of each block."""
     code = code.astype(np.uint32) & np.uint32(0x7FFF)
     maximum = (code << np.uint32(16)).view(np.float32)
     shift = np.where(maximum < 2.0**-60, 64, np.where(maximum >= 2.0**100, -64, 0))
@@ -136,7 +136,7 @@ def group_units(bits: int, nonuniform: bool, code: Array, scale: Array) -> tuple
 
 
 def group_encode(bits: int, block: int, options: list[str], x: Floats, seed: int, first: int = 0) -> Bytes:
-    """Encode integers with scales of two levels. `first` is the index of ``x[0]`` in the message."""
+    """Encode integers with two-level scales. `first` is the index of ``x[0]`` in the message."""
     nonuniform = "nonuniform" in options
     levels = group_levels(bits, nonuniform)
     filled = padded(x, 256)
@@ -232,7 +232,7 @@ def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
 
 # ------------------------------------------------------------------------------------------------ rotations
 def rotate(stage: str, x: Floats, *, inverse: bool) -> Floats:
-    """Rotate each whole block of values, by steps in the order of the kernels."""
+    """Rotate each complete block of values, with steps in the same order as in the kernels."""
     size = int(stage.lstrip("adehmort"))
     end = x.size // size * size
     with np.errstate(over="ignore"):
@@ -256,7 +256,7 @@ def rotate(stage: str, x: Floats, *, inverse: bool) -> Floats:
 
 
 def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
-    """Return the bytes of a codec by name."""
+    """Encode with the named codec."""
     stage, _, codec = name.rpartition("+")
     if stage:
         return encode(codec, rotate(stage, x, inverse=False), seed)
@@ -273,7 +273,7 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
 
 
 def decode(name: str, wire: Bytes, n: int) -> Floats:
-    """Return the values of a codec by name."""
+    """Decode with the named codec."""
     stage, _, codec = name.rpartition("+")
     if stage:
         return rotate(stage, decode(codec, wire, n), inverse=True)

@@ -1,4 +1,4 @@
-"""MPC, xpk and their container in NumPy, from the descriptions in kernels/hb_mpc.h, kernels/hb_xpk.h and chunks.h."""
+"""NumPy implementation of MPC, xpk and their container, following kernels/hb_mpc.h, kernels/hb_xpk.h and chunks.h."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ EXPONENT = {"f4": 8, "bf16": 8, "f2": 5}
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return the kind of a chunk: words of 4 bytes unless its dtype is a 16-bit floating-point type."""
+    """Return the chunk kind for a dtype: 16-bit floating point, or words of 4 bytes."""
     return {"float16": "f2", "bfloat16": "bf16"}.get(dtype.name, "f4")
 
 
@@ -23,7 +23,7 @@ def padded(data: bytes) -> bytes:
 
 # ---------------------------------------------------------------------------------------------------- container
 def pack(x: Array, coder: Callable[[bytes, str], bytes]) -> bytes:
-    """Pack all chunks, each coded by ``coder(data, kind)`` if that makes it shorter."""
+    """Pack all chunks. A chunk is encoded with ``coder(data, kind)`` if the result is shorter."""
     data, heads, bodies = x.tobytes(), [], []
     for at in range(0, len(data), CHUNK):
         raw = padded(data[at : at + CHUNK])
@@ -35,7 +35,7 @@ def pack(x: Array, coder: Callable[[bytes, str], bytes]) -> bytes:
 
 
 def unpack(wire: bytes, n: int, dtype: np.dtype[Any], coder: Callable[[bytes, str, int], bytes]) -> Array:
-    """Unpack chunks with ``coder(coded, kind, bytes of data)``."""
+    """Unpack chunks with ``coder(coded, kind, size)``, where size is the decoded number of bytes."""
     size, data = n * dtype.itemsize, b""
     chunks = -(-size // CHUNK)
     heads = np.frombuffer(wire[: 2 * chunks], dtype="<u2")
@@ -52,7 +52,7 @@ def unpack(wire: bytes, n: int, dtype: np.dtype[Any], coder: Callable[[bytes, st
 
 # ---------------------------------------------------------------------------------------------------- MPC
 def transposed(values: Array) -> Array:
-    """Transpose the 32 x 32 bits of each 32 words. The function is its own inverse."""
+    """Transpose the 32 x 32 bits of each group of 32 words. The function is its own inverse."""
     bits = (values[:, None] >> np.arange(32, dtype=np.uint32)) & 1  # row: word, column: bit
     planes = bits.reshape(-1, 32, 32).transpose(0, 2, 1).reshape(-1, 32)
     turned: Array = (planes.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
@@ -91,7 +91,7 @@ def mpc_decode(dim: int) -> Callable[[bytes, str, int], bytes]:
 
 # ---------------------------------------------------------------------------------------------------- xpk
 def plan(exponents: Array) -> tuple[int, int, int, int]:
-    """Return base, start and the widths of the two levels, by the search that kernels/hb_xpk.h documents."""
+    """Return the base, the start and the widths of both levels, found with the search described in kernels/hb_xpk.h."""
     n = exponents.size
     runs = [exponents[(n - 32) * r // 7 :][:32] for r in range(8)] if n > 256 else [exponents]
     sample = np.concatenate(runs).astype(int)
@@ -100,7 +100,7 @@ def plan(exponents: Array) -> tuple[int, int, int, int]:
     inside = sample[(sample >= mode - 31) & (sample <= mode + 32)] - (mode - 31)
 
     def among(first: int, end: int) -> int:
-        """Count the exponents in first..end-1 of the window."""
+        """Count the window's exponents with indices first..end-1."""
         return int(((inside >= first) & (inside < end)).sum())
 
     candidates = []
@@ -123,12 +123,12 @@ def plan(exponents: Array) -> tuple[int, int, int, int]:
 
 
 def planes(codes: Array, width: int) -> bytes:
-    """Return bit planes, the lowest first, each of whole words."""
+    """Return bit planes in order of significance, lowest first. Each plane consists of whole words."""
     return b"".join(padded(np.packbits(codes >> b & 1, bitorder="little").tobytes()) for b in range(width))
 
 
 def level(x: Array, width: int, start: int) -> tuple[bytes, Array]:
-    """Return the planes of one level's codes, and the values of the following levels."""
+    """Return the planes of the codes in one level, and the values for the following levels."""
     m = 2**width - 1
     code = np.minimum((x - start) % 256, m)
     remaining = x[code == m]
@@ -136,7 +136,7 @@ def level(x: Array, width: int, start: int) -> tuple[bytes, Array]:
 
 
 def turned(data: bytes, kind: str) -> tuple[Array, int]:
-    """Return the values with the sign in the lowest bit, and the number of bits of one."""
+    """Return the values with the sign moved to the lowest bit, and the bits per value."""
     bits = 32 if kind == "f4" else 16
     x = np.frombuffer(padded(data) if bits == 32 else data, dtype=f"<u{bits // 8}").astype(np.uint64)
     return (x << np.uint64(1) | x >> np.uint64(bits - 1)) & np.uint64(2**bits - 1), bits
@@ -163,7 +163,7 @@ def xpk_encode(data: bytes, kind: str) -> bytes:
 
 
 class Reader:
-    """A reader of the parts of a chunk."""
+    """A reader for the parts of a chunk."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

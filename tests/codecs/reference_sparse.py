@@ -1,4 +1,4 @@
-"""A second implementation of the sparse formats in NumPy, slow and simple: the oracle of the kernels."""
+"""A slow and simple NumPy implementation of the sparse formats: the oracle for the kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ CHUNK = 65536
 
 
 def magnitudes(x: Array) -> npt.NDArray[np.int64]:
-    """Return the order of all values by magnitude: NaN (only one in half precision) comes after infinity."""
+    """Map values to integers ordered by magnitude. NaN follows infinity, and all NaNs are equal in float16."""
     with np.errstate(invalid="ignore"):
         bits = x.astype(np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     if x.dtype == np.float32:
@@ -37,7 +37,7 @@ def bitmap(set_bits: npt.NDArray[np.int64], size: int) -> bytes:
 
 
 def index_of(marks: Marks) -> bytes:
-    """Return the shortest index form of the sent records; of equal lengths the first form."""
+    """Return the shortest encoding of the indices of sent records. If lengths are equal, the first form is used."""
     m, places = marks.size, np.flatnonzero(marks)
     k = places.size
     if k == m:
@@ -51,12 +51,12 @@ def index_of(marks: Marks) -> bytes:
 
 
 def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *, all_where_shorter: bool) -> bytes:
-    """Return the chunks of records, shape (n, width), and the start of each chunk but the first.
+    """Encode records of shape (n, width) in chunks, preceded by the start of each chunk except the first.
 
     Parameters
     ----------
     choose
-        Chooses the sent records from a position on.
+        Function that selects the records to send, given the index of the first record and the records.
     """
     parts, starts, at = [], [], 0
     for first in range(0, len(records), chunk):
@@ -73,7 +73,7 @@ def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *
 
 
 def largest(x: Array, k: int) -> Marks:
-    """Return the k values of largest magnitude; of equal ones the first."""
+    """Select the k values of largest magnitude. Ties are resolved in favor of the first value."""
     marks = np.zeros(x.size, dtype=bool)
     marks[np.argsort(-magnitudes(x), kind="stable")[:k]] = True
     return marks
@@ -86,7 +86,7 @@ def topk_size(n: int, k: int, item: int) -> int:
 
 
 def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
-    """Return the message of `x`. The records are chosen `by` other values."""
+    """Return the message of `x`. If `by` is given, its magnitudes determine the selection."""
     marks = largest(x if by is None else by, k)
     encoded = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
     return encoded + bytes(topk_size(x.size, k, x.itemsize) - len(encoded))
@@ -106,7 +106,7 @@ def rowsparse(x: Array, width: int) -> bytes:
 
 
 def quieted(x: Array) -> Array:
-    """Return half-precision values with the one NaN that float32 tiles return."""
+    """Replace each half-precision NaN with the NaN that a conversion from float32 yields."""
     if x.itemsize == 4:
         return x
     word = x.view(np.uint16)
@@ -115,8 +115,8 @@ def quieted(x: Array) -> Array:
 
 
 def pick(x: Array) -> bytes:
-    """Choose 2:4 by sorting each four values."""
-    groups = np.zeros(-(-x.size // 8) * 8, dtype=x.dtype)  # two groups share a byte of places
+    """Select 2 of each 4 values by sorting."""
+    groups = np.zeros(-(-x.size // 8) * 8, dtype=x.dtype)  # two groups share a byte of indices
     groups[: x.size] = quieted(x)
     order = np.argsort(-magnitudes(groups).reshape(-1, 4), axis=1, kind="stable")
     places = np.sort(order[:, :2], axis=1)  # [n/4, 2]

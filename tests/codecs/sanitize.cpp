@@ -1,5 +1,5 @@
-// Every codec with values, damaged streams and random bytes, in buffers of just their size, so that the address
-// sanitizer sees every byte out of bounds. Linked with one build of the kernels.
+// Runs every codec with valid values, damaged streams and random bytes. Buffers have the exact size, so the address
+// sanitizer detects every access out of bounds. The program is linked with one build of the kernels.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #ifndef BUILD
 #define BUILD hb_kernels_generic
 #endif
-#ifndef OVERRUN  // 1: a planted fault, one codec is told of more values than there are
+#ifndef OVERRUN  // 1: a planted fault, in which one codec is called with too large a number of values
 #define OVERRUN 0
 #endif
 #ifndef VALUES
@@ -24,9 +24,9 @@ static uint64_t random64() {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
-static unsigned char *room_for(size_t bytes) { return (unsigned char *)malloc(bytes + 1) + 1; }  // never aligned
+static unsigned char *room_for(size_t bytes) { return (unsigned char *)malloc(bytes + 1) + 1; }  // unaligned on purpose
 static void release(unsigned char *p) { free(p - 1); }
-static unsigned char *filled(size_t bytes, uint64_t kind) {  // 0 any bits, 1 words near each other, 2 mostly zero
+static unsigned char *filled(size_t bytes, uint64_t kind) {  // 0: random bits, 1: similar words, 2: mostly zeros
   unsigned char *p = room_for(bytes);
   for (size_t i = 0; i < bytes; i++) {
     uint64_t r = random64();
@@ -65,14 +65,14 @@ static uint64_t codec_parameter(unsigned family, size_t n) {
   }
 }
 
-// One of three with a rotation of 16 to 256 values before the codec, where it may have one.
+// Adds a rotation of 16 to 256 values to one third of the codecs that support rotations.
 static uint64_t parameter(unsigned family, size_t n) {
   bool turns = (family >= HB_FP8_E4M3 && family <= HB_SIGN) || family == HB_GROUPED;
   uint64_t rotation = turns && random64() % 3 == 0 ? 4 + random64() % 5 + 16 * (random64() % 2) : 0;
   return codec_parameter(family, n) | rotation << 40;
 }
 
-// Of arrays that end where the memory does; the weights of every other run of elements decay.
+// Runs the flat kernels on arrays that end with their allocation. Every second run of elements has weight decay.
 template <class T> static void flat(uint32_t type, uint64_t n) {
   T *arrays[4];
   for (T *&array : arrays) {
@@ -117,7 +117,7 @@ int main() {
         fail("a sum takes more bytes than promised", family, param);
       streams += 3;
 
-      for (unsigned k = 0; used && k < 4; k++) {  // damaged, every other time near the front, where lengths are
+      for (unsigned k = 0; used && k < 4; k++) {  // damaged; every second time near the start, which contains lengths
         size_t at = k & 1 ? random64() % used : random64() % (used < 16 ? used : 16);
         wire[at] ^= (unsigned char)(1u << random64() % 8);
         refused += ops.decode(param, type, wire, used, n, out, out_type, type < 3 && k % 2);
@@ -126,7 +126,7 @@ int main() {
       }
       release(wire);
       size_t sizes[] = {used, used ? random64() % used : 0, used + 1 + random64() % 9};
-      for (size_t size : sizes) {  // no stream at all
+      for (size_t size : sizes) {  // random bytes instead of a stream
         wire = filled(size, random64() % 3);
         uint32_t bad = ops.decode(param, type, wire, size, n, out, out_type, 0);
         if (n && size < used && !bad && family != HB_MPC && family != HB_XPK && family != HB_THRESHOLD &&

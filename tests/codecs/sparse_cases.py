@@ -1,4 +1,4 @@
-"""Sparse codecs with their required bytes, and difficult values."""
+"""Sparse codecs with their expected bytes, and difficult values."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ WIDTHS = (1, 3, 16, 700, 70_000)
 
 
 def case(name: str, build: Kernels | None = None) -> tuple[Codec, Callable[[Array], bytes]]:
-    """Return a codec and its required bytes."""
+    """Return a codec, and a function that computes its expected bytes."""
     family, _, parameter = name.partition(":")
     if family == "topk":
         top = TopK(float(parameter), build)
@@ -49,7 +49,7 @@ def in_type(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def special_sets(n: int) -> dict[str, Array]:
-    """Return values that are difficult for a choice by magnitude."""
+    """Return values that are difficult to select by magnitude."""
     x = bell(n, 30).astype(np.float32)
     some = uniform(n, 31)
     bits = random_words(n, 32).astype(np.uint32)
@@ -74,7 +74,7 @@ LONG = ("bell", "sparse", "constant", "zeros", "negative-zeros", "gradient", "in
 
 
 def decode_kept(codec: Codec, x: Array) -> Array:
-    """Return the required decoded values of `x`: the sent values, and zeros elsewhere."""
+    """Return the expected decoded values: the sent values, and zeros elsewhere."""
     marks = np.ones(x.size, dtype=bool)
     if isinstance(codec, TopK):
         marks = reference.largest(x, codec.param(x.size))
@@ -94,7 +94,7 @@ def decode_kept(codec: Codec, x: Array) -> Array:
 
 
 def form_of(wire: npt.NDArray[np.uint8], m: int, item: int) -> str:
-    """Return the form of a message with one chunk, from its length."""
+    """Determine the index form of a single-chunk message from its length."""
     k = int(wire[:4].view(np.uint32)[0])
     index = wire.size - 4 - -(-k * item // 4) * 4
     if index == 0:

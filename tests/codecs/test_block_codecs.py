@@ -1,4 +1,4 @@
-"""Casts, block integers and signs have the bytes and values of the reference, in every build."""
+"""Tests that casts, block integers and signs equal the reference in every build: bytes and decoded values."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ SETS = hard_sets(3001)
 
 
 def same_values(a: Any, b: Any) -> bool:
-    """Return whether the bits are equal, with any NaN equal to any other."""
+    """Return whether two arrays are bitwise identical, except that all NaNs are equal."""
     nan = np.isnan(a)
     return bool((np.isnan(b) == nan).all()) and same_bits(np.where(nan, 0, a), np.where(nan, 0, b))
 
@@ -154,7 +154,7 @@ def test_an_overflow_reaches_the_receiver(name: str) -> None:
 
 
 def test_scales_keep_small_gradients() -> None:
-    """Values that a cast to fp16 flushes to zero keep their mantissa."""
+    """Values that a cast to fp16 would flush to zero keep their mantissa."""
     x = (bell(4096, 66) * 1e-9).astype(np.float32)
     assert (x.astype(np.float16) == 0).all()
     y = decode(get_codec("fp16"), encode(get_codec("fp16"), x), x.size, np.float32)
@@ -166,7 +166,7 @@ def test_scales_keep_small_gradients() -> None:
 def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
     x = random_words(1 << 16, 67).astype(np.uint16).view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
-    # a block must not contain both ends of the range: a power of two has 8 bits, half precision spans 30 binades
+    # limit the range within a block: a power of two has 8 bits, and half precision spans 30 binades
     x = x[np.argsort(np.abs(x.astype(np.float32)), kind="stable")].copy()
     assert same_bits(decode(get_codec(name), encode(get_codec(name), x), x.size, dtype), x)
 
@@ -235,7 +235,7 @@ def test_residual_is_the_encoding_error(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", ["sign:1024", "int4:32", "fp8e5m2"])
 def test_error_feedback_sends_everything_in_the_end(name: str) -> None:
-    """The mean of the received values tends to the sent value. Without feedback it does not change."""
+    """With feedback, the mean of the received values converges to the sent value. Without feedback, it is constant."""
     codec = get_codec(name)
     x = bell(1024, 73).astype(np.float32)
     wire = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)
@@ -265,7 +265,7 @@ def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
         elif codec.name == "2:4":
             codec.encode(total.astype(dtype), expected)
             if dtype is not np.float32:
-                continue  # chooses before it rounds
+                continue  # selects before rounding
         else:
             codec.encode(total, expected, seed=5)
         out = np.full(expected.size + 8, 0xA5, dtype=np.uint8)
@@ -276,7 +276,7 @@ def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
 
 
 def test_the_reference_is_not_the_kernel() -> None:
-    """The comparison can fail: a scale, a code and a sign that are off by one are detected."""
+    """The comparison must detect a scale, code or sign that is off by one."""
     x = SETS["bell"]
     for name in ("int8:256", "fp8e4m3", "sign:64"):
         wire = encode(get_codec(name), x)

@@ -1,4 +1,4 @@
-"""The container of chunks that MPC and xpk share, and their treatment of values when sending and receiving."""
+"""Tests of the chunk container of MPC and xpk, and of how values are sent and received."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def rounded(x: Array, dtype: str) -> Array:
 
 
 def inputs(n: int) -> dict[str, Array]:
-    """Return bytes of compressible and incompressible values, about a chunk of each."""
+    """Return compressible and incompressible values by data set, about a chunk of each."""
     patterns = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F800001, 0xFFFFFFFF, 1, 0x807FFFFF, 0x3F803F80]
     mixed = random_words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
     mixed[mixed.size // 2 :] = 7
@@ -159,7 +159,7 @@ def test_a_hop_is_the_composition_of_its_parts(dtype: str, name: str, build: str
 
 # ---------------------------------------------------------------------------------------------- damage
 def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8]]:
-    """Return chunks that shrink, one of them sparse, and one that does not."""
+    """Return a message with chunks that shrink, one of them sparse, and a chunk that does not shrink."""
     n = 4096 // FLOATS[dtype].itemsize
     noise = random_words(n, 68).astype(np.uint32).view(np.float32)
     parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
@@ -228,7 +228,7 @@ def test_a_flipped_bit_is_refused_or_changes_the_values(dtype: str, name: str, b
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_refused_or_decoded(dtype: str, name: str, data: st.DataObject) -> None:
-    """Random chunks have the right length. Nothing is written past the end, and all builds decode the same values."""
+    """Random chunks have valid lengths. Nothing is written past the end, and all builds decode the same values."""
     n = data.draw(st.integers(1, 4096 // FLOATS[dtype].itemsize))
     size = data.draw(st.integers(0, max(0, -(-n * FLOATS[dtype].itemsize // 4) - 1)))
     body = random_words(size // 2 + 1, data.draw(st.integers(0, 2**31))).view(np.uint8)[: 4 * size].copy()

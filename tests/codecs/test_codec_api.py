@@ -1,4 +1,4 @@
-"""Common behavior of all codecs: lookup by name, types, refusals, and the choice of a build."""
+"""Tests of behavior that all codecs share: lookup by name, dtypes, rejections, and the selection of a build."""
 
 import subprocess
 import sys
@@ -54,7 +54,7 @@ def test_properties(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
 @pytest.mark.parametrize("name", NAMES)
 def test_builds_agree(name: str, dtype: Any) -> None:
-    """Every build has the same bytes and values for finite and other input."""
+    """All builds give the same bytes and values, for finite and non-finite input."""
     codecs = {build: get_codec(name, kernels) for build, kernels in builds().items()}
     assert "generic" in codecs
     sets = float_sets(1500)

@@ -1,6 +1,6 @@
-"""Golden streams: digests of every codec's bytes on every data set, committed as golden.json.
+"""Tests of golden streams: golden.json contains digests of every codec's bytes on every data set.
 
-After an intended change of a format, ``python tests/codecs/test_codec_golden.py`` writes the file again.
+After an intended format change, ``python tests/codecs/test_codec_golden.py`` regenerates the file.
 """
 
 import hashlib
@@ -40,14 +40,14 @@ VALUES = 5003
 
 
 def cases() -> list[tuple[str, np.dtype[Any]]]:
-    """Return every codec with every type that affects its bytes."""
+    """Return every codec with each dtype that affects its bytes."""
     types = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
     each = [(name, dtype) for name in (*LOSSLESS, *SPARSE) for dtype in types]
     return each + [(name, types[0]) for name in OTHERS] + [("int8:128", types[1]), ("zfp:12", types[2])]
 
 
 def inputs(dtype: np.dtype[Any]) -> dict[str, Array]:
-    """Return the data sets in a type. Values beyond its range become infinite."""
+    """Return the data sets in a dtype. Values beyond the range of the dtype become infinite."""
     sets = float_sets(VALUES)
     tiny = sets["bell"]
     sets["subnormal"] = np.ldexp(tiny, -130).astype(np.float32)
@@ -61,7 +61,7 @@ def digest(wire: npt.NDArray[np.uint8]) -> str:
 
 
 def digests(build: Kernels) -> dict[str, dict[str, str]]:
-    """Return digests by codec and type, then by data set."""
+    """Return digests by codec and dtype, then by data set."""
     return {
         f"{name} {dtype}": {
             label: digest(encode(get_codec(name, build), x, seed=SEED)) for label, x in inputs(dtype).items()

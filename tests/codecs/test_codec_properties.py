@@ -1,4 +1,4 @@
-"""Properties that hold for every input, searched for counterexamples."""
+"""Tests of properties that hold for every input, with a search for counterexamples."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ TYPES = st.sampled_from([np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml
 
 
 def bits_of(dtype: np.dtype[Any]) -> st.SearchStrategy[Array]:
-    """Draw any bit pattern of a type, of any length, with runs of equal words and of zeros."""
+    """Draw arrays of any length with arbitrary bit patterns, including runs of equal words and of zeros."""
     word = np.uint32 if dtype.itemsize == 4 else np.uint16
     elements = st.integers(0, np.iinfo(word).max) | st.sampled_from([0, 1 << (8 * dtype.itemsize - 1)])
     return hnp.arrays(word, st.integers(0, 300), elements=elements, fill=elements).map(lambda a: a.view(dtype))
@@ -79,7 +79,7 @@ def test_the_bound_holds(name: str, x: Array) -> None:
     TYPES.flatmap(finite),
 )
 def test_encoding_is_idempotent(name: str, x: Array) -> None:
-    """Sums of blocks and block scales lack this property: their largest value may be rounded."""
+    """Codecs with block scales or sums over blocks are excluded, because they may round the largest value."""
     codec = get_codec(name)
     once = decode(codec, encode(codec, x), x.size, x.dtype)
     assume(np.isfinite(once.astype(np.float32)).all())
@@ -105,7 +105,7 @@ def test_non_finite_values_survive(name: str, x: Array) -> None:
     with np.errstate(invalid="ignore"):
         broken = ~np.isfinite(x.astype(np.float32))
         arrived = ~np.isfinite(y.astype(np.float32))
-    if name.startswith("topk"):  # at most the promised size
+    if name.startswith("topk"):  # the message size is limited
         assert not broken.any() or arrived.any()
     elif name == "2:4":
         groups = np.zeros(-(-x.size // 4) * 4, dtype=bool)
@@ -124,7 +124,7 @@ def test_more_bits_have_a_smaller_error(label: str) -> None:
         return float(np.sqrt(np.mean((y.astype(np.float64) - x) ** 2)))
 
     for family in (
-        [f"zfp:{rate}" for rate in range(5, 28)],  # the remaining error is the truncation to 31 bits
+        [f"zfp:{rate}" for rate in range(5, 28)],  # the remaining error is due to truncation to 31 bits
         ["int8:1024", "int8:256", "int8:64", "int8:32"],
         ["int4:256", "int8:256"],
         ["int2:32/256", "int2:16/256", "int3:32/256", "int3:16/256", "int4:32/256", "int4:16/256", "int8:32"],

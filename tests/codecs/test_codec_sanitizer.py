@@ -1,4 +1,4 @@
-"""The kernels under the address and undefined-behavior sanitizers: hostile bytes, damaged streams, odd pointers."""
+"""Tests of the kernels under address and undefined-behavior sanitizers: hostile and damaged streams, odd pointers."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 SANITIZE = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing"]
-# these two use only the platform's base instruction set; all builds share their source
+# these builds use only the platform's base instruction set; all builds share their source
 FLAGS = {"generic": ["-DHB_SCALAR"], "sse2": []}
 
 
@@ -26,14 +26,14 @@ def compile_cpp(target: Path, *arguments: str) -> None:
 
 
 def driver(build: str, overrun: int, folder: Path) -> Path:
-    """Return the program that runs a build's kernels, from the cache if possible."""
+    """Compile the program that runs a build's kernels, or return it from the cache."""
 
     def compile_it(target: Path) -> None:
         sources = [path for path in sorted((KERNELS / "cpu").glob("*.cpp")) if path.stem != "dispatch"]
         objects = [folder / f"{path.stem}.o" for path in sources]
 
         def compile_one(source: Path, to: Path) -> None:
-            if not to.exists():  # from the previous driver
+            if not to.exists():  # reuse objects of the previous driver
                 compile_cpp(to, f"-DHB_BUILD={build}", *FLAGS[build], "-c", str(source))
 
         with ThreadPoolExecutor(2) as pool:

@@ -1,4 +1,4 @@
-"""Names of codecs."""
+"""Tests of codec names."""
 
 import subprocess
 import sys

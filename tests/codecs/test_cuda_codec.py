@@ -1,4 +1,4 @@
-"""The Python of the GPU back end on an emulated device: arguments, lengths, scratch; and its errors without a GPU."""
+"""Tests of the GPU back end's Python code on an emulated device: arguments, lengths, scratch memory and errors."""
 
 import gc
 import subprocess
@@ -64,11 +64,11 @@ def test_the_scratch_is_allocated_once() -> None:
     for _ in range(5):
         int(gpu.encode(x, wire))
     assert device.memories == 1
-    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two concurrent calls need two
+    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # concurrent calls need separate memory
     assert device.memories == 2
     assert int(second) == int(first)
     for _ in range(5):
-        gpu.encode(x, wire)  # the length is never read: its memory is freed with the object
+        gpu.encode(x, wire)  # the length is never read; its memory is freed with the object
     gc.collect()
     assert device.memories == 2
     topk, sparse = on("topk:0.1", device)

@@ -1,6 +1,6 @@
-"""Codecs on a GPU: the same bytes and values as on the CPU of the same machine.
+"""Tests that codecs on a GPU give the same bytes and values as on the CPU.
 
-``pytest -m gpu tests/codecs``. Without a GPU or CuPy these tests are skipped.
+The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, they are skipped.
 """
 
 import json
@@ -32,7 +32,7 @@ F32 = np.dtype(np.float32)
 GOLDEN = [(name, dtype) for name, dtype in cases() if name != "none"]
 LENGTHS = [0, 1, 2, 3, 5, 31, 33, 127, 129, 1023, 1024, 1025, 4097, 65_535, 65_536, 65_537, 131_077, 1_000_003]
 IN_TURNS, STEADY = 700_000, 300_000
-"""Numbers of values of the tests of streams and of allocations."""
+"""Numbers of values for the tests of streams and allocations."""
 NAMES = [
     "zfp:4",
     "zfp:8",
@@ -55,7 +55,7 @@ POISON, MARGIN = 0x5A, 64
 
 @dataclass
 class Placed:
-    """Values inside an array of bytes on the device."""
+    """Values inside a byte array on the device."""
 
     raw: Any
     start: int
@@ -70,7 +70,7 @@ class Placed:
 
 
 class OnDevice:
-    """Memory of the GPU, poisoned around what is asked for."""
+    """GPU memory that is poisoned around the requested part."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Placed:
         import cupy
@@ -148,7 +148,7 @@ def test_damaged_streams(name: str) -> None:
 
 
 def test_streams_do_not_meet() -> None:
-    """Calls of one codec on two streams are enqueued alternately and waited for at the end."""
+    """Calls of one codec alternate between two streams, and the test waits at the end."""
     import cupy
 
     memory = OnDevice()
@@ -253,7 +253,7 @@ def test_words_as_bfloat16() -> None:
 
 @pytest.mark.parametrize("name", ["int8:256", "mpc", "topk:0.001"])
 def test_more_values_than_31_bits_count(name: str) -> None:
-    """4.3 GB of bfloat16; the CPU must have the same bytes."""
+    """4.3 GB of bfloat16. The CPU must produce the same bytes."""
     import cupy
 
     n = 2**31 + 77

@@ -1,4 +1,4 @@
-"""MPC and xpk on the emulated GPU: the bytes and values of the CPU, bit for bit, and the same refusals."""
+"""Tests that MPC and xpk on the emulated GPU are bitwise identical to the CPU, and reject the same streams."""
 
 from pathlib import Path
 
@@ -48,7 +48,10 @@ def test_every_kind_of_data(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mpc", "xpk"])
 def test_blocks_wait_for_earlier_blocks(name: str) -> None:
-    """Blocks run on their own threads, more of them than processors. Some wait, and the bytes are the same."""
+    """Blocks run on their own threads, and there are more blocks than processors.
+
+    Blocks wait, and the bytes do not change.
+    """
     codec, device = compiled(name), EmulatedDevice(multiprocessors=3, workers=6)
     gpu = CudaCodec(codec, device)
     x, other = mixed(150_000, F32, 500), mixed(150_000, F32, 600)

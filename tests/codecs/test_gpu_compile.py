@@ -1,6 +1,6 @@
-"""The GPU kernels compile for every architecture, keep their values in registers, and do not grow unnoticed.
+"""Tests that the GPU kernels compile for every architecture, keep their values in registers, and do not grow unnoticed.
 
-No GPU or driver is needed. ``python tests/codecs/test_gpu_compile.py`` writes the sizes again.
+No GPU or driver is needed. ``python tests/codecs/test_gpu_compile.py`` updates the recorded sizes.
 """
 
 import json
@@ -28,16 +28,22 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""Architectures, with the CUDA version that compiles for each: 13 begins at sm_75."""
+"""Architectures and the CUDA version that compiles for each. CUDA 13 starts at sm_75."""
 OLDEST = "sm_70"
-"""The architecture of `make test`, which has the fewest registers; `make test-long` compiles for the others."""
+"""Architecture of `make test`, which has the fewest registers. `make test-long` compiles for the others."""
 SAMPLED = {"sm_75", "sm_100"}
-"""Architectures for which only one codec of each family is compiled. The kernels distinguish only architectures before
-and from sm_80; sm_70, sm_80 and sm_90 have all cases."""
+"""Architectures for which only one codec per family is compiled.
+
+The kernels distinguish only architectures before sm_80 from later ones, and all cases are compiled for sm_70, sm_80 and
+sm_90.
+"""
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Registers per thread if tiles have 1024 values and a multiprocessor holds 2 blocks; otherwise 64, for 4 blocks."""
+"""Registers per thread for tiles of 1024 values, with 2 blocks per multiprocessor.
+
+Other kernels use 64, with 4 blocks.
+"""
 SHARED = {
     "gpu.cu": 12 * 1024,
     "chunked.cu": 37 * 1024,
@@ -45,7 +51,7 @@ SHARED = {
     "convert.cu": 12 * 1024,
     "sum.cu": 12 * 1024,
 }
-"""Bytes of shared memory per block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
+"""Shared memory per block in bytes, for 8, 2 or 3 blocks per multiprocessor of sm_70."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
@@ -75,14 +81,14 @@ CASES: Cases = [
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
     *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, the dtypes in which values travel, and sums."""
+"""Codecs, conversions by dtype, and sums."""
 SAMPLE: Cases = [
     *((name, F32) for name in ("zfp:13", "int8:1024", "int4:256", "sign:1024", "fp8e4m3", "2:4", "mpc", "xpk")),
     ("int4:16/256:nonuniform:stochastic", F32),
     *((name, F32) for name in ("topk:0.01", "threshold:0.01", "rowsparse:64", "sum")),
     ("as bfloat16", F32),
 ]
-"""A case of each family, with the largest kernels of it."""
+"""One case per family, which compiles its largest kernels."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:
@@ -108,7 +114,7 @@ def cases_of(arch: str) -> Cases:
 
 
 def compile_cases(arch: str, cases: Cases | None = None, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
-    """Return the resources by case and kernel. A separate process compiles them if they are not cached."""
+    """Return resource usage by case and kernel. Uncached cases are compiled in a separate process."""
     cases = cases_of(arch) if cases is None else cases
     builds = [build(name, dtype) for name, dtype in cases]
     jobs = [(job.source, [f"-arch={arch}", *job.options()]) for job in builds]
@@ -140,7 +146,7 @@ def version(major: int) -> tuple[str, int]:
 
 
 def compile_all(architectures: Iterable[str] = ARCHITECTURES) -> dict[str, dict[str, dict[str, Kernel]]]:
-    """Return the resources by architecture, compiled two at a time."""
+    """Return resource usage by architecture. Two architectures are compiled at a time."""
     chosen = list(architectures)
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(chosen, pool.map(compile_cases, chosen), strict=True))
@@ -151,7 +157,7 @@ def sizes(compiled: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, int]]:
 
 
 def wasteful(compiled: dict[str, dict[str, Kernel]]) -> list[str]:
-    """Return the kernels with local memory, or with more registers or shared memory than allowed."""
+    """Return the kernels that use local memory, or exceed the limits for registers or shared memory."""
     complaints = []
     for case, kernels in compiled.items():
         most = REGISTERS.get(case.split(" ")[0], 64)
@@ -163,7 +169,7 @@ def wasteful(compiled: dict[str, dict[str, Kernel]]) -> list[str]:
 
 
 def grown(actual: dict[str, dict[str, int]], recorded: dict[str, dict[str, int]]) -> list[str]:
-    """Return the kernels that have over 5 % more instructions than recorded."""
+    """Return the kernels with over 5 % more instructions than recorded."""
     return [
         f"{case}, {name}: {count} instructions, {recorded[case][name]} known"
         for case, kernels in actual.items()
@@ -218,7 +224,7 @@ def test_a_size_that_grew_is_detected() -> None:
 
 
 def test_options_keep_subnormal_values() -> None:
-    """The compiler's result equals that with -ftz=false at the end, and differs from that with -ftz=true."""
+    """The compiler's output equals that with -ftz=false appended, and differs from that with -ftz=true."""
     build = convert.sum_build_of(F32)
     program = (
         "import hashlib, json, sys; from pathlib import Path; from nvrtc import Compiler\n"

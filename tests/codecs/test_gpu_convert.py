@@ -1,4 +1,4 @@
-"""Conversions on an emulated GPU: the bits of NumPy's casts at every tie, and faults that must be detected."""
+"""Tests that conversions on an emulated GPU equal NumPy's casts at every tie, and that planted faults are detected."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""topk, threshold and rowsparse on the emulated GPU: the bytes and values of the CPU, and the same refusals."""
+"""Tests that topk, threshold and rowsparse on the emulated GPU equal the CPU: bytes, values and rejections."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LENGTHS = [0, 1, 2, 5, 31, 33, 255, 257, 1025, 7001, 65_535, 65_536, 65_537, 140
 
 
 def data(name: str, n: int, dtype: np.dtype[np.generic], seed: int) -> Array:
-    """Return every kind of values; for rows most of them are zero."""
+    """Return mixed values. For rowsparse, most rows are zero."""
     x = mixed(n, dtype, seed)
     if name.startswith("rowsparse"):
         width = int(name.partition(":")[2])
@@ -49,7 +49,10 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> 
 
 
 def test_ties_go_to_the_lower_places() -> None:
-    """There are few magnitudes, so the last one chosen occurs in every chunk, and in one chunk only a part is taken."""
+    """Only a few magnitudes occur, so every chunk contains values of the smallest selected magnitude.
+
+    In one chunk, only some of these values are selected.
+    """
     gpus = {}
     for name in ("topk:0.01", "topk:0.2", "topk:0.7"):
         codec = compiled(name)
@@ -92,7 +95,7 @@ def test_damaged_streams_are_refused_as_on_the_cpu(name: str, dtype: np.dtype[np
     stream = np.zeros(codec.wire_bytes(x.size, dtype), np.uint8)
     stream = stream[: codec.encode(x, stream)].copy()
     wires = damaged(stream, 800, 120)
-    near_the_end = integers(60, 0, min(stream.size, 3000), 801)  # where the last index is
+    near_the_end = integers(60, 0, min(stream.size, 3000), 801)  # the position of the last index
     for wire, place, bit in zip(wires[60:], near_the_end, integers(60, 0, 8, 802), strict=True):
         if wire.size == stream.size:
             wire[...] = stream

@@ -1,7 +1,7 @@
 """GPU tests that run on a stand-in for CuPy, so that the Python code between codecs and CuPy is tested without a GPU.
 
-Kernels that CuPy compiles flush subnormal values, and CuPy's streams may destroy those of other libraries. These faults
-are tested, too.
+The stand-in reproduces two faults of CuPy: compiled kernels flush subnormal values, and a CuPy stream object may
+destroy a stream that another library owns. The tests cover both faults.
 """
 
 import gc
@@ -31,16 +31,16 @@ SHORT = [n for n in test_gpu.LENGTHS if n < 5000]
 
 
 def sampled(cases: list[Any], sample: Any) -> list[Any]:
-    """Return the cases; those outside the sample are for `make test-long`."""
+    """Return the cases. Cases outside the sample are marked for `make test-long`."""
     return [pytest.param(*case, marks=[] if sample(case) else pytest.mark.long) for case in cases]
 
 
 @pytest.fixture(autouse=True)
 def cupy(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Install the stand-in. A warning is an error."""
+    """Install the stand-in, and turn warnings into errors."""
     need("a GPU is here: test_gpu.py runs on it" if has_gpu() else None)
     for name, value in {"LENGTHS": SHORT, "IN_TURNS": 7000, "STEADY": 9000}.items():
-        monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU would take too long for more
+        monkeypatch.setattr(test_gpu, name, value)  # more values would take too long on an emulated GPU
     with standin(), warnings.catch_warnings():
         warnings.simplefilter("error")
         import cupy
@@ -100,7 +100,7 @@ def test_words_as_bfloat16() -> None:
 
 
 def subnormals() -> dict[str, np.ndarray]:
-    """Return the kernels' results for the smallest values: float16 widened, and a float32 added to another."""
+    """Return results for the smallest values: float16 values converted to float32, and sums of float32 values."""
     import cupy
 
     gpu, halves = device.cuda(), np.array([1, 2, 0x8003], np.uint16)
@@ -118,7 +118,7 @@ def test_subnormal_values_survive() -> None:
 
 
 def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is the fault of a kernel of `RawModule(code=...)`, so the previous test can detect it."""
+    """`RawModule(code=...)` has this fault, so the previous test can detect it."""
 
     def module(self: Any, build: device.Build) -> Any:
         return cupy.RawModule(code=f'#include "{build.source}"\n', options=build.options())
@@ -129,7 +129,7 @@ def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monk
 
 
 def test_the_package_uses_no_computation_of_cupy() -> None:
-    """CuPy's own kernels flush subnormals. The allowed names copy bytes, or take compiled kernels."""
+    """CuPy's own kernels flush subnormals. The permitted functions only copy bytes or load compiled kernels."""
     used = set()
     for path in Path(device.__file__).parents[1].rglob("*.py"):
         used |= set(re.findall(r"\b_?cupy\.(\w+)", path.read_text()))
@@ -150,7 +150,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
     monkeypatch.setattr(cupy.cuda.compiler, "compile_using_nvrtc", compile_using_nvrtc)
     build = convert.sum_build_of(F32)
     for _ in range(2):
-        device._device.cache_clear()  # like in another process
+        device._device.cache_clear()  # as in another process
         for _ in range(2):
             device.cuda()._module(build)  # type: ignore[attr-defined]
     assert len(compiled) == 1
@@ -164,7 +164,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
 
 
 class Foreign:
-    """A stream that another library owns, as PyTorch exposes it."""
+    """A stream that another library owns, as PyTorch exposes streams."""
 
     def __init__(self, cupy: Any) -> None:
         self.owner = cupy.cuda.Stream(non_blocking=True)
@@ -172,7 +172,7 @@ class Foreign:
 
 
 def work_on(stream: Foreign) -> None:
-    """Encode on a stream repeatedly, and wait for it. Raise an error if it was destroyed meanwhile."""
+    """Encode repeatedly on a stream, and wait for it. Raise an error if the stream was destroyed meanwhile."""
     codec = get_codec("int8:256")
     gpu, memory, x = CudaCodec(codec), test_gpu.OnDevice(), mixed(1000, F32, 30)
     wire, values = memory.new(codec.wire_bytes(x.size, F32), np.uint8), memory.put(x)
@@ -221,16 +221,16 @@ def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
     monkeypatch.setattr(cupy.cuda.Stream, "from_external", classmethod(from_external))
     stream = Foreign(cupy)
     work_on(stream)
-    cupy.cuda.Stream.from_external(stream.owner)  # and is forgotten
+    cupy.cuda.Stream.from_external(stream.owner)  # the object is discarded immediately
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="does not exist, or it was destroyed"):
         work_on(stream)
-    stream.owner._foreign = stream  # it cannot be destroyed twice
+    stream.owner._foreign = stream  # prevents a second destruction
     device.cuda()._streams[stream.cuda_stream]._foreign = stream  # type: ignore[attr-defined]
 
 
 def test_an_array_that_only_dlpack_shows_is_used_after_the_work_that_makes_it(cupy: Any) -> None:
     class Shared:
-        """An array of a library whose current stream writes it."""
+        """An array of a library whose current stream writes the array."""
 
         def __init__(self, array: Any) -> None:
             self._array, self.__dlpack_device__ = array, array.__dlpack_device__

@@ -1,4 +1,4 @@
-"""GPU kernels of the codecs of fixed size, emulated: the bytes and values of the CPU, bit for bit."""
+"""Tests that the emulated GPU kernels of fixed-size codecs are bitwise identical to the CPU."""
 
 import ctypes
 import functools
@@ -41,14 +41,14 @@ CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOM
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
 OFTEN += [(name, F32, F32) for name in FEW_BITS[:3]]
-"""Codecs of `make test`: one of every kind, and 16 bits of one kind; `make test-long` adds the others."""
+"""Codecs of `make test`: one of every kind, and one kind in 16 bits. `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
-LONG = 26_003  # with every tile, more than the emulated launch has threads for
+LONG = 26_003  # all tiles, and more of them than threads in the emulated launch
 
 
 @pytest.fixture(scope="module", autouse=True)
 def built(request: pytest.FixtureRequest) -> None:
-    """Compile the libraries of the chosen tests, several at once."""
+    """Compile the libraries of the selected tests, several at a time."""
     chosen = [
         item.callspec.params
         for item in request.session.items
@@ -60,7 +60,7 @@ def built(request: pytest.FixtureRequest) -> None:
 
 @functools.cache
 def pool(dtype: np.dtype[Any], n: int, seed: int) -> Array:
-    """Return calm stretches, wild ones, and some with non-finite values, each of 173 values."""
+    """Return segments of 173 values: some calm, some wild, and some with non-finite values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
     patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
@@ -74,18 +74,18 @@ def pool(dtype: np.dtype[Any], n: int, seed: int) -> Array:
 
 @dataclass
 class Front:
-    """Kernels of tiles with the arguments of `Codec`.
+    """Kernels for tiles, with the method signatures of `Codec`.
 
     Parameters
     ----------
     kernels
-        Library from `library`.
+        Library returned by `library`.
     grid
-        Blocks of a launch; few, so that warps take several turns.
+        Number of blocks per launch. With few blocks, warps process several tiles.
     first
-        Block to begin with.
+        First block to run.
     backwards
-        Whether threads of a block run from the last to the first.
+        Whether the threads of a block run in reverse order.
     """
 
     kernels: ctypes.CDLL
@@ -108,7 +108,7 @@ class Front:
 
 
 def place(n: int, dtype: npt.DTypeLike, offset: int) -> Array:
-    """Return `n` poisoned values `offset` bytes after a multiple of 64, with 64 poisoned bytes on both sides."""
+    """Return `n` poisoned values at `offset` bytes after a multiple of 64, with 64 poisoned bytes on both sides."""
     size = n * np.dtype(dtype).itemsize
     raw = np.full(size + 256, POISON, dtype=np.uint8)
     start = -raw.ctypes.data % 64 + 64 + offset
@@ -116,7 +116,7 @@ def place(n: int, dtype: npt.DTypeLike, offset: int) -> Array:
 
 
 def around(x: Array) -> bytes:
-    """Return the memory around the values of `place`."""
+    """Return the memory around values allocated with `place`."""
     raw = x
     while isinstance(raw.base, np.ndarray):
         raw = raw.base
@@ -131,7 +131,7 @@ def put(x: Array, offset: int) -> Array:
 
 
 def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.dtype[Any]) -> None:
-    """Check all operations of the kernels on `x`, and on `other` if two vectors are needed."""
+    """Check all kernel operations on `x`, and on `other` where two vectors are needed."""
     codec, n, seed = compiled(name), x.size, x.size * 77 + (offset << 40)
     size = codec.wire_bytes(n, x.dtype)
     x, other = put(x, offset), put(other, offset)
@@ -166,7 +166,7 @@ def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.
 
 
 def sweep(name: str, kernels: Path, dtype: np.dtype[Any] = F32, out: np.dtype[Any] = F32) -> None:
-    """Check every short length and a long one, at pointers of every alignment."""
+    """Check every short length and one long length, with pointers of every alignment."""
     kernel = library(build_of(name, dtype, out), kernels)
     many, others = pool(dtype, 8192, 20), pool(dtype, 8192, 40)
     for k, n in enumerate(LENGTHS):
@@ -190,7 +190,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dt
 )
 @pytest.mark.parametrize("ones", [1, 3])
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
-    """No encoder makes these streams: random bits, and few ones, with coefficients that stay insignificant."""
+    """No encoder produces these streams: random bits, and sparse ones, in which coefficients stay insignificant."""
     codec, n = compiled(f"zfp:{rate}"), 8192
     bits = random_words(n * rate // 64, 11)
     for k in range(1, ones):
@@ -225,7 +225,7 @@ def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
 
 
 def reserve(size: int) -> Bytes:
-    """Return zeros that take memory only where they are written."""
+    """Return zeros that consume memory only where they are written."""
     no_reserve = 0x4000  # Linux
     return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve), np.uint8)
 
@@ -234,7 +234,7 @@ def reserve(size: int) -> Bytes:
     ("name", "bits", "tile"), [("zfp:13", 13, 128), ("int8:256", 8, 256), ("sign:1024", 1, 1024), ("2:4", 8, 256)]
 )
 def test_positions_beyond_32_bits(name: str, bits: int, tile: int) -> None:
-    """Only the threads of the last 1237 of 2^32 + 1237 values run. tile: values that a warp takes."""
+    """Only the threads for the last 1237 of 2^32 + 1237 values run. `tile` is the number of values per warp."""
     codec, start, x = compiled(name), 2**32, bell(1237, 3).astype(np.float16)
     small = np.zeros(codec.wire_bytes(x.size, F16), np.uint8)
     codec.encode(x, small)
@@ -245,7 +245,7 @@ def test_positions_beyond_32_bits(name: str, bits: int, tile: int) -> None:
     values[start:] = x
     wire = reserve(codec.wire_bytes(values.size, F16))
     front.encode(values, wire)
-    begin, length = start * bits // 8, -(-x.size * bits // 32) * 4  # of the plane of codes; scales are at the end
+    begin, length = start * bits // 8, -(-x.size * bits // 32) * 4  # codes only; scales are at the end
     assert same_bits(wire[begin : begin + length], small[:length])
     assert same_bits(wire[wire.size - small.size + length :], small[length:])
 

@@ -1,7 +1,7 @@
-"""More than 2^31 and 2^32 values: no index, offset or counter may wrap.
+"""Tests that no index, offset or counter overflows with more than 2^31 or 2^32 values.
 
-The values are a small file that is mapped repeatedly, so they take address space and no memory. Only the end has its
-own memory and other values.
+The values are a small file that is mapped repeatedly, so they need address space but little memory. Only the end has
+its own memory and different values.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def _mapped(address: int | None, size: int, flags: int, file: int) -> int:
 
 @contextmanager
 def long_vector(turns: int) -> Iterator[npt.NDArray[np.float32]]:
-    """Return ``turns * PERIOD + END`` values: repetitions of the same ones, and the end."""
+    """Return ``turns * PERIOD + END`` values, which consist of repeated periods and a separate end."""
     size = turns * PERIOD * 4 + (END * 4 + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
     start = _mapped(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1)
     file = os.memfd_create("values")
@@ -61,7 +61,7 @@ def test_beyond_two_to_the_31(name: str) -> None:
         assert x.size > 1 << 31
         x[:PERIOD] = period
         x[-END:] = end
-        wire = np.frombuffer(mmap.mmap(-1, codec.wire_bytes(x.size, x.dtype)), dtype=np.uint8)  # not touched, no memory
+        wire = np.frombuffer(mmap.mmap(-1, codec.wire_bytes(x.size, x.dtype)), dtype=np.uint8)  # untouched
         used = codec.encode(x, wire)
         x[:PERIOD] = 7
         x[-END:] = 7
@@ -73,7 +73,7 @@ def test_beyond_two_to_the_31(name: str) -> None:
 
 
 def test_counters_beyond_two_to_the_32() -> None:
-    """Stochastic rounding has other noise after the lower half of the counter starts again from zero."""
+    """The noise of stochastic rounding must differ after the lower half of the counter wraps to zero."""
     codec = get_codec("int4:1024:stochastic")
     with long_vector(turns=(1 << 32) // PERIOD) as x:
         x[:PERIOD] = bell(PERIOD, 82)

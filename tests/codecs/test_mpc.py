@@ -1,4 +1,4 @@
-"""MPC, compared with an independent reference in NumPy. Tests of the container are in test_chunks.py."""
+"""Comparison of MPC with an independent NumPy reference. test_chunks.py tests the container."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_the_reference_decodes_the_bytes(dim: int, dtype: str) -> None:
 
 
 def test_a_stride_counts_values_of_the_type() -> None:
-    """Interleaved series shrink most with their own stride, in words and in half words."""
+    """Interleaved series compress best with a stride equal to their number, for 4-byte and 2-byte values."""
     series = np.stack([np.cumsum(bell(4096, 60 + k)) * 1e-3 + 10.0 * k for k in range(3)], axis=1).ravel()
     for dtype in ("f4", "f2", "bf16"):
         x = series.astype(DTYPES[dtype])

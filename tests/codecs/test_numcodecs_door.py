@@ -1,4 +1,4 @@
-"""The codecs for numcodecs and zarr. If numcodecs is missing, a stand-in replaces its base class."""
+"""Tests of the codecs for numcodecs and zarr. If numcodecs is missing, a stand-in replaces its base class."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,10 @@ import pytest
 
 
 class _Codec:
-    """The documented behavior of numcodecs.abc.Codec: the configuration is the public attributes and the id."""
+    """A stand-in for numcodecs.abc.Codec.
+
+    As documented, the configuration consists of the public attributes and the ID.
+    """
 
     codec_id: str
 

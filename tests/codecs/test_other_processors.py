@@ -1,4 +1,4 @@
-"""The kernels of Arm and POWER give the bytes of x86-64: compiled as in a wheel, and run under an emulator."""
+"""Tests that kernels compiled for Arm and POWER give the bytes of x86-64. They run under an emulator."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def test_streams_equal_the_committed_digests(foreign: Foreign) -> None:
 
 
 def results(name: str, x: Array, build: Kernels) -> list[Array | int]:
-    """Return what a codec decodes, adds, and encodes with error feedback and with a sum."""
+    """Return the results of decoding, accumulating, and encoding with error feedback and with a sum."""
     codec = get_codec(name, build)
     wire = encode(codec, x, seed=3)
     out = [decode(codec, wire, x.size, x.dtype)]

@@ -1,4 +1,4 @@
-"""The example codec of docs/reference/codecs.md, installed in another package, works by its name like ours."""
+"""Tests that the example codec of docs/reference/codecs.md works by name when another package installs it."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Return a directory with the distribution, as pip installs it."""
+    """Return a directory with the distribution as pip would install it."""
     (tmp_path / "truncation.py").write_text(block("python"), encoding="utf-8")
     head, entry = block("toml").strip().splitlines()
     assert head == '[project.entry-points."hpcbench.codecs"]'
@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def python(site: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a new process, with the distribution or without."""
+    """Run Python in a new process, with or without the distribution."""
     paths = [str(CHECKOUT), str(site or ""), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)

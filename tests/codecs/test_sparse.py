@@ -1,4 +1,4 @@
-"""Sparse codecs, compared with a reference in NumPy that has the same bytes, and at their limits."""
+"""Comparison of sparse codecs with a NumPy reference that gives the same bytes, including edge cases."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,9 +67,9 @@ def test_the_form_follows_the_density() -> None:
 
 
 def test_positions_take_few_bits() -> None:
-    """At a density of 1/100 they take less than ten bits per value.
+    """At a density of 1/100, a position takes less than ten bits.
 
-    The entropy is 8.08, and a position in a chunk has 16 bits.
+    The entropy is 8.08 bits, and an uncompressed position within a chunk takes 16 bits.
     """
     x = bell(10 * CHUNK, 36).astype(np.float32)
     codec = TopK(0.01)
@@ -104,7 +104,7 @@ def test_variable_sizes_reach_their_bound_exactly() -> None:
 
 
 def test_the_number_of_values_is_exact() -> None:
-    """A binary fraction must not add one."""
+    """Rounding of binary fractions must not add a value."""
     assert 0.07 * 100 > 7
     assert TopK(0.07).param(100) == 7
     assert TopK(1e-9).param(5) == 1
@@ -129,10 +129,10 @@ def kept_places(codec: Codec, x: Array) -> npt.NDArray[np.bool_]:
 @pytest.mark.parametrize(
     "fault",
     [
-        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # the later of equal values
-        lambda x: np.argsort(-np.nan_to_num(np.abs(x), nan=0.0), kind="stable"),  # NaN is lost
-        lambda x: np.argsort(-x, kind="stable"),  # the sign counts
-        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # the last digit is ignored
+        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # selects the later of equal values
+        lambda x: np.argsort(-np.nan_to_num(np.abs(x), nan=0.0), kind="stable"),  # loses NaN
+        lambda x: np.argsort(-x, kind="stable"),  # compares signed values
+        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # ignores the last digit
     ],
 )
 def test_a_wrong_choice_is_detected(fault: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_other_types_are_refused_in_one_line() -> None:
 
 
 def test_beyond_two_to_the_31() -> None:
-    """Memory is untouched zeros, so the message costs a few pages."""
+    """The input consists of untouched zeros, so the message takes only a few pages."""
     codec = TopK(1e-9)
     n = 2**31 + 2 * CHUNK + 300
     x, out = np.zeros(n, dtype=BFLOAT16), np.zeros(n, dtype=BFLOAT16)
@@ -209,7 +209,7 @@ def test_beyond_two_to_the_31() -> None:
 
 
 def kept_count(wire: npt.NDArray[np.uint8], n: int) -> int:
-    """Count the kept values by the heads of all chunks."""
+    """Count the kept values from the headers of all chunks."""
     starts = wire[: 8 * ((n - 1) // CHUNK)].view("<u8")
     heads = starts.nbytes + np.append(np.uint64(0), starts).astype(np.int64)
     return int(sum(wire[at : at + 4].view(np.uint32)[0] for at in heads))

@@ -1,4 +1,4 @@
-"""Damaged messages of sparse codecs are refused, or decode to values without other effects."""
+"""Tests that damaged messages of sparse codecs are rejected, or are decoded without other effects."""
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ def test_wrong_indices_are_refused(build: str) -> None:
     word = int(wire[at : at + 4].view("<u4")[0])
     for wrong in (word ^ 1, word ^ 2, 0, 0xFFFFFFFF):
         assert refused(codec, with_words(wire, at, wrong), n), wrong
-    end = wire.size - 4  # n is not a multiple of 32: change bits after the last value, and clear one of the others
+    end = wire.size - 4  # n is not a multiple of 32: set a bit after the last value, and clear another
     last = int(wire[end:].view("<u4")[0])
     assert refused(codec, with_words(with_words(wire, at, word ^ 1), end, last | 1 << 31), n)
 
@@ -119,7 +119,7 @@ def test_positions_that_do_not_increase_are_refused(build: str) -> None:
 @pytest.mark.parametrize("name", ["topk:0.02", "topk:0.3", "threshold:0.5", "rowsparse:4"])
 @pytest.mark.parametrize("build", BUILDS)
 def test_no_byte_writes_outside(name: str, build: str) -> None:
-    """With any change the message is refused or gives n values."""
+    """Whatever byte is changed, the message is rejected or decodes to n values."""
     codec, _ = case(name, BUILDS[build])
     x = message(0.05, 2500)
     wire = encode(codec, x)

@@ -1,4 +1,4 @@
-"""Omitted and added values of sparse codecs: error bounds, residuals, accumulation, hops."""
+"""Tests of omitted and added values in sparse codecs: error bounds, residuals, accumulation and hops."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_residual_is_the_encoding_error(name: str, dtype: np.dtype[Any]) -> None
 
 
 def quiet_wire(wire: Any) -> bytes:
-    """Silence the warning about NaN: NumPy's sum has another NaN than the kernels'."""
+    """Normalize NaN bytes, because NumPy's sums and the kernels yield different NaNs."""
     return bytes(wire).replace(b"\xc0\x7f", b"\xc0\xff").replace(b"\x00\x7e", b"\x00\xfe")
 
 
@@ -76,7 +76,7 @@ def test_more_overflow_than_is_sent_leaves_no_trace_in_the_residual(build: str) 
 @pytest.mark.parametrize("name", ["topk:0.05", "topk:0.5", "threshold:40", "rowsparse:8", "2:4"])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_nothing_is_lost_over_many_messages(name: str, dtype: np.dtype[Any]) -> None:
-    """Integers are used, so the sum of sent values and residuals must be exact."""
+    """The values are integers, so the sum of sent values and residuals must be exact."""
     codec, _ = case(name)
     n = 2000
     residual = np.zeros(n, dtype=np.float32)
@@ -124,7 +124,7 @@ def test_a_hop_encodes_the_sum(name: str, build: str) -> None:
     codec, expected = case(name, BUILDS[build])
     x, local = (np.rint(bell(CHUNK + 500, seed) * 9).astype(np.float32) for seed in (44, 45))
     local[::2] = 0
-    for dtype in TYPES:  # these sums are exact in all of them
+    for dtype in TYPES:  # these sums are exact in all dtypes
         arrived = encode(codec, x.astype(dtype))
         total = decode(codec, arrived, x.size, dtype).astype(np.float32) + local
         out = np.zeros(codec.wire_bytes(x.size, dtype), dtype=np.uint8)

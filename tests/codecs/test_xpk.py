@@ -1,4 +1,4 @@
-"""xpk, compared with an independent reference in NumPy. Tests of the container are in test_chunks.py."""
+"""Comparison of xpk with an independent NumPy reference. test_chunks.py tests the container."""
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ def test_the_reference_decodes_the_bytes(dtype: str) -> None:
 
 
 def test_every_width_and_both_forms_occur() -> None:
-    """So the comparisons above cover the complete format."""
+    """The comparisons above therefore cover the complete format."""
     met = set()
     for dtype in DTYPES:
         for x in sets(5003, dtype).values():

@@ -1,4 +1,4 @@
-"""The error bound of ZFP holds for every input, and is reasonably tight."""
+"""Tests that the error bound of ZFP holds for every input and is reasonably tight."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def test_holds_on_training_like_data(rate: int) -> None:
 
 
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**124), max_value=2.0**124)
-# near to a power of two, halves and quarters of it, and much smaller: signs and sizes that fill and empty bit planes
+# values near powers of two, a half and a quarter of them, and much smaller values, which fill and empty bit planes
 CORNERS = st.builds(
     lambda sign, base, nudge, scale: sign * (base + nudge) * scale,
     st.sampled_from([-1.0, 1.0]),

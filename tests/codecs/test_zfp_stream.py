@@ -1,4 +1,4 @@
-"""The ZFP stream is that of libzfp, at every rate and with every build."""
+"""Tests that the ZFP stream equals that of libzfp, at every rate and with every build."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ def zfp_values(stream: bytes, n: int, rate: int) -> npt.NDArray[Any]:
 
 
 def random_stream(rate: int, blocks: int, seed: int, sparse: bool) -> npt.NDArray[np.uint8]:
-    """Return blocks of random bits, marked as non-zero, with exponents that libzfp scales without overflow."""
+    """Return non-zero blocks of random bits whose exponents libzfp can scale without overflow."""
     mb = 4 * rate
     bits = (random_words(blocks * mb, seed) & np.uint64(1)).astype(np.uint8).reshape(blocks, mb)
-    if sparse:  # many empty bit planes: coefficients that become significant late or never
+    if sparse:  # many empty bit planes, so coefficients become significant late or never
         bits &= (random_words(blocks * mb, seed + 1) % np.uint64(4) == 0).astype(np.uint8).reshape(blocks, mb)
     bits[:, 0] = 1
     exponent = 60 + random_words(blocks, seed + 2) % np.uint64(140)
@@ -119,7 +119,10 @@ def test_nan_and_infinity_survive(rate: int, build: str) -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_blocks_below_the_scale_of_libzfp(build: str) -> None:
-    """libzfp's scale overflows below 2^-98 and all values become the largest. Ours keep their relative precision."""
+    """Below 2^-98, libzfp's scale overflows and all values become the maximum.
+
+    The codec keeps the relative precision.
+    """
     codec = ZfpCodec(24, BUILDS[build])
     for exponent in (-100, -120, -126):
         x = np.ldexp(bell(400, 35), exponent).astype(np.float32)
@@ -142,7 +145,7 @@ def test_accumulate_is_decode_and_add(rate: int, build: str) -> None:
 
 
 def test_a_flipped_bit_is_detected() -> None:
-    """The comparison can fail: each bit of a block's head and first planes changes the values."""
+    """The comparison must detect a change in each bit of a block's header and first planes."""
     x = SETS["bell"]
     wire = encode(ZfpCodec(8), x)
     expected = zfp_values(wire.tobytes(), x.size, 8)

@@ -1,4 +1,4 @@
-"""Cases of collectives for real ranks, and their expected results, for the worker and its tests."""
+"""Test cases of collectives on real ranks, and their expected results."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, 
 SLICING = Links(
     Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC))
 )
-"""Links whose messages cost nothing and bytes much: between nodes, plans of large vectors have several slices."""
+"""Links without latency but with low bandwidth, so that plans of large vectors between nodes have several slices."""
 SLICES = 6
-"""Number of slices of large vectors: more than are in flight at once."""
+"""Number of slices of large vectors, which exceeds the number of slices in flight."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 
@@ -43,22 +43,22 @@ class Case(NamedTuple):
 
     @property
     def slices(self) -> int | None:
-        """Number of slices of a plan: several for a large vector, None with ``AUTO``, which leaves it to the plan."""
+        """Number of slices: several for a large vector; None with ``AUTO``, where the planner chooses."""
         return SLICES if self.n >= max(LARGE) and self.algorithm is not Algorithm.AUTO else None
 
 
 class Told(NamedTuple):
-    """Report of a rank on one case."""
+    """A rank's report for one case."""
 
     result: str
-    """Digest of its result."""
+    """Digest of the rank's result."""
     message: int
     wire: int
     network: int
 
 
 def topologies(ranks: int) -> list[Topology]:
-    """List the topologies that the ranks of the world are given."""
+    """List the topologies to test with this number of ranks."""
     every = [Topology.flat(ranks), Topology.regular(ranks, 1)]
     if ranks == 8:
         return [Topology.regular(4, 2), Topology((0, 1, 1, 0, 0, 1, 0, 1))]
@@ -68,7 +68,7 @@ def topologies(ranks: int) -> list[Topology]:
 
 
 def cases(topology: Topology, *, few: bool = False) -> Iterator[Case]:
-    """List the cases that a topology allows. With `few`, only one size and two codecs of each."""
+    """Yield the valid cases of a topology. With `few`, only one size and two codecs are used."""
     for operation in (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER):
         for algorithm in ALGORITHMS:
             if refusal(operation, algorithm, topology):
@@ -112,7 +112,7 @@ def digest(values: Array) -> str:
 
 @cache
 def foretold(case: Case, topology: Topology) -> list[Told] | None:
-    """Return every rank's expected report, to the bit; None if the MPI library adds in its own order."""
+    """Return every rank's expected report, bit for bit; None if the MPI library determines the summation order."""
     laid = planned(case, topology)
     if laid.algorithm is Algorithm.NATIVE or topology.ranks == 1:
         return None
@@ -137,13 +137,13 @@ def foretold(case: Case, topology: Topology) -> list[Told] | None:
 
 
 def exact(case: Case, ranks: int) -> Array:
-    """Return the full result without a codec, in float64."""
+    """Return the complete result without a codec, in float64."""
     laid = planned(case._replace(algorithm=Algorithm.NATIVE), Topology.flat(ranks))
     return expected(laid, inputs(laid, case.dtype, integers=False))
 
 
 def parts_of(ranks: int, seed: int) -> Any:
-    """Return the counts of an all-to-all from rank i to rank j: uneven, and some of them 0."""
+    """Return all-to-all counts from rank i to rank j. The counts are uneven, and some are 0."""
     random = np.random.default_rng([ranks, seed])
     counts = random.integers(0, 700, (ranks, ranks))
     counts[random.random((ranks, ranks)) < 0.25] = 0

@@ -1,4 +1,4 @@
-"""Runs every operation on real ranks, in groups of all sizes. Prints one JSON line per case and rank."""
+"""Worker that runs every operation on real ranks in groups of all sizes. Prints one JSON line per case and rank."""
 
 import sys
 from typing import Any
@@ -23,7 +23,7 @@ BOTH = (Algorithm.ENCODED, Algorithm.NATIVE)
 
 
 def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
-    """Return the result on this rank, and whether the arguments that must not change are unchanged."""
+    """Return the result on this rank, and whether read-only arguments are unmodified."""
     mine = cut_evenly(case.n, group.size)[group.rank]
     values = inputs(planned(case, group.topology), case.dtype, integers=False)[group.rank]
     if case.operation is Operation.ALL_REDUCE:
@@ -56,7 +56,7 @@ def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
     report = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
     line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": report, "intact": intact}
     plain = planned(case, group.topology).algorithm is Algorithm.NATIVE
-    # the bits of a sum by the MPI library are not specified
+    # the MPI library does not specify the bits of a sum
     line["samples_error"] = counted.sampled_square > 0
     return {**line, "plain_calls": counted.plain_calls, "values": result[:2000].tolist() if plain else None}
 
@@ -76,7 +76,10 @@ def collectives() -> None:
 
 
 def exchanges() -> None:
-    """Check all-to-all, shifts and messages: received values were encoded once, and a rank's own part is exact."""
+    """Check all-to-all, shifts and messages.
+
+    Received values were encoded exactly once, and a rank's own part is exact.
+    """
     lines: list[dict[str, Any]] = []
     for name, comm in {"world": WORLD.Dup(), **communicators()}.items():
         group = Group(comm, Progress(Wait.GIVE_WAY))
@@ -111,7 +114,7 @@ def shifted(group: Group, name: str, codec: str, algorithm: Algorithm, dtype: st
     src = contribution(group.rank, 1001, dtype)
     dst = np.full_like(src, POISON)
     work = group.shift(src, dst, by=by, channel=ch)
-    src[...] = POISON  # the message has been encoded: the caller's buffer is free
+    src[...] = POISON  # the message has been encoded, so the caller may reuse the buffer
     work.wait()
     want = contribution((group.rank - by) % group.size, 1001, dtype)
     wire = roundtrip(ch.codec, contribution(group.rank, 1001, dtype))[0].nbytes if away else 0
@@ -119,7 +122,10 @@ def shifted(group: Group, name: str, codec: str, algorithm: Algorithm, dtype: st
 
 
 def messages() -> None:
-    """Check messages in both directions, with both ways of waiting, several in flight, received in another order."""
+    """Check messages in both directions, with both wait modes.
+
+    Several messages are in flight, and they are received out of order.
+    """
     lines = []
     for wait in Wait:
         group = Group(WORLD.Dup(), Progress(wait))
@@ -150,7 +156,7 @@ def message(group: Group, codec: str, algorithm: Algorithm) -> list[dict[str, An
 
 
 def non_finite() -> None:
-    """Check that NaN and infinity on one rank reach every rank."""
+    """Check that a NaN or infinity on one rank reaches every rank."""
     lines = []
     for ranked in topologies(WORLD.size)[:1]:
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
@@ -172,7 +178,7 @@ def non_finite() -> None:
 
 
 def refusals() -> None:
-    """Check that impossible requests are refused before anything is sent."""
+    """Check that invalid requests are rejected before anything is sent."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     messages = []
     for dtype, ch, op in (

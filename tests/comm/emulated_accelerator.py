@@ -1,7 +1,8 @@
-"""A lazy GPU for tests of collectives, emulated in host memory: nothing is computed before a wait.
+"""A lazy GPU for tests of collectives, emulated in host memory. No work runs before a wait.
 
-A stream is a list of operations. An event that is queried answers no once, and then carries out all operations before
-it. So values that are read too early are poison, and values that nothing waited for never arrive.
+A stream is a list of operations. An event reports incomplete on its first query, and runs all preceding operations on
+the second. If values are read too early, the result is poison. If nothing waits for an operation, the operation never
+runs.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ CALLER = 0
 
 
 class Streams:
-    """Pending work, by stream."""
+    """Pending work by stream."""
 
     def __init__(self) -> None:
         self._todo: dict[int, list[Callable[[], object]]] = {CALLER: []}
@@ -110,7 +111,7 @@ class LazyDevice(EmulatedDevice):
 
 
 class OnDevice:
-    """An array of the caller. It is not a NumPy array, but one can be made that shows its contents."""
+    """A caller's array on the device. The array is not a NumPy array, but NumPy can view its contents."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -128,7 +129,7 @@ class OnDevice:
 
 
 class LazyAccelerator(Accelerator):
-    """An accelerator that counts the buffers that it lends and the bytes that it copies."""
+    """An accelerator that counts allocated buffers and copied bytes."""
 
     def __init__(self) -> None:
         self.streams = Streams()
@@ -138,7 +139,7 @@ class LazyAccelerator(Accelerator):
         self.to_host = self.to_device = 0
         """Bytes copied to and from pinned memory."""
         self.elsewhere = 0
-        """Bytes copied to and from other memory of the host."""
+        """Bytes copied to and from pageable host memory."""
 
     def use(self) -> None:
         pass
@@ -157,7 +158,7 @@ class LazyAccelerator(Accelerator):
 
     @property
     def buffers(self) -> tuple[int, int]:
-        """Return a buffer on the device and a pinned one."""
+        """Return the number of allocated device buffers and pinned buffers."""
         return self.allocated, len(self._pinned)
 
     def copy(self, target: Any, source: Any, stream: int) -> None:
@@ -179,12 +180,12 @@ class LazyAccelerator(Accelerator):
         self.streams.put(stream, event.wait)
 
     def fill(self, x: OnDevice, values: np.ndarray) -> None:
-        """Fill an array as a kernel of the caller does: later, in the order of the caller's stream."""
+        """Fill an array as a kernel of the caller would: later, in the order of the caller's stream."""
         self.streams.put(CALLER, lambda: np.copyto(x.values, values))
 
 
 class Impatient(LazyAccelerator):
-    """An accelerator with the fault that copies to the host seem complete at once."""
+    """A faulty accelerator whose copies to the host appear to complete immediately."""
 
     class EarlyEvent(LazyEvent):
         at_once = False
@@ -208,7 +209,7 @@ class Impatient(LazyAccelerator):
 
 
 class Deaf(LazyAccelerator):
-    """An accelerator with the fault that no stream waits for another."""
+    """A faulty accelerator whose streams do not wait for each other."""
 
     def follow(self, stream: int, event: StreamEvent) -> None:
         pass

@@ -1,4 +1,7 @@
-"""Real ranks with a planted fault in the execution of steps. Prints whether the simulated bits still result."""
+"""Worker that plants faults in the execution of steps on real ranks.
+
+Prints whether the results equal the simulation.
+"""
 
 import sys
 import time
@@ -39,7 +42,7 @@ def one_dropped(self, step, posted):
 
 
 def own_exact(self, step, part):
-    """Let the rank that encodes a part keep its exact values."""
+    """Keep the exact values on the rank that encodes a part."""
     before = len(self._undecoded)
     message = MESSAGE(self, step, part)
     del self._undecoded[before:]
@@ -55,7 +58,7 @@ def own_exact_in_sums(self, step, posted):
 
 
 def encoded_again(self, step, part):
-    """Decode received parts and encode them again before they are forwarded."""
+    """Decode received parts, and encode them again before forwarding."""
     if step.combine is Combine.REPLACE and part.span in self._forms:
         self._decode_all()
         del self._forms[part.span]
@@ -63,7 +66,7 @@ def encoded_again(self, step, part):
 
 
 def in_arrival_order(self, step, posted):
-    """Add parts in the order of their arrival."""
+    """Add parts in order of arrival."""
     waiting, order = list(zip(step.receives, posted, strict=True)), []
     while waiting:
         for pair in list(waiting):
@@ -74,7 +77,7 @@ def in_arrival_order(self, step, posted):
 
 
 def summed(self, step, pairs):
-    """Return the correct parts and arrivals, but with other parts, or in another order than the step's."""
+    """Sum `pairs` instead of the step's parts: some may be missing, or their order may differ."""
     parts = tuple(part for part, _ in pairs)
     yield from SUM(self, replace(step, receives=parts), [arrival for _, arrival in pairs])
 
@@ -109,7 +112,7 @@ def planted(owner: Any, name: str, fault: Callable[..., Any] | None) -> Iterator
 def faults() -> None:
     topology, lines = Topology.flat(WORLD.size), []
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), SLICING)
-    late = (WORLD.size - WORLD.rank) * 3e-3  # the last rank is the first to send
+    late = (WORLD.size - WORLD.rank) * 3e-3  # the last rank sends first
     for fault, (method, function) in {"none": ("_sum", None), **FAULTS}.items():
         for name, case in CASES.items():
             slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
@@ -123,7 +126,7 @@ def faults() -> None:
 
 
 class Wire(MPI.Intracomm):
-    """A communicator whose network damages one of its messages."""
+    """A communicator that damages one of its messages in transit."""
 
     how: str | None = None
     turn = sent = 0
@@ -137,7 +140,7 @@ class Wire(MPI.Intracomm):
 
 
 def damaged(message: np.ndarray, how: str) -> np.ndarray:
-    """Return a message as a faulty network delivers it."""
+    """Return a message as a faulty network would deliver it."""
     if how.startswith("cut"):
         return message[: int(message.size * float(how.split()[1]))].copy()
     changed = message.copy()
@@ -161,7 +164,7 @@ TRAFFIC: dict[str, Callable[[Group, np.ndarray, np.ndarray, Any], Any]] = {
 
 
 def transit() -> None:
-    """Damage the last message of rank 1 to rank 0 in transit."""
+    """Damage rank 1's last message to rank 0 in transit."""
     assert WORLD.size == 2
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = Topology.regular(2, 1)
@@ -175,7 +178,7 @@ def transit() -> None:
                 wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
                 with planted(frame, "opened", None if looked else unlooked):
                     message = attempt(group, call, codec)
-                wire.turn = wire.turn or wire.sent  # the run without damage shows which message is the last
+                wire.turn = wire.turn or wire.sent  # the undamaged run shows which message is the last
                 line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
                 lines.append({**line, "said": message})
     tell(lines)
@@ -186,7 +189,7 @@ def unlooked(message: np.ndarray, sender: int) -> np.ndarray:
 
 
 def attempt(group: Group, call: Callable[..., Any], codec: str) -> str:
-    """Return the error that the operation raises."""
+    """Return the error that an operation raises."""
     src, dst = contribution(WORLD.rank, 1000, "float32"), np.zeros(1000, np.float32)
     try:
         call(group, src, dst, lambda algorithm: channel(codec, algorithm)).wait()

@@ -1,4 +1,4 @@
-"""Error feedback on real ranks: the mean of many sums of the same vectors, and the residuals after each sum."""
+"""Worker that tests error feedback on real ranks: the mean of many sums of the same vectors, and the residuals."""
 
 import os
 import signal
@@ -23,14 +23,17 @@ OWNED = (Algorithm.TWO_SHOT, Algorithm.RING, Algorithm.HIERARCHICAL)
 
 
 def everywhere(values: np.ndarray) -> np.ndarray:
-    """Return the exact sum over the ranks."""
+    """Return the exact sum over all ranks."""
     total = np.empty(values.size)
     WORLD.Allreduce(values.astype(np.float64), total)
     return total
 
 
 def mean() -> None:
-    """Return the distance of the mean of the sums from the exact sum, and from what the residuals account for."""
+    """Print the error of the mean of many sums.
+
+    Also print the part of the error that the residuals do not explain.
+    """
     group, lines = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     group.topology = Topology.regular(WORLD.size, 1)
     mine = contribution(WORLD.rank, N, "float32")
@@ -56,7 +59,7 @@ def mean() -> None:
 
 
 def residuals() -> None:
-    """Return results and residuals of the first sums, and the residuals after `forget`."""
+    """Print results and residuals of the first sums, and of a sum after `forget`."""
     group, lines = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), SLICING), []
     for codec in CODECS:
         ch, feedback = channel(codec, Algorithm.TWO_SHOT), Feedback(N)
@@ -71,7 +74,7 @@ def residuals() -> None:
 
 
 def stale() -> None:
-    """Plant the fault of residuals that belong to another call: the mean does not converge."""
+    """Plant residuals that belong to another call, so that the mean does not converge."""
     group, mine = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank, N, "float32")
     exact, total, ch = everywhere(mine), np.zeros(N), channel("int4:32", Algorithm.TWO_SHOT)
     for _ in range(TIMES[-1]):

@@ -1,4 +1,4 @@
-"""Runs every operation on device arrays and on NumPy arrays. Prints one line per case: differences and copied bytes."""
+"""Worker that compares every operation on device arrays with NumPy arrays. Prints differences and copied bytes."""
 
 import functools
 import json
@@ -38,12 +38,12 @@ HALVES = (BFLOAT16, np.dtype(np.float16))
 HALF_CODECS = (*CODECS, "xpk")
 SHORT, LONG = 1001, 70_003
 SLICES = {SHORT: 1, LONG: 6}
-"""Number of slices by the size of a vector. The second has more than are in flight at once."""
+"""Number of slices by vector size. The long vector has more slices than can be in flight."""
 CHANGED = 3e33
 
 
 class Side(Protocol):
-    """The memory that arrays are put in."""
+    """The memory where arrays are allocated."""
 
     def put(self, x: np.ndarray) -> Any: ...
     def get(self, x: Any) -> np.ndarray: ...
@@ -62,7 +62,7 @@ class Host:
 
 
 class Emulated:
-    """Values that the caller's stream brings to the device late."""
+    """Device values that the caller's stream writes late."""
 
     def __init__(self, accelerator: LazyAccelerator) -> None:
         self.accelerator = accelerator
@@ -146,7 +146,7 @@ def all_to_all(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Exchange two messages in each direction. The caller overwrites sent values as soon as that is allowed."""
+    """Exchange two messages in each direction. The caller overwrites sent values as early as permitted."""
     peer, n = group.rank ^ 1, n - n % 7
     sent = [side.put(values(n, 2 * group.rank + k).reshape(7, -1)) for k in range(2)]
     got = [side.put(np.zeros((7, n // 7), "f4")) for _ in range(2)]
@@ -161,7 +161,7 @@ def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def circle(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Pass the blocks of all ranks around the ring, as their owners encoded them."""
+    """Pass the blocks of all ranks around a ring, as encoded by their owners."""
     relay, leaving, came = Relay(), side.put(values(n, group.rank)), []
     for hop in range(group.size - 1):
         came.append(side.put(np.zeros(n, "f4")))
@@ -186,7 +186,7 @@ def doubles_with_feedback(group: Group, side: Side, ch: Channel, n: int) -> list
 
 
 def at_once(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Run several operations at the same time."""
+    """Run several operations concurrently."""
     bufs = [side.put(values(n + k, group.rank)) for k in range(5)]
     for work in [group.all_reduce(buf, channel=ch) for buf in bufs]:
         work.wait()
@@ -211,7 +211,7 @@ def cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int]]:
 
 
 def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int, Any]]:
-    """List the cases whose values travel in another dtype than their own."""
+    """Yield the cases whose values are sent in a different dtype."""
     for sent in HALVES:
         for codec in HALF_CODECS:
             for operation in (*COLLECTIVES, *OTHERS):
@@ -230,7 +230,7 @@ def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int
 
 @functools.cache
 def group_of(device: bool, places: Places, nodes: int) -> Group:
-    """Return the group for all cases of a side. An MPI library has only a limited number of communicators."""
+    """Return one group for all cases of a side, because MPI libraries limit the number of communicators."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
     group.topology = Topology.regular(nodes, WORLD.size // nodes)
     return group
@@ -307,9 +307,9 @@ def halves() -> None:
 
 
 class LazyNccl(Communicator):
-    """NCCL on the lazy device: its operations run late, in the order of the stream, over MPI.
+    """Emulation of NCCL on the lazy device. Its operations run over MPI, late and in stream order.
 
-    Its own collectives are those of the MPI library, so that sums have the bits of the other path.
+    Its collectives are those of the MPI library, so that sums are bitwise identical to the MPI path.
     """
 
     def __init__(self, comm: MPI.Comm, accelerator: LazyAccelerator) -> None:
@@ -366,7 +366,7 @@ class LazyNccl(Communicator):
 
 
 class OverNccl(Emulated):
-    """Values that NCCL carries: nothing waits for them before they are read."""
+    """Device values that NCCL sends. Nothing waits for the values before they are read."""
 
     def __init__(self, accelerator: LazyAccelerator) -> None:
         super().__init__(accelerator)
@@ -379,7 +379,7 @@ class OverNccl(Emulated):
 
 
 def shifts(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Shift values around the ring. The caller overwrites them as soon as the call returns."""
+    """Shift values around a ring. The caller overwrites the values as soon as the call returns."""
     got, works = [side.put(np.zeros(n, "f4")) for _ in range(2)], []
     for k, x in enumerate(got):
         sent = side.put(values(n, 2 * group.rank + k))
@@ -392,7 +392,7 @@ def shifts(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def over_nccl() -> None:
-    """Compare each operation that NCCL carries with NumPy arrays over MPI."""
+    """Compare each operation over NCCL with NumPy arrays over MPI."""
     side = OverNccl(LazyAccelerator())
     for operation, codec, *details in [*cases(), *half_cases()]:
         if codec in ("mpc", "xpk"):  # their messages vary in size
@@ -401,7 +401,7 @@ def over_nccl() -> None:
 
 
 def planted() -> None:
-    """Return the faults that must be detected."""
+    """Run the planted faults, which the test must detect."""
     for kind in (Impatient, Deaf):
         side, places = emulated(kind, False)
         compare(side, places, False, all_reduce, "zfp:8", Algorithm.TWO_SHOT, SHORT)
@@ -424,7 +424,7 @@ def reuse() -> None:
 
 
 def background() -> None:
-    """Let a thread drive the device while the caller computes."""
+    """Run the device from a progress thread while the caller computes."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), places=places)
     for codec in CODECS:
@@ -440,7 +440,7 @@ def background() -> None:
 
 
 def damaged() -> None:
-    """Change a byte between the sender's checksum and the receiver's."""
+    """Modify a byte after the sender has computed the checksum."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
     group.topology = Topology.regular(WORLD.size, 1)
@@ -459,7 +459,7 @@ def damaged() -> None:
 
 
 def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
-    """Compare a device with the host. Nothing is assumed about the MPI library."""
+    """Compare a device with the host, with no assumptions about the MPI library."""
     places, before = Places(), group_of.cache_info().misses
     for case in chosen:
         compare(side, places, False, *case)
@@ -474,7 +474,7 @@ def on_gpu() -> None:
 
 
 def on_nccl() -> None:
-    """Compare each operation that NCCL carries on a real GPU with NumPy arrays. NCCL's own sums have another order."""
+    """Compare each operation over NCCL on a real GPU with NumPy arrays. NCCL's sums use a different summation order."""
     from hpcbench.comm import nccl
 
     side, places = Torch(), Places(nccl=nccl.connect)
@@ -485,14 +485,14 @@ def on_nccl() -> None:
 
 
 def on_standin(chosen: str) -> None:
-    """Run `cases` or `half_cases` on the stand-in for CuPy."""
+    """Run `cases` or `half_cases` on the CuPy stand-in."""
     use_standin.use()
     compare_all(Cupy(), [*globals()[chosen]()])
 
 
 def compile_kernels() -> None:
-    """Compile the kernels on one rank, for all ranks."""
-    import emulator  # lies next to the emulated device
+    """Compile the kernels on one rank for all ranks."""
+    import emulator  # in the directory of the emulated device
 
     if sys.argv[-1] in ("halves", "half_cases", "over_nccl"):
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
@@ -506,7 +506,7 @@ def compile_kernels() -> None:
         emulator.compile_all(builds)
     compiled = WORLD.Ibarrier()
     while not compiled.Test():
-        time.sleep(0.02)  # the compiler needs the core
+        time.sleep(0.02)  # leave the core to the compiler
     for build in builds:
         emulator.library(build)
 

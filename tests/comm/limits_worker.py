@@ -1,4 +1,4 @@
-"""Rules with a size threshold, and rules for traffic between nodes, on four ranks that form one node or two."""
+"""Worker that tests size thresholds and rules for traffic between nodes, on four ranks that form one or two nodes."""
 
 import sys
 from collections.abc import Iterator
@@ -74,14 +74,14 @@ def collectives() -> Iterator[dict[str, Any]]:
                 assert result.tobytes() == again.tobytes() or case == "below"
                 yield {"what": what, "nodes": name, "case": case, "rank": group.rank, **counted(ch)}
             if what == "all-reduce":
-                faulty = channel(Algorithm.TWO_SHOT)  # the rule's between_nodes was lost
+                faulty = channel(Algorithm.TWO_SHOT)  # without the rule's between_nodes
                 collective(group, what, faulty)
                 collective(group, what, faulty)
                 yield {"what": what, "nodes": name, "case": "fault", "rank": group.rank, **counted(faulty)}
 
 
 def exchanges() -> Iterator[dict[str, Any]]:
-    """Check that values are exact where they were sent unencoded, and those of one encoding elsewhere."""
+    """Check that unencoded values are exact, and that other values were encoded exactly once."""
     for name, topology in TOPOLOGIES.items():
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
         group.topology = topology
@@ -111,7 +111,7 @@ def exchanges() -> Iterator[dict[str, Any]]:
 
 
 def everyone(group: Group, ch: Channel, case: str) -> dict[str, Any]:
-    """Exchange more or fewer than 2000 values from rank i to rank j, and another number from j to i."""
+    """Exchange different numbers of values between rank i and rank j, some below and some above 2000."""
     rank, topology = group.rank, group.topology
     counts = [[1000 + 1000 * (2 * i + j) // 2 % 2500 for j in range(4)] for i in range(4)]
     inputs = [contribution(i, sum(counts[i]), "float32") for i in range(4)]
@@ -147,7 +147,7 @@ def expected(ch: Channel, values: Array, *, plain: bool) -> Array:
 
 
 def messages() -> Iterator[dict[str, Any]]:
-    """Report both sides of a message of n values with a threshold of 400 bytes, within a node and between nodes."""
+    """Print both sides of a message with a threshold of 400 bytes, within a node and between nodes."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = TOPOLOGIES["two"]
     for peer in (1, 2):

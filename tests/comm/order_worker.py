@@ -1,4 +1,4 @@
-"""Runs the same operations in order and in disorder: late ranks and other orders of waiting must not change a bit."""
+"""Worker that runs the same operations in and out of order. Results must be bitwise identical."""
 
 import sys
 import time
@@ -48,7 +48,7 @@ CROWD = [
     Todo(0, "all_reduce", *((Algorithm.DOUBLING, "zfp:8", 300 + k) if k % 32 else (Algorithm.TWO_SHOT, "zfp:8", n)))
     for k, n in enumerate([2_000_000, *[0] * 31, 300_000, *[0] * 31, 200_000])
 ]
-"""Concurrent operations on one group: more than there are tags to distinguish them. The first one is slow."""
+"""Concurrent operations on one group. There are more operations than distinct tags, and the first operation is slow."""
 
 
 def groups(background: bool) -> list[Group]:
@@ -60,7 +60,7 @@ def groups(background: bool) -> list[Group]:
 
 
 def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, Array]:
-    """Start an operation whose result will be in the array."""
+    """Start an operation, and return the array that will hold its result."""
     hooked = todo.algorithm not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC)
     codec = Hooked(todo.codec, before) if hooked else todo.codec
     ch = channel(codec, todo.algorithm, slices=SLICES if todo.n >= max(LARGE) else None)
@@ -87,7 +87,7 @@ def calm(todo: list[Todo]) -> list[str]:
 
 
 def disorder(todo: list[Todo], *, background: bool, seed: int) -> list[str]:
-    """Let every rank sleep at random places and wait in its own order."""
+    """Run the operations, with each rank sleeping at random points and waiting in its own order."""
     random = np.random.default_rng([WORLD.rank, seed])
     sleeping = np.random.default_rng([WORLD.rank, seed, 1])  # also called by the thread
 

@@ -1,4 +1,4 @@
-"""Topologies, inputs and expected results for the tests of plans."""
+"""Topologies, inputs and expected results for the plan tests."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -33,13 +33,13 @@ PAIRS = [
     (Operation.BROADCAST, Algorithm.TWO_SHOT),
     (Operation.REDUCE, Algorithm.TWO_SHOT),
 ]
-"""Every operation with every algorithm that has steps for it. With a root, all algorithms have the same steps."""
+"""All supported pairs of operation and algorithm. Rooted operations have the same steps with every algorithm."""
 
 POISON = 7.7e33
 
 
 def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
-    """Return the values of each rank: contributions, or the piece that a rank owns with poison around it."""
+    """Return the input of each rank: a contribution, or the rank's own piece surrounded by poison."""
     values = [contribution(rank, plan.n, dtype, integers=integers) for rank in range(plan.topology.ranks)]
     if plan.operation is Operation.ALL_GATHER:
         return [only(x, [piece]) for x, piece in zip(values, cut_evenly(plan.n, len(values)), strict=True)]
@@ -49,7 +49,7 @@ def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
 
 
 def contribution(rank: int, n: int, dtype: str, *, integers: bool = False) -> Array:
-    """Return values of mixed magnitude and sign, different on each rank."""
+    """Return values of mixed magnitude and sign that differ between ranks."""
     return _contribution(rank, n, dtype, integers).copy()
 
 
@@ -62,7 +62,7 @@ def _contribution(rank: int, n: int, dtype: str, integers: bool) -> Array:
 
 
 def only(values: Array, pieces: Sequence[slice]) -> Array:
-    """Return the pieces of a vector, with poison elsewhere."""
+    """Return a copy of a vector in which all values outside the pieces are poison."""
     masked = np.full_like(values, POISON)
     for piece in pieces:
         masked[piece] = values[piece]
@@ -74,7 +74,7 @@ def carried_out(plan: Plan, values: Sequence[Array], *, order: int | None = None
 
 
 def expected(plan: Plan, values: Sequence[Array]) -> Array:
-    """Return the full result without a codec, in float64."""
+    """Return the complete result without a codec, in float64."""
     if plan.operation is Operation.BROADCAST:
         return values[plan.root].astype(np.float64)
     if plan.operation is Operation.ALL_GATHER:
@@ -84,9 +84,9 @@ def expected(plan: Plan, values: Sequence[Array]) -> Array:
 
 
 def wholes(plan: Plan, outcome: Outcome) -> list[Array]:
-    """Return the full result of every rank.
+    """Return the complete results of all ranks.
 
-    Pieces of a reduce-scatter are joined. In a reduction to a root, ranks other than the root have their input.
+    The pieces of a reduce-scatter are concatenated. A reduction to a root has only the root's result.
     """
     if plan.operation is Operation.REDUCE:
         return [outcome.values[plan.root]]
@@ -105,14 +105,15 @@ def lay_out(
     slices: int | None = None,
     root: int = 0,
 ) -> Plan:
-    """Make a plan for float32."""
+    """Create a plan for float32."""
     return plan(Request(operation, n, np.dtype("f4"), topology, codec, algorithm=algorithm, slices=slices, root=root))
 
 
 def check(planned: Plan, dtype: str = "float32", order: int | None = None, *, integers: bool = True) -> None:
-    """Carry out the plan: ranks agree to the bit, and small integers, exact in any order, give the exact result.
+    """Carry out a plan, and check that the results of all ranks are bitwise identical.
 
-    Other values give a result as close as the codec can represent values of the size of its messages.
+    Sums of small integers do not depend on their order, so they must be exact. For other values, the error must be
+    within the codec's precision.
     """
     assert sum(piece.size for pieces in planned.slices for piece in pieces) == planned.n
     values = inputs(planned, dtype, integers=integers)

@@ -1,4 +1,4 @@
-"""Helpers of the workers: channels, communicators, and lines of JSON that the first rank prints for all."""
+"""Worker utilities: channels, communicators, and JSON lines that rank 0 prints for all ranks."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, sli
 
 
 def communicators() -> dict[str, MPI.Comm]:
-    """Return communicators: one for this rank alone, a copy of the world, and splits of unequal sizes."""
+    """Return communicators by name: this rank alone, a copy of the world, and splits of unequal sizes."""
     return {
         "self": MPI.COMM_SELF.Dup(),
         "dup": WORLD.Dup(),
@@ -32,14 +32,14 @@ def communicators() -> dict[str, MPI.Comm]:
 
 
 def tell(lines: Iterable[dict[str, Any]]) -> None:
-    """Print every rank's lines (a collective call)."""
+    """Print the lines of every rank. This is a collective call."""
     for lines_of_rank in WORLD.gather(list(lines)) or []:
         for line in lines_of_rank:
             print(json.dumps(line), flush=True)
 
 
 class Hooked(Codec):
-    """A codec that runs a function of the test before it encodes or decodes."""
+    """A codec that calls a function before each encode or decode."""
 
     def __init__(self, name: str, before: Callable[[], None]) -> None:
         self._codec, self._before = get_codec(name), before

@@ -1,8 +1,9 @@
-"""Simulation of a plan's steps for all ranks in one process: the oracle for plans and for real ranks.
+"""Single-process simulation of a plan's steps for all ranks: the oracle for plans and for real ranks.
 
-It implements the documentation of `hpcbench.comm.steps`, independently of `execute`: no MPI, no operation posted ahead,
-nothing decoded late, and every codec call on its own memory. Each rank is a generator that stops at a message that was
-not sent yet. Ranks advance in any order that the caller chooses, so a result that depends on the order is detected.
+The simulation follows the documentation of `hpcbench.comm.steps`, and is independent of `execute`. It uses no MPI, no
+preposted operations and no deferred decoding, and every codec call has its own memory. Each rank is a generator that
+pauses at a message that has not been sent yet. Ranks advance in the order that the caller chooses, so the tests detect
+results that depend on the order.
 """
 
 from collections import defaultdict, deque
@@ -23,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 class Sent(NamedTuple):
-    """A message as it was received."""
+    """A message as received."""
 
     source: int
     target: int
@@ -31,9 +32,9 @@ class Sent(NamedTuple):
     coded: bool
     span: ElementRange
     message: int
-    """Bytes before the codec."""
+    """Bytes before encoding."""
     wire: int
-    """Bytes after the codec."""
+    """Bytes after encoding."""
 
 
 class Mail(NamedTuple):
@@ -41,12 +42,12 @@ class Mail(NamedTuple):
     coded: bool
     span: ElementRange
     content: Array
-    """The codec's bytes, or values."""
+    """Encoded bytes or plain values."""
 
 
 @dataclass
 class Outcome:
-    """Values of each rank, delivered values, and every message."""
+    """Values of each rank, delivered values, and all messages."""
 
     values: list[Array]
     delivered: list[Array]
@@ -57,7 +58,7 @@ class Outcome:
 
 
 def roundtrip(codec: Codec, values: Array, residual: Array | None = None) -> tuple[Array, Array]:
-    """Return the codec's bytes of values, and their decoded values."""
+    """Return the encoded bytes of values, and the decoded values."""
     wire = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8)
     wire = wire[: codec.encode(np.ascontiguousarray(values), wire, residual=residual)]
     return wire, decoded(codec, wire, values.size, values.dtype)
@@ -81,18 +82,18 @@ def simulate(
     Parameters
     ----------
     plan
-        A plan that the MPI library does not carry out.
+        Plan that the MPI library does not carry out.
     values
-        Values of each rank before the call, shape (n,). They do not change.
+        Values of each rank before the call, shape (n,). The simulation does not modify them.
     feedback
         Residuals of each rank.
     order
-        Order in which ranks advance; by default rank by rank.
+        Order in which ranks advance; rank by rank by default.
 
     Raises
     ------
     AssertionError
-        A receive without its send, a send without its receive, or two that differ in stage, span or form.
+        A receive has no send, a send has no receive, or the two differ in stage, span or form.
     """
     outcome = Outcome([x.copy() for x in values], [x.copy() for x in values])
     for k in range(len(plan.slices)):
@@ -109,7 +110,7 @@ def exchange(
     feedback: Sequence[Feedback] | None = None,
     order: np.random.Generator | None = None,
 ) -> None:
-    """Carry out the steps of every rank on the values of `outcome`, which is modified."""
+    """Carry out the steps of every rank on the values of `outcome`, in place."""
     mail: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
     ranks = [_Rank(rank, codec, outcome, mail, feedback[rank] if feedback else None) for rank in range(len(programs))]
     under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}
@@ -195,7 +196,7 @@ def _total(parts: list[Array]) -> Array:
 
 
 def homomorphic_sum(values: Sequence[Array], block: int) -> Array:
-    """Return the sum of 8-bit integers whose scale all ranks share: the formula on the vectors of all ranks."""
+    """Return the sum of 8-bit integers with a scale shared by all ranks, computed from the vectors of all ranks."""
     n = values[0].size
     padded = np.zeros((len(values), -(-n // block) * block), values[0].dtype)
     padded[:, :n] = values

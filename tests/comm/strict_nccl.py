@@ -1,13 +1,12 @@
-"""A strict model of NCCL and of streams for the engine's executor, for ranks in one thread.
+"""A strict model of NCCL and of CUDA streams for the engine's executor, with all ranks in one thread.
 
-It is the model of tests/programs/stream_model.py for arrays that are not PyTorch's. All work is queued per stream and
-runs later, in an order that only events and NCCL restrict. `StreamError` names both places, if
+The model is that of tests/programs/stream_model.py, for arrays that do not belong to PyTorch. Work is queued per stream
+and runs later, in an order constrained only by events and NCCL. `StreamError` names both conflicting calls if
 
-- two streams use the same memory, one of them writes, and no event orders the two;
+- two streams access the same memory, one of them writes, and no event orders the accesses;
 - two operations of a communicator are enqueued on streams that no event orders;
-- the collectives of two ranks differ, or a message has no receive, or another size than its receive;
-- the groups of the ranks wait for each other forever: a group runs only while those that it exchanges messages with
-  have been reached, too;
+- the collectives of two ranks differ, a message has no receive, or the sizes of send and receive differ;
+- the NCCL groups of several ranks deadlock: a group runs only after its peers' groups have been reached;
 - the host waits for the device.
 """
 
@@ -35,11 +34,11 @@ from hpcbench.comm.rounding import is_half, narrow, widen
 
 CALLER = 0
 ORDER = -1
-"""Address that stands for the order of a communicator's operations."""
+"""Address that represents the order of a communicator's operations."""
 
 
 class Model:
-    """All ranks."""
+    """The streams of all ranks."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Stream] = {}
@@ -47,7 +46,7 @@ class Model:
         self.ran = False
 
     def run(self, seed: int) -> None:
-        """Run all work: 0 prefers the streams that were made last, 1 the first ones, others are random."""
+        """Run all queued work. Seed 0 prefers the newest streams, 1 the oldest, and other seeds are random."""
         order = Random(seed)
         while pending := [stream for stream in self.streams.values() if stream.todo]:
             turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
@@ -123,7 +122,7 @@ class StrictAccelerator(Accelerator):
         self.model, self.rank = model, rank
         self._streams: list[Stream] = []
         self._uses: list[Use] = []
-        self._memory: list[np.ndarray] = []  # kept, so that no address is used twice
+        self._memory: list[np.ndarray] = []  # keeps addresses unique
         self.codecs = StrictDevice(self)
         assert self.new_stream() == CALLER
 
@@ -132,7 +131,10 @@ class StrictAccelerator(Accelerator):
         return queue.put(find_place(f"{what} on {queue.name}"), lambda: (work(), True)[1])
 
     def use_memory(self, stream: int, what: str, reads: list[Any], writes: list[Any]) -> None:
-        """Note uses by the last work of a stream. Raise an error if nothing orders one behind an earlier one."""
+        """Record memory accesses of a stream's last operation.
+
+        Raise an error if they are unordered with earlier accesses.
+        """
         queue = self._streams[stream]
         for arrays, write in ((reads, False), (writes, True)):
             for x in arrays:
@@ -198,7 +200,7 @@ class StrictAccelerator(Accelerator):
         return x
 
     def read(self, x: DeviceArray) -> list[np.ndarray]:
-        """Let the caller's stream read an array. The list has its values when all work has run."""
+        """Read an array on the caller's stream. The list is filled when all work has run."""
         values: list[np.ndarray] = []
         self.put(CALLER, "read", lambda: values.append(seen(x).copy()))
         self.use_memory(CALLER, "read", [x], [])
@@ -206,7 +208,7 @@ class StrictAccelerator(Accelerator):
 
 
 class StrictCodec(CudaCodec):
-    """A codec whose uses of memory are noted."""
+    """A codec whose memory accesses are recorded."""
 
     def encode(self, x: Any, out: Any, *, residual: Any = None, seed: int = 0, stream: Any = None) -> Any:
         used = super().encode(x, out, residual=residual, seed=seed, stream=stream)
@@ -234,10 +236,10 @@ def content(x: Any) -> np.ndarray:
 
 @dataclass
 class Part:
-    """A message or a collective of one rank in one of its operations."""
+    """A message or collective that one rank performs as part of an operation."""
 
     kind: tuple[Any, ...]
-    """What must be equal on all ranks that take part."""
+    """Properties that must be equal on all participating ranks."""
     src: DeviceArray
     dst: DeviceArray
     place: str
@@ -246,16 +248,16 @@ class Part:
 
 @dataclass
 class World:
-    """The operations of all ranks of one communicator."""
+    """The operations of all ranks of a communicator."""
 
     ranks: int
     collectives: list[dict[int, Part]] = field(default_factory=list)
     messages: dict[tuple[int, int], list[list[Part | None]]] = field(default_factory=lambda: defaultdict(list))
-    """Send and receive of each message, by its two ranks, in their order."""
+    """Send and receive of each message, by source and target rank, in call order."""
     done: set[int] = field(default_factory=set)
 
     def check(self) -> None:
-        """Raise an error if a rank lacks a collective, or a message one of its sides."""
+        """Raise an error if a collective lacks a rank, or a message lacks its send or receive."""
         for everyone in self.collectives:
             if len(everyone) < self.ranks:
                 places = ", ".join(part.place for part in everyone.values())
@@ -292,7 +294,7 @@ class StrictCommunicator(Communicator):
         def run() -> bool:
             for part, _ in parts:
                 part.reached = True
-            ended = [moved() for _, moved in parts]  # all of them are tried
+            ended = [moved() for _, moved in parts]  # try all of them
             return all(ended)
 
         stream = self._accelerator._streams[self._stream]

@@ -1,4 +1,4 @@
-"""The choice between a plan and the MPI library's collective, for synthetic links."""
+"""Tests of the choice between a plan and the MPI library's collective, with synthetic links."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_small_messages_go_by_the_library_and_large_ones_through_the_codec(opera
 def test_more_bandwidth_never_makes_compression_more_attractive(
     operation: Operation, size: int, bandwidth: float, more: float, ratio: float, speed: float
 ) -> None:
-    """The links are at most as fast as those within nodes: with faster ones the library's algorithm differs."""
+    """Links between nodes are at most as fast as those within nodes. Otherwise, the library uses another algorithm."""
     codecs = (("int8:256", Speed(speed, speed, 2e-5, ratio)),)
     wide = min(bandwidth * more, SLOW.within.bytes_per_s)
     slower = chosen(1 << size, replace(SLOW, between=Link(2e-5, bandwidth), codecs=codecs), operation)

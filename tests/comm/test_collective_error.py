@@ -1,10 +1,10 @@
-"""Errors of sums over many ranks, by codec and algorithm.
+"""Tests of the errors of sums over many ranks, by codec and algorithm.
 
-The bounds come from a study of the same algorithms with other implementations of the codecs and another gradient of the
-same form: ranks share 0.3 of a gradient and have their own remainder. Ours may be better, because fp16 has a scale per
-block, and at most a fifth worse. The one exception is fp8e4m3 on a ring of 64 ranks. Our scales are powers of two, so
-all hops round on the same grid, and contributions below a sixteenth of the partial sum vanish at each hop. In the study
-scales differ from hop to hop, and some of these contributions survive.
+The bounds come from a study of the same algorithms, with other codec implementations and another gradient of the same
+form: 0.3 of a gradient is common to all ranks, and the remainder differs. The errors here may be smaller, because fp16
+has a scale per block, and at most a fifth larger. The exception is fp8e4m3 on a ring of 64 ranks. Scales here are
+powers of two, so all hops round to the same grid, and contributions below a sixteenth of the partial sum vanish at each
+hop. In the study, scales differ between hops, and some of these contributions survive.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ HOW = {
     "doubling": (Algorithm.DOUBLING, 1),
     "hierarchical": (Algorithm.HIERARCHICAL, 8),
 }
-"""Algorithm and ranks of a node."""
+"""Algorithm and ranks per node."""
 
 TABLE = {
     "zfp:8": ((2.4e-1, 7.6e-2, 1.2e-1), (6.0e-1, 8.4e-2, 1.9e-1, 7.4e-2)),
@@ -41,8 +41,11 @@ TABLE = {
     "fp16": ((6.9e-4, 5.8e-4, 5.8e-4), (1.1e-3, 3.5e-4, 4.5e-4, 2.6e-4)),
     "bf16": ((4.4e-3, 2.0e-3, 2.6e-3), (8.6e-3, 2.0e-3, 3.1e-3, 2.1e-3)),
 }
-"""Relative RMSE of the sum over 16 and over 64 ranks, in the order of `HOW`; the study has no hierarchy of 16. All are
-the study's but fp8e4m3 on a ring of 64 (there 1.4e-1), which is ours."""
+"""Relative RMSE of the sum over 16 and over 64 ranks, in the order of `HOW`.
+
+The study has no hierarchical sum over 16 ranks. All values are from the study, except for fp8e4m3 on a ring of 64 ranks
+(1.4e-1 in the study).
+"""
 HOMOMORPHIC = {16: 3.4e-2, 64: 4.3e-2}
 
 CASES = [
@@ -52,11 +55,11 @@ CASES = [
     for how, bound in zip(HOW, row, strict=False)
 ]
 OFTEN = ("zfp:8", "int8:256", "bf16")
-"""Codecs of `make test`; `make test-long` has the others."""
+"""Codecs of `make test`. `make test-long` adds the others."""
 
 
 def tiers(cases):
-    """Return parameters of tests, whose first value, or only value, is a codec."""
+    """Return test parameters. The first or only value of each case is a codec."""
     return [case if (case if isinstance(case, str) else case[0]) in OFTEN else long_case(case) for case in cases]
 
 
@@ -66,7 +69,7 @@ def long_case(case):
 
 @lru_cache(maxsize=1)
 def contributions(ranks):
-    """Return the contributions of the ranks, and their sum."""
+    """Return the contributions of all ranks, and their sum."""
     random = np.random.default_rng(ranks)
     shared = SETS["gradient"](random, N) * np.float32(0.3)
     values = [shared + random.permutation(SETS["gradient"](random, N)) for _ in range(ranks)]
@@ -98,7 +101,7 @@ def test_the_error_of_a_homomorphic_sum_is_within_the_table(ranks):
 
 @pytest.mark.parametrize("codec", tiers(TABLE))
 def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(codec):
-    """This is why two-shot is the default: its error does not grow with the number of ranks."""
+    """Two-shot is the default because its error does not grow with the number of ranks."""
     shared = contributions(64)[0][0]
     once = relative(roundtrip(get_codec(codec), shared)[1].astype(np.float64), shared.astype(np.float64))
     two_shot = [error(codec, ranks, "two-shot") for ranks in (16, 64)]
@@ -107,6 +110,6 @@ def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(co
 
 
 def test_a_sum_that_is_encoded_at_every_rank_fails_the_bound_of_two_shot():
-    """The table is tight enough to detect a wrong algorithm: a ring's error exceeds every bound of two-shot."""
+    """The bounds are tight enough to detect a wrong algorithm: the error of a ring exceeds every bound of two-shot."""
     for codec, (_, row) in TABLE.items():
         assert error(codec, 64, "ring") > ROOM * row[1], codec

@@ -1,4 +1,4 @@
-"""Every operation on real ranks: the simulated bits on every rank, and exactly the simulated numbers of bytes."""
+"""Tests that every operation on real ranks gives the simulated results and byte counts on every rank."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -28,7 +28,7 @@ BYTES = {
 
 
 def by_case(results):
-    """Return each case with its topology and the reports of its ranks."""
+    """Yield each case with its topology and the reports of its ranks."""
     reports = defaultdict(list)
     for line in results:
         reports[line["comm"], line["case"], line["ranks"]].append(line)

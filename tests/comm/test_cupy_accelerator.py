@@ -1,4 +1,4 @@
-"""The collectives' use of CuPy, and the refusals of the stand-in for CuPy: each is a refusal of CuPy or of CUDA."""
+"""Tests of how collectives use CuPy, and of the calls that the CuPy stand-in rejects as CuPy or CUDA would."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def test_a_missing_wait_is_detected(accelerator: Accelerator) -> None:
     first, second = accelerator.new_stream(), accelerator.new_stream()
     there, back = accelerator.memory(x.nbytes).view(F32), np.zeros_like(x)
     accelerator.copy(there, x, first)
-    accelerator.copy(back, there, second)  # it does not follow the first stream
+    accelerator.copy(back, there, second)  # does not wait for the first stream
     accelerator.mark(second).wait()
     assert not np.array_equal(back, x)
 
@@ -104,7 +104,7 @@ def test_memory_that_was_freed_is_poison(accelerator: Accelerator) -> None:
 
 
 def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Exception], str, Callable[[], object]]]:
-    """List the refusals: the error, its message, and a call that raises it."""
+    """List the rejected calls: the error, its message, and a function that raises it."""
     runtime, launch = cupy.cuda.runtime, accelerator.codecs.launch
     x, host, stream = cupy.zeros(100, F32), np.zeros(100, F32), accelerator.new_stream()
     gone = cupy.cuda.Stream(non_blocking=True)

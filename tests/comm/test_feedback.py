@@ -1,4 +1,4 @@
-"""Error feedback in collectives: no value is lost for good, and residuals follow the published recurrence."""
+"""Tests that error feedback in collectives loses no value, and that residuals follow the published recurrence."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_the_mean_of_many_sums_comes_to_the_exact_one_only_with_feedback(mpi_res
 
 
 def recurrence(codec, times):
-    """Return the results and residuals of all ranks after each sum: two-shot with both residuals, from the papers."""
+    """Yield the expected results and residuals of all ranks after each two-shot sum, as defined in the papers."""
     request = Request(
         Operation.ALL_REDUCE, N, np.dtype("f4"), Topology.flat(RANKS), codec, algorithm=Algorithm.TWO_SHOT
     )

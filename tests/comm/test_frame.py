@@ -1,4 +1,4 @@
-"""The checksum of messages detects changes and cuts, and is absent unless it was requested."""
+"""Tests that the message checksum detects modified and truncated messages, and is optional."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Detection of MPI libraries that accept device pointers: each library's own query, and the agreement of ranks."""
+"""Tests for detecting MPI libraries that accept device pointers: each library's query, and agreement between ranks."""
 
 import ctypes
 from types import SimpleNamespace
@@ -13,7 +13,10 @@ CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version
 
 
 def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = None) -> SimpleNamespace:
-    """Return an MPI library's functions: the answer of one, and status and answer of the other."""
+    """Return the functions of an MPI library.
+
+    `query_cuda` is the answer of one query; `gpu_query` is the status and answer of the other.
+    """
     functions = SimpleNamespace()
     if query_cuda is not None:
         functions.MPIX_Query_cuda_support = lambda: query_cuda

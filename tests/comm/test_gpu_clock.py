@@ -1,4 +1,4 @@
-"""Times on a device: between marks in its stream, known when the stream has passed them."""
+"""Tests of device timing: the time between two marks is known once the stream has passed both."""
 
 from emulated_accelerator import CALLER, LazyAccelerator
 
@@ -16,7 +16,7 @@ def test_a_span_of_a_stream_is_counted_when_the_clock_is_settled():
     assert not seconds and not done, "nothing is counted before a wait"
     clock.settle()
     assert done == ["before", 0, 1, 2]
-    assert seconds == [3 * 1e-9]  # one for each pending operation, as the emulated device counts
+    assert seconds == [3 * 1e-9]  # the emulated device counts 1 ns per pending operation
     clock.settle()
     assert len(seconds) == 1
 

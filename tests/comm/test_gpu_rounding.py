@@ -1,4 +1,4 @@
-"""Device values that travel in another dtype: the values that the MPI library gets, and the returned values."""
+"""Tests of device values that are sent in another dtype: the MPI library's inputs, and the returned values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def values(n: int = 1001) -> np.ndarray:
 
 
 def late(accelerator: LazyAccelerator, x: np.ndarray) -> OnDevice:
-    """Return values that the caller's stream has yet to write."""
+    """Return an array that the caller's stream has not filled yet."""
     array = OnDevice(np.full_like(x, 7.7e33))
     accelerator.fill(array, x)
     return array
@@ -42,7 +42,7 @@ def carry(call: Slice) -> None:
 
 
 def doubling(given: list[Any]) -> Callable[[Any, Any], Slice]:
-    """Return a collective that writes twice the values that it reads, as soon as it begins."""
+    """Return a collective that doubles its input as soon as it begins."""
 
     def at(x: Any) -> np.ndarray:
         return x if isinstance(x, np.ndarray) else seen(x.view(np.uint8)).view(x.dtype)
@@ -63,7 +63,7 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
     accelerator, given = LazyAccelerator(), []
     pools, x = Pools(accelerator, aware), values()
     seen = []
-    for _ in range(6):  # more than there are streams
+    for _ in range(6):  # more iterations than streams
         source = late(accelerator, x)
         target = source if in_place else late(accelerator, np.zeros_like(x))
         place = DevicePlace(pools, CALLER)

@@ -1,6 +1,6 @@
-"""Collectives on GPU arrays: the bits of NumPy arrays, and only wire bytes through the host.
+"""Tests that collectives on GPU arrays equal those on NumPy arrays, and copy only wire bytes to the host.
 
-They run on an emulated device everywhere, and on a real one with ``pytest -m gpu tests/comm``.
+The tests run on an emulated device everywhere. ``pytest -m gpu tests/comm`` runs them on a real GPU.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from hpcbench.comm.places import Places
 WORKER = Path(__file__).with_name("gpu_worker.py")
 RANKS = [4, pytest.param(2, marks=pytest.mark.long)]
 CASES, HALF_CASES = 4 * 16 + 6, 2 * (5 * 14 + 1 + 4) + 3
-"""Numbers of the worker's `cases` and `half_cases`."""
+"""Number of cases in the worker's `cases` and `half_cases`."""
 
 try:
     cuda()
@@ -45,7 +45,7 @@ def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_
     assert len(results) == 2 * HALF_CASES
     assert [r for r in results if not (r["same"] and r["same counts"])] == []
     for r in results:
-        if r["algorithm"] == "native":  # sums of 16-bit values by the processor need them on the host
+        if r["algorithm"] == "native":  # the CPU sums 16-bit values, so they must be on the host
             assert any(r["to host"]) == (not r["aware"] or r["operation"] in ("all_reduce", "reduce_scatter")), r
         elif r["aware"]:
             assert not any(r["to host"]) and not any(r["to device"]), r
@@ -60,11 +60,11 @@ def test_only_wire_bytes_are_copied_to_the_host_and_each_message_once(results_of
         wire = sum(r["wire"])
         assert sum(r["to host"]) <= wire, r
         assert sum(r["to device"]) == wire, r
-        if r["operation"] in ("reduce_scatter", "all_to_all"):  # each message goes to one rank
+        if r["operation"] in ("reduce_scatter", "all_to_all"):  # each message has one receiver
             assert r["to host"] == r["wire"], r
-        if (r["operation"], r["algorithm"]) == ("all_gather", "two-shot"):  # each to all others
+        if (r["operation"], r["algorithm"]) == ("all_gather", "two-shot"):  # each message is sent to all other ranks
             assert [(ranks - 1) * x for x in r["to host"]] == r["wire"], r
-        ran = ranks > 2 or r["algorithm"] != "hierarchical"  # two ranks are on one node
+        ran = ranks > 2 or r["algorithm"] != "hierarchical"  # two ranks share a node
         sampled = ran and r["codec"] in ("zfp:8", "int8:256") and r["operation"] != "exchange"
         assert (max(r["elsewhere"]) > 0) == sampled, r
 
@@ -82,7 +82,7 @@ def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results
 def test_the_codec_is_timed_on_the_device(results_of, ranks):
     timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
     for r in timed:
-        # within a node the hierarchical algorithm encodes nothing, and two ranks are on one node
+        # the hierarchical algorithm encodes nothing within a node, and two ranks share a node
         encodes = r["algorithm"] not in ("native", *(["hierarchical"] if ranks == 2 else []))
         assert r["timed"] == encodes, r
 

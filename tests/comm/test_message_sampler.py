@@ -1,4 +1,4 @@
-"""The message sampler: it chooses messages, limits their size, and copies values in the dtype in which they travel."""
+"""Tests of the message sampler: selection of messages, size limits, and copies in the dtype that is sent."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_exact_channels_are_not_sampled() -> None:
 
 
 def test_samples_of_a_device_follow_its_stream() -> None:
-    """Values that the caller's stream writes before the sample are in it; values that it writes later are not."""
+    """A sample includes values that the caller's stream writes before it, and excludes values written later."""
     accelerator = LazyAccelerator()
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))

@@ -1,4 +1,4 @@
-"""NCCL as the transport of a group, on emulated devices: every operation gives the bits and bytes of MPI."""
+"""Tests that groups over NCCL, on emulated devices, give the same results and byte counts as MPI."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,7 +70,7 @@ def test_families_of_variable_size_are_known(family: str) -> None:
 
 
 class FakeNccl:
-    """The module `cupy.cuda.nccl` with the signatures of CuPy 14.2, which records its calls."""
+    """The module `cupy.cuda.nccl` with the signatures of CuPy 14.2. The fake records its calls."""
 
     available = True
 

@@ -1,4 +1,4 @@
-"""NaN and infinity of any rank at any position reach every rank, with every codec and algorithm."""
+"""Tests that NaN and infinity reach every rank from any rank and position, with every codec and algorithm."""
 
 import numpy as np
 import pytest

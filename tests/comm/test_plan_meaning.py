@@ -1,4 +1,4 @@
-"""Plans without MPI: the results of their steps on every rank, and the match of sends and receives."""
+"""Tests of plans without MPI: the results of their steps on every rank, and matching sends and receives."""
 
 import numpy as np
 import pytest

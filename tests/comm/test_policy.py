@@ -1,4 +1,4 @@
-"""A scheme's rules: the last one that matches applies."""
+"""Tests that the last matching rule of a scheme applies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A trace recorder: host and device on one clock, a limited number of spans, and no recording when it is None."""
+"""Tests of the trace recorder: one clock for host and device, limited span count, and no recording if it is None."""
 
 import time
 from typing import Any, cast
@@ -13,7 +13,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 
 
 class Event:
-    """A mark in a device's stream, on a clock that is unrelated to the host's."""
+    """A mark in a device's stream, on a clock unrelated to the host's."""
 
     def __init__(self, at: float) -> None:
         self.at = at
@@ -26,7 +26,7 @@ class Event:
 
 
 class Device:
-    """A device whose next mark is at a given time."""
+    """A device with a settable time for its next mark."""
 
     at = 7000.0
 

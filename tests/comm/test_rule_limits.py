@@ -1,4 +1,4 @@
-"""Size thresholds and rules for traffic between nodes: exact numbers of bytes, and agreement of both sides."""
+"""Tests of size thresholds and rules for traffic between nodes: exact byte counts, and agreement of both sides."""
 
 from pathlib import Path
 
@@ -18,18 +18,21 @@ N, FLOAT = 4096, np.dtype(np.float32)
 CODEC = get_codec("int8:256")
 QUARTER = CODEC.wire_bytes(N // 4, FLOAT)
 SHARE = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-"""Passes over the vector by operation: an all-reduce is a reduce-scatter and an all-gather."""
+"""Number of passes over the vector. An all-reduce consists of a reduce-scatter and an all-gather."""
 
 
 @pytest.fixture(scope="module")
 def reports(mpi_results):
-    """Return the lines by the worker's function."""
+    """Return the lines by worker function."""
     lines = mpi_results(4, WORKER, "collectives", "exchanges", "messages", "refusals")
     return {name: [line for line in lines if line["test"] == name] for name in {line["test"] for line in lines}}
 
 
 def encoded_between(line):
-    """Return message, wire and network bytes of two calls: a half goes to the neighbor, a quarter to the other node."""
+    """Return message, wire and network bytes of two calls.
+
+    Half of the vector goes to the neighbor, and a quarter to the other node.
+    """
     share = 2 * SHARE[line["what"]]
     if line["nodes"] == "one":
         return [share * 3 * N, share * 3 * N, 0]
@@ -52,7 +55,7 @@ def test_a_collective_below_the_threshold_is_not_encoded_and_is_counted(reports)
         if line["case"] == "below":
             assert line["bytes"] == [message, message, 0] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2} and line["error"] == 0, line
-        elif line["case"] == "half":  # message bytes are those of the values that travel
+        elif line["case"] == "half":  # message bytes refer to the values as sent
             assert line["bytes"][0] == line["bytes"][1] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2}, line
         elif line["case"] == "at":

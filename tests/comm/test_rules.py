@@ -1,4 +1,4 @@
-"""The traffic of a run, the rule that applies to it, and values that forward and backward would see differently."""
+"""Tests of a run's traffic, its matching rules, and values that forward and backward would see differently."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from hpcbench.contract.training import Train
 
 
 def setting(*, tied: bool = False, **change: Any) -> TrafficSettings:
-    """Return a run with all kinds of traffic on two ranks of each dimension, with a change."""
+    """Return the settings of a run with all kinds of traffic and two ranks per dimension, modified by `change`."""
     sizes = {name: change.pop(name, 2) for name in ("dp", "tp", "pp")}
     return TrafficSettings(Layout(**sizes), Train(steps=100, global_batch=2, **change), tied)
 

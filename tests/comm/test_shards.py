@@ -1,4 +1,4 @@
-"""Arithmetic of collectives."""
+"""Tests of shard arithmetic."""
 
 import itertools
 

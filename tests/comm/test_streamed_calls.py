@@ -1,4 +1,4 @@
-"""The executor that NCCL carries: bits and bytes of the plans, on a strict model of NCCL and of streams."""
+"""Tests of the NCCL executor: bits and byte counts of plans, on a strict model of NCCL and CUDA streams."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -62,7 +62,7 @@ def channel(codec: str = "int8:64", algorithm: Algorithm = Algorithm.TWO_SHOT, d
 
 
 class Ranks:
-    """All ranks of one communicator on the model."""
+    """All ranks of one communicator in the model."""
 
     def __init__(self, topology: Topology) -> None:
         self.model, self.world, self.topology = Model(), World(topology.ranks), topology
@@ -102,7 +102,7 @@ def strict() -> Iterator[None]:
 def perform(
     plan: Plan, order: int, *, feedback: bool = False, calls: int = 1
 ) -> tuple[list[np.ndarray], list[Channel], list[Any]]:
-    """Carry out a plan on all ranks, several times on new values. Return the results and the channels."""
+    """Carry out a plan on all ranks several times with new values. Return the results and the channels."""
     ranks, channels, results, residuals = Ranks(plan.topology), [], [], []
     values = inputs(plan, "float32", integers=False)
     for rank, accelerator in enumerate(ranks.accelerators):
@@ -217,7 +217,10 @@ LIBRARY: dict[str, Callable[[NcclLibrary, Any, Any], object]] = {
 @pytest.mark.parametrize("name", LIBRARY)
 @pytest.mark.parametrize(("n", "dtype"), [(12, None), (13, None), (13, np.dtype(np.float16))])
 def test_collectives_of_nccl_itself(name: str, n: int, dtype: Any) -> None:
-    """Pieces of one size are one collective of NCCL, others a group. Values travel in their type or in 16 bits."""
+    """Equal pieces use one NCCL collective, and unequal pieces use a group.
+
+    Values are sent in their own dtype or in 16 bits.
+    """
     ranks, outs = Ranks(Topology.flat(3)), []
     contributions = [np.arange(n, dtype="f4") * (rank + 1) for rank in range(3)]
     pieces = cut_evenly(n, 3)
@@ -288,7 +291,7 @@ def test_types_and_reductions_that_nccl_lacks_are_refused() -> None:
 
 PLAN = lay_out(Operation.ALL_REDUCE, 20_000, Topology.flat(2), get_codec("int8:64"), Algorithm.TWO_SHOT, 4)
 UNEVEN = lay_out(Operation.ALL_REDUCE, 5, Topology.regular(2, 2), get_codec("none"), Algorithm.HIERARCHICAL, 2)
-"""In the second slice, two of the ranks have no messages between nodes."""
+"""In the second slice, two ranks have no messages between nodes."""
 
 
 def nothing(*args: Any, **settings: Any) -> None:
@@ -304,7 +307,7 @@ def shared_buffers(pools: Any, count: int) -> list[Any]:
 
 
 def split_groups(carrier: Any) -> None:
-    """Send and receive in two groups, instead of one."""
+    """Send and receive in two groups instead of one."""
     communicator, stream, accelerator = (
         carrier._order.communicator,
         carrier._lane.stream,
@@ -335,7 +338,7 @@ def waiting(order: Any, accelerator: Any, stream: int) -> None:
 
 
 def early_end(lane: Any) -> Any:
-    """Record the lane's end before its last work."""
+    """Record the lane's end before its last operation."""
     if not hasattr(lane, "planted"):
         lane.planted = lane.pools.accelerator.mark(lane.stream)
     return lane.planted

@@ -1,4 +1,4 @@
-"""The time of an operation: exposed while the caller waits, and hidden while the caller does other work."""
+"""Tests of operation times: exposed while the caller waits, and hidden while the caller does other work."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[float]], Slice]], tuple[float, float]]:
-    """Return the exposed and hidden seconds of an operation on a clock that only it and its caller advance."""
+    """Return a function that measures exposed and hidden seconds on a fake clock."""
     clock = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
 
@@ -46,5 +46,5 @@ def test_transfer_during_computation_is_hidden(times: Callable[..., tuple[float,
         yield []
         clock[0] += 3.0
 
-    # it began at 0; the caller computed for 2 and waited for 3
+    # the caller computed for 2 s and waited for 3 s
     assert times(nonblocking) == (3.0, 2.0)

@@ -1,4 +1,4 @@
-"""Helpers that the tests of attention over ranks share with their worker."""
+"""Helpers for the tests of attention over several ranks, shared with the worker."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 B, A, M, D = 2, 8, 6, 4
-"""Samples, heads, positions of a rank, features of a head."""
+"""Samples, heads, positions per rank, and features per head."""
 FAULTS = {
     "ring": ("mask_off_by_one_block", "blocks_never_weighed_again", "share_of_the_own_block", "sums_stay"),
     "rsa": ("mask_off_by_one_block", "stale_block", "sums_stay"),
@@ -19,7 +19,7 @@ def random(*shape: int, seed: int) -> Tensor:
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
-    """Return attention by its definition."""
+    """Return attention computed from its definition."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)

@@ -1,4 +1,4 @@
-"""Attention over four ranks and over two, compared with dense attention in one process.
+"""Worker that compares attention over two and four ranks with dense attention in one process.
 
 Prints one JSON line per case.
 """
@@ -27,13 +27,13 @@ WORLD = MPI.COMM_WORLD
 
 
 def groups() -> Iterator[Group]:
-    """Return this rank's groups of two and of four, with messages in the background and without."""
+    """Yield this rank's groups of two and four ranks, with and without background progress."""
     for ranks, overlap in product((2, 4), (False, True)):
         yield Group(WORLD.Split(WORLD.rank // ranks), Progress(Wait.GIVE_WAY, background=overlap))
 
 
 def errors(way: str, ranks: Sharers, *, causal: bool, dtype: torch.dtype) -> dict[str, float]:
-    """Return the relative errors of the result and of the gradients, the largest over the ranks."""
+    """Return the relative errors of the output and of the gradients, each the maximum over the ranks."""
     attention, order = WAYS[way]  # type: ignore[index]
     group = ranks.group
     places = order(M, group.rank, group.size)
@@ -59,7 +59,10 @@ def say(**fields: object) -> None:
 
 
 def attention() -> None:
-    """Check every method, causal and not, for each number of ranks, with the MPI library's collectives and our own."""
+    """Check all methods against dense attention.
+
+    All group sizes are checked, with and without a causal mask, with MPI collectives and those of hpcbench.
+    """
     for group in groups():
         overlap = group._own.progress.background
         scheme = Scheme(algorithm="encoded" if overlap else "native")
@@ -86,7 +89,7 @@ def faulty() -> None:
 
 
 def blocks(ranks: Sharers) -> list[list[list[float]]]:
-    """Return each rank's decoded values of each rank's block, by owner and then by the rank that decodes."""
+    """Return the decoded values of each block, indexed by the owner and then by the rank that decodes."""
     own_block = random(1000, seed=WORLD.rank).float()
     seen = {source: block.clone().tolist() for source, block in go_round(own_block, ranks)}
     everyones = WORLD.allgather([seen[source] for source in range(WORLD.size)])
@@ -94,7 +97,7 @@ def blocks(ranks: Sharers) -> list[list[list[float]]]:
 
 
 def passed_on() -> None:
-    """Check that under a lossy codec all ranks but the owner decode the same values of a block, on every path."""
+    """Check that a lossy codec yields the same decoded block on all ranks except the owner, on every path."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     for codec, anew in (("zfp:4", False), ("zfp:4", True), ("none", False)):
         ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default=codec)), overlap=False)
@@ -114,7 +117,10 @@ def without(items: list[list[float]], index: int) -> list[list[float]]:
 
 
 def homeward() -> None:
-    """Let each rank add 10^source x (rank + 1) to the block of `source`: the owner gets the sum of all four digits."""
+    """Check that the owner of a block receives the contributions of all ranks.
+
+    Each rank adds 10^source x (rank + 1) to the block of `source`, so each digit of the sum identifies a rank.
+    """
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
     home = Homeward(ranks, torch.zeros(3))

@@ -1,4 +1,4 @@
-"""Cases of the parity tests as data: the settings of two runs, by the names of their fields."""
+"""Cases of the parity tests, as data. Each case maps field names to the settings of two runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from hpcbench.errors import UserError
 MOST_RANKS = 8
 STEPS = 3
 FEWER_STEPS = 2
-"""Number of steps. The second step has gradients of weights that the first one changed, and Adam's moments."""
+"""Number of steps. The second step covers updated weights and nonzero Adam moments."""
 
 GPT2 = small_runs.GPT2.changed(vocab=259)
 
@@ -40,7 +40,7 @@ EXACT_FEEDBACK = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", codec="mpc", feedback=True)],
 )
-"""Feedback of a codec without error."""
+"""Error feedback of a codec without error."""
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
@@ -51,7 +51,7 @@ NAMED: dict[str, dict[str, Any]] = {
 LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: several parameters each, and one each."""
+"""Bucket sizes in MB: one that holds several parameters, and one that holds a single parameter."""
 
 AXES: dict[str, Sequence[Any]] = {
     "layout.dp": range(1, MOST_RANKS + 1),
@@ -62,10 +62,10 @@ AXES: dict[str, Sequence[Any]] = {
     "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe"), (2, "interleaved")),
     "layout.stages": ((), (1, 3), (1, 2, 1)),
 }
-"""Axes of the grid of cases that restrict each other.
+"""Axes of the case grid that restrict each other.
 
-Settings that belong together are joined by a plus, and their values are tuples. Combinations that a run's own rules
-reject, with the later axes at their defaults, are no cases.
+Settings that belong together are joined by a plus sign, and their values are tuples. A combination is excluded if a run
+rejects it when the later axes have their defaults.
 """
 
 FREE: dict[str, Sequence[Any]] = {
@@ -77,13 +77,13 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full", 2),
     "train.offload": (False, True),
 }
-"""Axes of the grid of cases that can be combined with every case."""
+"""Axes of the case grid that can be combined with every case."""
 
 FILLS = 28
-"""Number of random choices of `FREE` for each case of `AXES`, from which the cover is chosen."""
+"""Number of random draws of `FREE` per case of `AXES`. The cover is selected from these draws."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
-"""Every layout, with embedding and head tied and not."""
+"""Every layout, with tied and untied embeddings."""
 
 BASE = RUN.changed(
     study="parity",
@@ -96,7 +96,7 @@ BASE = RUN.changed(
 
 
 def run_of(settings: Case) -> Run:
-    """Return a run of a few steps: `BASE` with the settings, and enough samples for its pipeline."""
+    """Return a run of a few steps: `BASE` with these settings, and enough samples to fill its pipeline."""
     run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
     return run if "train.global_batch" in settings else run.changed(train=fill_pipeline(run))
@@ -104,7 +104,7 @@ def run_of(settings: Case) -> Run:
 
 @cache
 def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
-    """Return `BASE` with the settings. A search adds them one by one, so all but the last are cached."""
+    """Return `BASE` with the settings. A search adds settings one at a time, so all but the last are cached."""
     if not settings:
         return BASE
     *before, (name, value) = settings
@@ -116,11 +116,11 @@ def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
 
 
 def fill_pipeline(run: Run) -> Train:
-    """Return the run's training with the fewest samples that exercise its pipeline.
+    """Return the training settings with the fewest samples that exercise the pipeline.
 
-    Gradients add up over at least two micro-batches, and the first stage must begin one after it received the
-    gradient of another. With as many micro-batches as stages it does not. With interleaved stages, twice as many
-    are not enough either.
+    Gradients must accumulate over at least two micro-batches, and the first stage must start a micro-batch after it has
+    received a gradient. This requires more micro-batches than stages. With interleaved stages, even twice the number of
+    stages is not enough.
     """
     pp = run.layout.pp
     micro_batches = 2 * pp if run.train.schedule == "interleaved" else pp + 1
@@ -136,7 +136,7 @@ def _with(run: Run, name: str, value: Any) -> Run:
 
 
 def is_valid(settings: Case) -> bool:
-    """Return whether there are enough ranks for the run, and the engine accepts it."""
+    """Return whether the run fits the available ranks and the engine accepts it."""
     run = run_of(settings)
     try:
         check(run, "")
@@ -146,7 +146,7 @@ def is_valid(settings: Case) -> bool:
 
 
 def label(settings: Case) -> str:
-    """Return the settings as text for the name of a test."""
+    """Format the settings for use in a test name."""
 
     def short(name: str) -> str:
         return "+".join(part.rpartition(".")[2] for part in name.split("+"))
@@ -156,7 +156,7 @@ def label(settings: Case) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs. `settings` belongs to the tested one, which may have a fault."""
+    """Two runs to compare. `settings` describes the tested run, in which a fault may be planted."""
 
     settings: Case
     against: Case
@@ -172,9 +172,9 @@ class Comparison:
 
     @cached_property
     def reference(self) -> Run:
-        """Return the other run, which takes the same samples.
+        """Return the reference run, which uses the same samples.
 
-        If it is only a model, it takes all samples of a step at once.
+        If the reference has no layout, one micro-batch contains all samples of a step.
         """
         batch = self.run.train.global_batch
         at_once = {"train.micro_batch": batch} if self.against == one_process(self.against) else {}
@@ -186,25 +186,25 @@ class Comparison:
 
 
 def select_once(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return the comparisons in which a setting has a value for the first time: the part of a suite in `make test`."""
+    """Return the comparisons for `make test`: those that introduce a new value of some setting."""
     taken = select_new([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
 
 def select_rest(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return the other comparisons, for `make test-long`."""
+    """Return the remaining comparisons, which only `make test-long` runs."""
     taken = {comparison.name for comparison in select_once(comparisons)}
     return [comparison for comparison in comparisons if comparison.name not in taken]
 
 
 def one_process(settings: Case) -> Case:
-    """Return the run of the same model in one process."""
+    """Return settings for the same model in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model")}
 
 
 @cache
 def grid() -> list[Comparison]:
-    """Return cases in which all possible pairs of values occur."""
+    """Return cases that cover all valid pairs of values."""
     fixed = [case for case in every_case(AXES, is_valid) if run_of(case).ranks > 1]
     return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
@@ -216,9 +216,9 @@ PLACES: list[Case] = [
 ]
 WHOLE = PLACES[-1]
 TWO_LAYERS: Case = {"model.layers": 2}
-"""One layer per stage. Settings affect both layers in the same way. Models with more layers are in the grid."""
+"""Models with one layer per stage. Both layers have the same settings. The grid contains larger models."""
 PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
-"""A codec's block contains a part of a parameter and padding."""
+"""A codec block that contains both parameter values and padding."""
 
 RUN_FOR_RESIDUALS: Case = {
     "layout.dp": 4,
@@ -230,9 +230,9 @@ RUN_FOR_RESIDUALS: Case = {
 
 
 def bit_equal() -> Iterator[Comparison]:
-    """Return settings that change no order of sums, so no bit.
+    """Return settings that preserve the summation order, so results must be bitwise identical.
 
-    Nothing is clipped, because the gradient's norm is a sum over pieces, which are cut differently.
+    Gradients are not clipped, because the norm is summed over pieces, and piece boundaries differ.
     """
     common = {"scheme": "identity", "train.clip": 0.0}
     for model in NAMED["model"]:
@@ -253,7 +253,7 @@ def bit_equal() -> Iterator[Comparison]:
 
 
 def lossless() -> Iterator[Comparison]:
-    """Return a lossless codec compared with the same algorithm without a codec."""
+    """Compare a lossless codec with the same algorithm without a codec."""
     for precision in ("fp32", "fp64"):
         for model in NAMED["model"]:
             common = {"model": model, **TWO_LAYERS, "train.precision": precision, **WHOLE}
@@ -264,7 +264,7 @@ def lossless() -> Iterator[Comparison]:
 
 
 def lossy() -> Iterator[Comparison]:
-    """Return lossy schemes: far from exact, but equal on all replicas."""
+    """Yield lossy schemes. Their errors are large, but replicas are identical."""
     by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
     for place in (WHOLE, PADDED, by_positions):
         for model in NAMED["model"]:
@@ -274,14 +274,14 @@ def lossy() -> Iterator[Comparison]:
 
 
 def overlapped() -> Iterator[Comparison]:
-    """Return gradients reduced during the backward pass compared with gradients reduced after it."""
+    """Compare gradient reduction during the backward pass with reduction after it."""
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
         common = {"model": model, **TWO_LAYERS, "scheme": scheme, "train.precision": "fp32", **WHOLE}
         yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
 def faulty() -> Iterator[Comparison]:
-    """Return the run of each fault, and the same run without the fault."""
+    """Yield each faulty run and the same run without the fault."""
     sound = set()
     for name, fault in FAULTS.items():
         if fault.settings is None:
@@ -299,4 +299,4 @@ SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
     suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
 COVERS = ("grid",)
-"""Suites with `STEPS` steps; the others have fewer."""
+"""Suites that run `STEPS` steps. Other suites run fewer."""

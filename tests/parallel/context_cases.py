@@ -1,4 +1,4 @@
-"""Runs whose ranks share the positions of samples, and their references."""
+"""Context-parallel runs and their references."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,13 +10,13 @@ from covering import cover_sample, every_case
 
 CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
-"""The number of positions that four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
+"""Number of positions that four ranks in a ring can split, and tensor-parallel ranks can split again."""
 
 SAMPLED = (*COMMON, "train.eval_samples")
-"""Settings of the samples, which the run in one process shares."""
+"""Sample settings, which the single-process reference uses as well."""
 
 AXES = {CP: ((4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
-"""Each method, over two ranks and over four, with all axes of the grid of cases."""
+"""Each method with two and four ranks, combined with all axes of the case grid."""
 
 FILLS = 12
 
@@ -26,7 +26,7 @@ def fits(settings: Case) -> bool:
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Return a run that shares positions, by default compared with one process."""
+    """Compare a context-parallel run with a reference, by default a run in one process."""
     settings = {**settings, **COMMON}
     alone = {name: value for name, value in settings.items() if name.startswith("model") or name in SAMPLED}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
@@ -39,13 +39,13 @@ def possible() -> list[Case]:
 
 @cache
 def contexts() -> list[Comparison]:
-    """Return cases in which every method meets each possible value of every other setting."""
+    """Return cases that combine every method with each valid value of every other setting."""
     pairs = [pair for pair in combinations([*AXES, *FREE], 2) if CP in pair]
     return [make_comparison(case) for case in cover_sample(possible(), FREE, FILLS, pairs=pairs)]
 
 
 def grid_contexts() -> Iterator[Comparison]:
-    """Return cases over the ranks of a tensor grid."""
+    """Yield cases on tensor grids."""
     on_grid: Case = {"layout.tp": 4, "layout.tensor": "2d", "model.layers": 2, "model.vocab": 260}
     for model, way in (("gpt2", "ring"), ("neox", "rsa"), ("gpt2", "ulysses")):
         settings = {"model": model, **on_grid, CP: (2, way), **SAMPLES}
@@ -62,9 +62,9 @@ SMALL: Case = {"model.layers": 2, "train.global_batch": 4, "train.micro_batch": 
 
 
 def stepped_contexts() -> Iterator[Comparison]:
-    """Return two steps of one run per method.
+    """Yield a two-step run per method.
 
-    The second has moments, and gradients of the weights that the first changed.
+    The second step covers nonzero moments and gradients of updated weights.
     """
     common: Case = {"model": "gpt2", **SMALL, "train.eval_samples": 4}
     yield make_comparison({**common, CP: (2, "ring"), "layout.dp": 2, "train.zero": 2})
@@ -73,21 +73,24 @@ def stepped_contexts() -> Iterator[Comparison]:
 
 
 def lossless_contexts() -> Iterator[Comparison]:
-    """Return a lossless codec compared with the same algorithm without a codec."""
+    """Compare a lossless codec with the same algorithm without a codec."""
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_contexts() -> Iterator[Comparison]:
-    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
+    """Use 8-bit integers for all traffic.
+
+    Errors must stay within the bound, and replicated values must be identical.
+    """
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def bit_equal_contexts() -> Iterator[Comparison]:
-    """Return settings that change no order of sums, so no bit."""
+    """Yield settings that preserve the summation order, so results must be bitwise identical."""
     others = {"train.overlap": True, "train.zero": 1, "train.recompute": "selective"}
     for way in WAYS:
         plain = {"model": "neox", **SMALL, "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
@@ -98,7 +101,7 @@ def bit_equal_contexts() -> Iterator[Comparison]:
 RING: Case = {CP: (2, "ring")}
 ROWS: Case = {CP: (2, "rsa")}
 REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
-"""Replicas have equally many samples: ranks of one replica that read another's would wait for each other forever."""
+"""Runs in which all replicas have the same number of samples. Otherwise ranks could wait for each other forever."""
 HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),
@@ -113,13 +116,13 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "mean_divided_twice": (ROWS, "gradients"),
     "other_samples_on_each_rank": (REPLICAS, "loss"),
 }
-"""For each planted fault, the run that shows it and the value that shows it."""
+"""For each planted fault, a run that exposes it, and the quantity that differs."""
 
 SOUND: Case = {"model": "neox", "model.layers": 1, "train.global_batch": 4}
 
 
 def faulty_contexts() -> Iterator[Comparison]:
-    """Return each run without a fault, and with each of its own faults."""
+    """Yield each run without a fault, and with each of its planted faults."""
     for place in (RING, ROWS, REPLICAS, HEADS):
         yield make_comparison({**SOUND, **place})
     for name, (place, _) in FAULTY.items():
@@ -127,7 +130,7 @@ def faulty_contexts() -> Iterator[Comparison]:
 
 
 def others() -> Iterator[Comparison]:
-    """Return all of these cases, for one start of the ranks."""
+    """Yield all these cases, so that the ranks start only once."""
     for suite in (grid_contexts, lossless_contexts, lossy_contexts, bit_equal_contexts, faulty_contexts):
         yield from suite()
 

@@ -1,4 +1,4 @@
-"""Deliberate errors of context parallelism."""
+"""Planted faults in context parallelism."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ from hpcbench.train.model import whole_sample
 
 
 def _both(name: str, faulty: Callable[..., Any]) -> Patch:
-    """Patch a function that both ring forms use."""
+    """Patch a function that is used by both ring variants."""
     stack = ExitStack()
     for module in (ring, rows):
         stack.enter_context(patch.object(module, name, faulty))
@@ -29,7 +29,7 @@ def _both(name: str, faulty: Callable[..., Any]) -> Patch:
 
 
 def mask_off_by_one_block() -> Patch:
-    """A rank takes the received block for that of the rank after its owner."""
+    """A rank attributes the received block to the rank after its owner."""
     pair = ring.pair
 
     def faulty(positions: int, rank: int, source: int, *, causal: bool) -> Pair:
@@ -39,7 +39,7 @@ def mask_off_by_one_block() -> Patch:
 
 
 def stale_block() -> Patch:
-    """The block of the previous hop is still in the buffer that is read."""
+    """The buffer still contains the block of the previous hop when it is read."""
 
     def faulty(own_block: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
         before = own_block.clone()
@@ -52,7 +52,7 @@ def stale_block() -> Patch:
 
 
 def blocks_never_weighed_again() -> Patch:
-    """Blocks that were joined keep their weight when another block arrives."""
+    """Blocks that were already combined are not reweighted when another block arrives."""
     add = Online.add
 
     def faulty(self: Online, queries: slice, block: Attended) -> None:
@@ -65,7 +65,7 @@ def blocks_never_weighed_again() -> Patch:
 
 
 def share_of_the_own_block() -> Patch:
-    """In the backward pass a block's probabilities are relative to its own keys, not to all keys."""
+    """In the backward pass, attention probabilities are normalized over the rank's own keys instead of all keys."""
     backward = ring.attend_backward
 
     def faulty(
@@ -78,7 +78,7 @@ def share_of_the_own_block() -> Patch:
 
 
 def sums_stay() -> Patch:
-    """A rank's gradients of keys and values are those of its own queries."""
+    """A rank's gradients of keys and values include only its own queries."""
 
     def faulty(self: Homeward) -> Tensor:
         assert self._own is not None
@@ -89,7 +89,7 @@ def sums_stay() -> Patch:
 
 
 def heads_in_another_order() -> Patch:
-    """The returned heads are in the order of the following ranks."""
+    """Returned heads are in the order of the next ranks."""
     joined = ulysses._joined
 
     def faulty(turns: list[Tensor]) -> Tensor:
@@ -100,7 +100,7 @@ def heads_in_another_order() -> Patch:
 
 
 def positions_as_in_a_whole_sample() -> Patch:
-    """A rank takes its positions for the first ones of the sample."""
+    """A rank treats its positions as the first positions of the sample."""
     put_into = attention.Positions.put_into
 
     def faulty(self: attention.Positions, model: Any) -> None:
@@ -114,13 +114,13 @@ def positions_as_in_a_whole_sample() -> Patch:
 
 
 def neighbouring_positions_in_the_ring() -> Patch:
-    """Positions are distributed in order, and the ring takes them for zig-zag."""
+    """Positions are distributed contiguously, but the ring assumes a zigzag order."""
     ways = {way: (how, in_order) for way, (how, _) in attention.WAYS.items()}
     return patch.object(attention, "WAYS", ways)
 
 
 def positions_of_one_rank_left_out() -> Patch:
-    """Gradients are averaged over the replicas of samples only, and those of other positions are lost."""
+    """Gradients are averaged only over data-parallel replicas, so the gradients of other positions are lost."""
     start = Reductions._start
 
     def faulty(self: Reductions, piece: Piece) -> None:
@@ -132,7 +132,7 @@ def positions_of_one_rank_left_out() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided once more by the ranks that share positions."""
+    """The gradient of the mean over all tokens is divided a second time by the number of context-parallel ranks."""
     begin = DataParallel.begin
 
     def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
@@ -142,7 +142,7 @@ def mean_divided_twice() -> Patch:
 
 
 def other_samples_on_each_rank() -> Patch:
-    """Ranks that share positions read different samples, as if they were replicas."""
+    """Context-parallel ranks read different samples, as if they were replicas."""
     initialize = Mesh.__init__
 
     def faulty(self: Mesh, *arguments: Any) -> None:

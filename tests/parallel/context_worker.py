@@ -1,4 +1,4 @@
-"""Trains small models whose ranks share positions, compared with one process. Prints one JSON line per case."""
+"""Worker that compares small context-parallel models with one process. Prints one JSON line per case."""
 
 import sys
 from unittest.mock import patch
@@ -14,7 +14,7 @@ def main(suite: str) -> None:
     chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # the search takes seconds
     meet(WORLD)
     with patch.object(parity_worker, "PLANTS", FAULTS):
-        # one step has every gradient and every message; more steps cost time on each layout
+        # one step covers every gradient and message; more steps are expensive on each layout
         compare_all(WORLD.bcast(chosen), steps=1)
         if suite == "others":
             compare_all(list(context_cases.stepped_contexts()), steps=2)

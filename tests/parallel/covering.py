@@ -1,7 +1,7 @@
-"""Few cases in which every relevant combination of settings occurs: a covering array, by a greedy search.
+"""Greedy search for a covering array: a few cases that contain every relevant combination of settings.
 
-Faults of a parallel engine come from one setting or from two together, seldom from three (Kuhn et al., IEEE TSE 30(6),
-2004). So all pairs of values occur in some case, and all tuples of the axes that are requested by name.
+Most faults in a parallel engine are caused by one setting or by an interaction of two, and few by three (Kuhn et al.,
+IEEE TSE 30(6), 2004). Therefore the cases cover all pairs of values, and all tuples of the axes that the caller names.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ Case = dict[str, Any]
 
 
 def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) -> list[Case]:
-    """Return the valid part of the product, the last axis fastest.
+    """Return all valid combinations. The last axis varies fastest.
 
-    `valid` must also hold for cases of the first axes.
+    `valid` must also accept partial cases, which contain only the first axes.
     """
     cases: list[Case] = [{}]
     for name, values in axes.items():
@@ -28,20 +28,20 @@ def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) ->
 def cover(
     cases: Sequence[Case], together: Sequence[Sequence[str]] = (), pairs: Sequence[Sequence[str]] | None = None
 ) -> list[Case]:
-    """Choose cases greedily until they cover all combinations of values of all cases.
+    """Select cases greedily until they cover all combinations of values that occur in `cases`.
 
     Parameters
     ----------
     cases
         Cases with the same keys.
     together
-        Keys whose values must occur in all combinations, in addition to the pairs.
+        Keys for which all combinations of values must be covered, in addition to pairs.
     pairs
-        The pairs of keys that count; all if None.
+        Pairs of keys to cover; None for all.
 
     Returns
     -------
-    The chosen cases in the order of their choice: always the first of those that cover most.
+    Selected cases in the order of selection. Ties are resolved in favor of the first case.
     """
     names = list(cases[0])
     groups = [*(combinations(names, 2) if pairs is None else pairs), *together]
@@ -68,7 +68,7 @@ def cover_sample(
     together: Sequence[Sequence[str]] = (),
     pairs: Sequence[tuple[str, str]] | None = None,
 ) -> list[Case]:
-    """Cover the combinations of values of cases that are each filled with `fills` random choices of `free`."""
+    """Cover the combinations of values, with each case completed by `fills` random draws of `free`."""
     chance, choices = Random(seed), every_case(free, lambda case: True)
     pool = [{**case, **fill} for case in cases for fill in chance.sample(choices, fills)]
     return cover(pool, together, pairs)
@@ -80,13 +80,13 @@ def list_combinations(
     axes: dict[str, Sequence[Any]],
     free: dict[str, Sequence[Any]],
 ) -> set[tuple[Any, ...]]:
-    """List the possible values of a group of settings, from all cases of `axes` and all values of `free`."""
+    """List the value combinations of a group of settings over all cases of `axes` and all values of `free`."""
     fixed, chosen = [name for name in group if name in axes], [free[name] for name in group if name in free]
     return {(*(case[name] for name in fixed), *values) for case in cases for values in product(*chosen)}
 
 
 def select_new(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases in which some key has a value that it has in no earlier case."""
+    """Return the cases that contain a value not seen in an earlier case."""
     covered: set[tuple[str, Any]] = set()
     taken = []
     for case in cases:
@@ -97,13 +97,13 @@ def select_new(cases: Sequence[Case]) -> list[Case]:
 
 
 def _codes(values: Sequence[Any]) -> np.ndarray:
-    """Number the values: [number of cases]."""
+    """Encode the values as integers, shape (cases,)."""
     codes: dict[Any, int] = {}
     return np.array([codes.setdefault(value, len(codes)) for value in values])
 
 
 def _numbered(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Number the combinations of values, given those of each column: [number of cases]."""
+    """Encode combinations of column values as integers, shape (cases,)."""
     numbers = columns[0]
     for column in columns[1:]:
         numbers = numbers * (column.max() + 1) + column

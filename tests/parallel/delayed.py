@@ -1,7 +1,7 @@
-"""A simulator in one process: each micro-batch's gradient is of the weights that its schedule gives it.
+"""Single-process simulator of delayed updates.
 
-It has no stages and sends no activations. The version of a stage is counted from the order of work: the number of
-updates before a forward pass.
+Each micro-batch's gradient is computed with the weight version that the schedule specifies. The simulator has no stages
+and sends no activations. A version is the number of updates before a forward pass, derived from the order of work.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def versions_of(case: Case, steps: int) -> Callable[[int, int], int]:
-    """Count the version that a stage uses for a micro-batch."""
+    """Compute the weight version that a stage uses for a micro-batch."""
     m, pp = case.micro_batches, case.layout.pp
     counted: dict[tuple[int, int], int] = {}
     for stage in range(pp):
@@ -36,7 +36,7 @@ def versions_of(case: Case, steps: int) -> Callable[[int, int], int]:
 
 
 def stage_of(case: Case, name: str, layers: int) -> int:
-    """Return the stage of a parameter."""
+    """Return the stage that owns a parameter."""
     if name.startswith("blocks."):
         layer = int(name.split(".")[1])
         return next(stage for stage, layers_here in enumerate(case.layout.layers_of(layers)) if layer in layers_here)
@@ -44,7 +44,7 @@ def stage_of(case: Case, name: str, layers: int) -> int:
 
 
 def simulate(case: Case, trainer: Trainer) -> Iterator[float]:
-    """Train step by step. Return each step's loss; the trainer has the newest weights."""
+    """Train step by step and yield the loss of each step. The trainer holds the newest weights."""
     run = trainer.run
     m, steps = case.micro_batches, run.train.steps
     version = versions_of(case, steps)

@@ -1,4 +1,4 @@
-"""Counts the operations of matrix products in a step of models with experts. Prints one JSON line per case."""
+"""Worker that counts matrix-product operations per step of models with experts. Prints one JSON line per case."""
 
 import json
 from typing import Any
@@ -24,11 +24,11 @@ LAYOUTS: dict[str, Case] = {
 }
 KINDS = ("tight", "roomy", "switch", "alternate")
 AGAIN = {"dp2-ep2": "full"}
-"""Layouts in which the forward pass runs twice."""
+"""Layouts that run the forward pass twice."""
 
 
 def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
-    """Return the operations of a step, and the choices that experts kept, summed over the ranks."""
+    """Return the operations of a step and the accepted expert choices, each summed over ranks."""
     trainer = parity_worker.make_trainer(run, comm)
     with FlopCounterMode(display=False) as counter:
         trainer.backward(0)
@@ -36,7 +36,7 @@ def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
 
 
 def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
-    """Return the operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
+    """Compute the operations beyond a dense model, from the formulas and the number of accepted choices."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
     experts = experts._replace(kept_rows=kept_tokens / run.train.global_batch / experts.layers)
@@ -51,7 +51,7 @@ def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Count every case, and the same model without experts in one process."""
+    """Count the operations of every case, and of the same model without experts in one process."""
     for layout, place in LAYOUTS.items():
         settings = {**MODEL, **place, "train.recompute": AGAIN.get(layout, "none")}
         dense, _ = step(run_of({**MODEL, "train.recompute": settings["train.recompute"]}), MPI.COMM_SELF.Dup())

@@ -1,4 +1,4 @@
-"""Runs with experts, and their references."""
+"""Mixture-of-experts runs and their references."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -16,14 +16,14 @@ MODEL: Case = {"model": "neox", "model.layers": 2}
 TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
 
 ROOMY = Experts(count=4, top=2, capacity=4.0)
-"""Experts with a place for every token."""
+"""Experts with enough capacity for every token."""
 TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
 PROBABLE = TIGHT.changed(drop="probability", shared=True)
 OPEN = Experts(count=4, top=2, drop="none")
 SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
 ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
 BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
-"""Router's losses with large factors, so that a wrong factor is detected."""
+"""Router losses with large factors, so that the tests detect a wrong factor."""
 
 HEAVY = BALANCED.changed(drop="none")
 
@@ -75,11 +75,11 @@ MORE: list[Case] = [
     {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2, CP: (2, "ulysses")},
     {**MODEL, "model.experts": "heavy", "layout.pp": 2, CP: (2, "rsa"), "train.micro_batch": 2, "train.zero": 3},
 ]
-"""Cases that no axis has: large losses of the router, a place for every token, chunks, ranks that share positions."""
+"""Cases that the axes do not cover: large router losses, full capacity, chunks, and context parallelism."""
 
 
 def fits(case: Case) -> bool:
-    """Return whether a rank lacks some of the experts or a replica has others, and the engine accepts the run."""
+    """Return whether the run has several ranks and the engine accepts it."""
     ranks = cases.run_of({**MODEL, **COMMON, **case}).ranks
     return ranks > 1 and cases.is_valid({**MODEL, **COMMON, **case})
 
@@ -91,17 +91,17 @@ def possible() -> list[Case]:
 
 @cache
 def places() -> list[Case]:
-    """Return cases in which all possible pairs of values occur, and some more."""
+    """Return cases that cover all valid pairs of values, and a few additional cases."""
     return [*({**MODEL, **case} for case in cover_sample(possible(), FREE, FILLS)), *MORE]
 
 
 def one_process(settings: Case) -> Case:
-    """Return the run of the same model and samples in one process."""
+    """Return settings for the same model and samples in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
 def batch_samples(settings: Case) -> Case:
-    """Return the settings with few samples per step: half of the usual number, if that fills the pipeline."""
+    """Halve the samples per step if the smaller number still fills the pipeline."""
     run = cases.run_of({**settings, **COMMON})
     half = run.train.global_batch // 2
     enough = cases.fill_pipeline(run).global_batch <= half
@@ -109,7 +109,7 @@ def batch_samples(settings: Case) -> Case:
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Return a run with experts, by default compared with one process."""
+    """Compare a run with experts with a reference, by default a run in one process."""
     settings = batch_samples(settings)
     if against is None:
         return Comparison(settings, one_process(settings), fault)
@@ -118,7 +118,7 @@ def make_comparison(settings: Case, against: Case | None = None, fault: str | No
 
 @cache
 def experts() -> list[Comparison]:
-    """Return every layout compared with one process, in fp64."""
+    """Compare every layout with one process, in fp64."""
     return [make_comparison(case) for case in places()]
 
 
@@ -127,21 +127,24 @@ REPLICAS: Case = {**MODEL, "layout.dp": 4, "layout.ep": 2, "train.precision": "f
 
 
 def lossless_experts() -> Iterator[Comparison]:
-    """Return a lossless codec compared with the same algorithm without a codec."""
+    """Compare a lossless codec with the same algorithm without a codec."""
     for kind in ("tight", "open"):
         common = {**FOUR, "model.experts": kind}
         yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_experts() -> Iterator[Comparison]:
-    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
+    """Use 8-bit integers for all traffic.
+
+    Errors must stay within the bound, and replicated values must be identical.
+    """
     for kind, place in (("probable", REPLICAS), ("open", FOUR)):
         common = {**place, "model.experts": kind}
         yield make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def overlapped_experts() -> Iterator[Comparison]:
-    """Return rows that travel while the shared expert computes, compared with blocking transfers."""
+    """Compare transfers that overlap with the shared expert with blocking transfers."""
     common = {**MODEL, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "scheme": "identity"}
     yield make_comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
@@ -153,11 +156,11 @@ def name_of(settings: Case) -> str:
 
 DROPPING = ("tight", "probable", "switch")
 SPREAD = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 8))
-"""Layouts by dp and ep."""
+"""Layouts as pairs of dp and ep."""
 
 
 def dropping() -> Iterator[Case]:
-    """Return runs that drop tokens, each in several layouts."""
+    """Yield runs that drop tokens, each in several layouts."""
     for kind in DROPPING:
         for dp, ep in SPREAD:
             if NAMED[kind].count % ep == 0:
@@ -188,16 +191,16 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "holders_of_one_part_of_the_positions": ({"model.experts": "heavy", CP: (2, "ring"), **TWO}, "gradients"),
     "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
 }
-"""For each planted fault, the settings that show it and the value that shows it."""
+"""For each planted fault, settings that expose it, and the quantity that differs."""
 
 
 def make_sound_settings(settings: Case) -> Case:
-    """Return the run that a fault is planted in."""
+    """Return settings of the run without a planted fault."""
     return {**MODEL, "train.bucket_mb": 1e-6, **settings}
 
 
 def faulty_experts() -> Iterator[Comparison]:
-    """Return each run without a fault, and with its own fault."""
+    """Yield each run without a fault, and with its planted fault."""
     for name in dict.fromkeys(make_comparison(make_sound_settings(settings)).name for settings, _ in FAULTY.values()):
         yield next(case for s, _ in FAULTY.values() if (case := make_comparison(make_sound_settings(s))).name == name)
     for name, (settings, _) in FAULTY.items():
@@ -208,4 +211,4 @@ SUITES = {
     "": (lambda: select_once(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
     "rest": (lambda: select_rest(experts()),),
 }
-"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""
+"""Suites by worker argument: the cases of `make test`, and the additional cases of `make test-long`."""

@@ -1,4 +1,4 @@
-"""Deliberate errors of layers with experts."""
+"""Planted faults in layers with experts."""
 
 from typing import Any
 from unittest.mock import patch
@@ -21,12 +21,12 @@ from hpcbench.train import experts
 
 
 def summed_over_all_replicas() -> Patch:
-    """Gradients of experts are summed over all data-parallel ranks, which hold different experts."""
+    """Expert gradients are summed over all data-parallel ranks, including ranks with different experts."""
     return patch.object(Mesh, "replicas", lambda self, ep: self.dp)
 
 
 def divided_by_the_holders_only() -> Patch:
-    """Gradients of experts are divided by the number of ranks that hold them, not by all senders of tokens."""
+    """Expert gradients are divided by the number of ranks that hold the expert, not by the number of all replicas."""
     start = Gradients._start
 
     def faulty(self: Gradients, piece: Piece) -> None:
@@ -39,7 +39,7 @@ def divided_by_the_holders_only() -> Patch:
 
 
 def dropped_tokens_get_gradient() -> Patch:
-    """The gate of a dropped choice gets the gradient of the result that is stored in its place."""
+    """The gate of a dropped choice receives the gradient of the result stored in its slot."""
     join = spread.joined
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
@@ -51,7 +51,7 @@ def dropped_tokens_get_gradient() -> Patch:
 
 
 def dropped_tokens_take_the_last_place() -> Patch:
-    """A token without a place takes the place of the token before it."""
+    """A token that exceeds the capacity overwrites the token before it."""
     make = parcels.with_places
 
     def faulty(chosen: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
@@ -62,14 +62,14 @@ def dropped_tokens_take_the_last_place() -> Patch:
 
 
 def results_in_the_order_of_experts() -> Patch:
-    """Results travel back in the order in which the experts computed them, not in that of the received rows."""
+    """Results are returned in the order of computation instead of the order in which rows were received."""
     order = parcels.Parcels.by_sender
     assert isinstance(order, property)
     return patch.object(parcels.Parcels, "by_sender", property(lambda self: torch.arange(len(self.by_expert))))
 
 
 def gates_left_out() -> Patch:
-    """The results of a token's experts are added without their gates."""
+    """The results of a token's experts are added without gate weights."""
     join = spread.joined
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
@@ -79,7 +79,7 @@ def gates_left_out() -> Patch:
 
 
 def losses_counted_twice() -> Patch:
-    """The router's losses count twice."""
+    """The router losses are counted twice."""
     return patch.object(Penalty, "factor", property(lambda self: self.given, _first_of_all), create=True)
 
 
@@ -88,7 +88,7 @@ def _first_of_all(penalty: Penalty, factor: float) -> None:
 
 
 def losses_of_a_whole_micro_batch() -> Patch:
-    """Shares of experts are those of a micro-batch, so its size changes the balance loss."""
+    """Expert shares are computed per micro-batch, so the micro-batch size changes the balance loss."""
     plain = experts.losses
 
     def faulty(logits: Tensor, expert: Tensor, shares: Shares) -> Losses:
@@ -100,7 +100,7 @@ def losses_of_a_whole_micro_batch() -> Patch:
 
 
 def samples_compete_for_places() -> Patch:
-    """Tokens of a sample compete for places with tokens of another sample in the micro-batch."""
+    """Tokens of different samples in a micro-batch compete for the same capacity."""
     plain = routing.by_position
 
     def faulty(expert: Tensor, values: Tensor, count: int) -> Tensor:
@@ -111,7 +111,7 @@ def samples_compete_for_places() -> Patch:
 
 
 def first_experts_everywhere() -> Patch:
-    """Every rank keeps the first experts of a layer."""
+    """Every rank holds the first experts of a layer."""
     keep = parallelize.cut_evenly
 
     def faulty(n: int, count: int) -> list[slice]:
@@ -121,7 +121,7 @@ def first_experts_everywhere() -> Patch:
 
 
 def gradients_in_another_order() -> Patch:
-    """Gradients of rows are sent in another order than the rows were received."""
+    """Row gradients are sent in an order that differs from the order of the received rows."""
     begin = travel.Move.begin
 
     def faulty(self: travel.Move, x: Tensor, counts: travel.Counts, channel: Any) -> None:
@@ -132,7 +132,7 @@ def gradients_in_another_order() -> Patch:
 
 
 def norm_counts_experts_of_one_rank() -> Patch:
-    """The gradient's norm counts the first replica's experts, and misses all others."""
+    """The gradient norm includes only the experts of the first replica."""
 
     def faulty(self: DataParallel) -> list[Piece]:
         return self.pieces if self._scattered or self._mesh.dp.rank == 0 else []
@@ -141,7 +141,7 @@ def norm_counts_experts_of_one_rank() -> Patch:
 
 
 def expert_sum_left_out() -> Patch:
-    """A tensor-parallel rank continues with the partial result of its part of an expert."""
+    """A tensor-parallel rank continues with the partial result of its own part of an expert."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
@@ -150,13 +150,13 @@ def expert_sum_left_out() -> Patch:
 
 
 def shares_of_the_own_positions() -> Patch:
-    """The balance loss takes the shares of the rank's own positions for those of the full sample."""
+    """The balance loss uses the expert shares of the rank's own positions instead of the full sample."""
     return patch.object(WholeShares, "__call__", lambda self, expert, count: routing.own_shares(expert, count))
 
 
 def holders_of_one_part_of_the_positions() -> Patch:
-    """Gradients of experts are summed over dp / ep, but not over the ranks that share positions."""
-    # with two replicas that hold different experts, each is alone; without a pipeline a rank is also alone at its ends
+    """Expert gradients are summed over dp / ep, but not over context-parallel ranks."""
+    # with two replicas of different experts, or without a pipeline, the corresponding groups have a single rank
     return patch.object(Mesh, "replicas", lambda self, ep: self.ends if ep > 1 else self.dp)
 
 

@@ -1,4 +1,4 @@
-"""Trains small models with experts, compared with one process. Prints one JSON line per case."""
+"""Worker that compares small models with experts with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -29,15 +29,15 @@ from hpcbench.train.trainer import Trainer
 Rows = tuple[int, int, int]
 
 STEPS = 1
-"""Number of steps. The weights are evaluated after it; runs with experts and more steps are in test_relayout.py."""
+"""Number of steps. The weights are evaluated after the last step. Longer runs with experts are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
-"""Rows that each rank's experts without dropping sent and received in all steps, by the run; on the first rank."""
+"""Rows that the experts of each rank sent and received in all steps, without dropping, by run; only on rank 0."""
 
 
 @contextmanager
 def counting_rows(rows: list[Rows]) -> Iterator[None]:
-    """Count the rows that a rank sends, receives and computes in the forward passes of its steps."""
+    """Count the rows that a rank sends, receives and computes in its forward passes."""
     make, backward = parcels.without_places, Trainer.backward
     active = [False]
 
@@ -61,7 +61,7 @@ def counting_rows(rows: list[Rows]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """Train as the worker of all parity tests does, with the rows counted."""
+    """Train like the worker of the parity tests, and count rows."""
     rows: list[Rows] = []
     with counting_rows(rows):
         history = plain_train(run, comm, steps)
@@ -73,7 +73,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """Return the expected bytes by rank, from the settings and the counts of rows."""
+    """Compute the expected bytes of each rank from the settings and the row counts."""
     counts = []
     for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
         once, counted = (
@@ -88,7 +88,7 @@ plain_train = parity_worker.train
 
 
 def memory(trainer: Trainer) -> list[dict[str, int]]:
-    """Return the elements that a rank holds between steps, and the predicted number."""
+    """Return the number of elements that a rank holds between steps, and the predicted number."""
     run = trainer.run
     workload = Workload(run.model, run.train, run.layout, run.ranks)
     calls = StepCalls(run.model, run.train, run.layout, trainer.mesh.rank)
@@ -96,7 +96,7 @@ def memory(trainer: Trainer) -> list[dict[str, int]]:
 
 
 def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
-    """Return the kept choices of each sample in a step, by layer, on rank 0: one character per choice."""
+    """Return the accepted choices of each sample by layer, one character per choice; only on rank 0."""
     choices: list[tuple[int, int, str]] = []
     for number, block in trainer.module.blocks.items():
 
@@ -107,7 +107,7 @@ def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
         block.mlp.watch = watch
     trainer.backward(0)
     everyones = comm.gather(sorted(choices))
-    # replicas take samples in rank order, and each replica its micro-batches in order
+    # replicas take samples in rank order, and each replica takes its micro-batches in order
     layers = sorted({layer for layer, _, _ in choices})
     return everyones and [
         choice for layer in layers for rank in everyones for layer_number, _, choice in rank if layer_number == layer
@@ -115,7 +115,7 @@ def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
 
 
 def drops() -> None:
-    """Print the dropped tokens in every layout."""
+    """Print the dropped tokens of every layout."""
     for settings in expert_cases.dropping():
         run = cases.run_of(settings)
         parity_worker.meet(parity_worker.WORLD)
@@ -131,7 +131,7 @@ def drops() -> None:
 
 
 def main(part: str = "") -> None:
-    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
+    """Run all scenarios, or the remaining cases, with a single start of the ranks, which takes seconds."""
     comparisons = [comparison for suite in expert_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:

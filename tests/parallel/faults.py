@@ -1,4 +1,4 @@
-"""Deliberate errors. Each must make a test fail.
+"""Planted faults. Each fault must make a test fail.
 
 `python faults.py` prints the table of docs/reference/planted-faults.md.
 """
@@ -58,18 +58,18 @@ Patch = AbstractContextManager[object]
 
 @dataclass(frozen=True)
 class Fault:
-    """An error, and the test that detects it.
+    """A planted fault, and the test that detects it.
 
     Attributes
     ----------
     plant
-        Context manager that plants it.
+        Context manager that plants the fault.
     red
-        The test that fails.
+        Test that fails.
     seen_in
-        The quantity that the test sees change.
+        Quantity in which the test detects the fault.
     settings
-        Settings of the run that shows the error; None if the test makes its own runs.
+        Settings of a run that exposes the fault; None if the test creates its own runs.
     """
 
     plant: Callable[[], Patch]
@@ -87,11 +87,11 @@ FAULTS: dict[str, Fault] = {}
 REPLICAS = {"layout__tp": 1, "layout__pp": 1}
 TENSOR = {"layout__dp": 1, "layout__pp": 1}
 STAGES = {"layout__dp": 1, "layout__tp": 1}
-"""Two ranks along one axis, for faults that need no other. The default is two along each of the three."""
+"""Two ranks along one axis, for faults that need a single axis. The default is two ranks along each of three axes."""
 
 
 def add_fault(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
-    """Add a fault to the list. Settings have two underscores for the dot."""
+    """Register a fault. In the names of `settings`, two underscores stand for a dot."""
 
     def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
         named = {name.replace("__", "."): value for name, value in settings.items()}
@@ -103,7 +103,7 @@ def add_fault(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Pat
 
 @add_fault(ONE_PROCESS, "gradients", **REPLICAS)
 def divided_twice() -> Patch:
-    """The gradient is divided once too often by the number of replicas."""
+    """Gradients are divided twice by the number of replicas."""
     begin = DataParallel.begin
 
     def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
@@ -114,7 +114,7 @@ def divided_twice() -> Patch:
 
 @add_fault(ONE_PROCESS, "gradients", **REPLICAS)
 def loss_scale_left_in() -> Patch:
-    """The loss is scaled, and the gradients are never divided by the scale."""
+    """The loss is scaled, but the gradients are never unscaled."""
     begin = DataParallel.begin
 
     def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
@@ -138,13 +138,13 @@ def one_replica_dropped() -> Patch:
 
 @add_fault(ONE_PROCESS, "norm", **TENSOR)
 def norm_counts_replicas() -> Patch:
-    """The gradient's norm counts parameters that every rank of a tensor group holds once for each rank."""
+    """The gradient norm counts replicated parameters once for each rank of a tensor group."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
 @add_fault(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def stale_weights_after_the_gather() -> Patch:
-    """A rank continues with the other ranks' pieces from before the step."""
+    """A rank uses outdated pieces from other ranks after an optimizer step."""
     step = DataParallel.step
 
     def faulty(self: DataParallel, **how: float) -> None:
@@ -159,7 +159,7 @@ def stale_weights_after_the_gather() -> Patch:
 
 @add_fault(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def decay_of_everything() -> Patch:
-    """All parameters of a bucket decay, including biases and norms."""
+    """Weight decay is applied to all parameters of a bucket, including biases and norms."""
     make_piece = data_parallel.make_piece
 
     def faulty(*arguments: Any, **how: Any) -> Piece:
@@ -172,13 +172,13 @@ def decay_of_everything() -> Patch:
 
 @add_fault(ONE_PROCESS, "gradients", model="gpt2", **STAGES)
 def tied_gradient_left_out() -> Patch:
-    """The two copies of the embedding's weight are updated with their own gradients only."""
+    """Each copy of a tied embedding is updated with its own gradient only."""
     return patch.object(Gradients, "_reduce_tied", lambda self: None)
 
 
 @add_fault(ONE_PROCESS, "loss", **TENSOR)
 def reduce_left_out() -> Patch:
-    """A row layer returns its partial sum."""
+    """A row-parallel layer returns a partial sum."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
@@ -188,7 +188,7 @@ def reduce_left_out() -> Patch:
 
 @add_fault(ONE_PROCESS, "gradients", **TENSOR)
 def backward_reduce_left_out() -> Patch:
-    """A column layer returns the gradient of its own part only."""
+    """A column-parallel layer returns the gradient of its own part only."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
@@ -198,7 +198,7 @@ def backward_reduce_left_out() -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", **TENSOR)
 def row_split_swapped() -> Patch:
-    """A row layer holds the columns of another rank's part of the column layer before it."""
+    """A row-parallel layer holds the input columns of another rank."""
     record = parallelize._record_shards
 
     def faulty(*arguments: Any, **how: Any) -> dict[str, Shard]:
@@ -215,7 +215,7 @@ def row_split_swapped() -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", **TENSOR)
 def initial_values_by_local_index() -> Patch:
-    """Every rank draws the first values of a parameter, whatever part it holds."""
+    """Every rank initializes its part of a parameter with the parameter's first random values."""
     values = initial.values
 
     def faulty(name: str, shape: tuple[int, ...], *, held: tuple[slice, ...], **how: Any) -> Tensor:
@@ -252,7 +252,7 @@ def boundary_gradient_stale() -> Patch:
 
 @add_fault(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32", **REPLICAS)
 def own_piece_exact() -> Patch:
-    """In an all-gather each rank keeps its own exact piece, so replicas decode different bytes."""
+    """In an all-gather, each rank keeps its own exact piece, so replicas decode different values."""
     all_gather = Group.all_gather
 
     def faulty(self: Group, src: Array, dst: Array, *, channel: Channel, **others: Any) -> Work:
@@ -266,7 +266,7 @@ def own_piece_exact() -> Patch:
 
 @add_fault(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
 def whole_and_split_mixed() -> Patch:
-    """A codec's block mixes parameters that all ranks of a tensor group hold with parameters that they split."""
+    """A codec block mixes replicated parameters with parameters that are split over a tensor group."""
     fuse = buckets.fuse
 
     def faulty(items: Iterable[Item], **how: float) -> list[list[int]]:
@@ -285,25 +285,25 @@ def whole_and_split_mixed() -> Patch:
     layout__pp=1,
 )
 def padding_leaks() -> Patch:
-    """A codec changes the zeros at a bucket's end. They stay changed, and return with the next message."""
+    """A codec changes the zero padding at the end of a bucket, and the changed values enter the next message."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
 @add_fault(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
 def codec_silently_off() -> Patch:
-    """Every channel sends unencoded values, whatever the scheme says."""
+    """Channels send unencoded values, whatever the scheme specifies."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("none"))
 
 
 @add_fault(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
 def lossless_codec_rounds() -> Patch:
-    """A codec that is declared lossless loses a bit."""
+    """A codec that is declared lossless changes a bit."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
 
 
 @add_fault(RESIDUALS, "sizes")
 def error_feedback_lost() -> Patch:
-    """The errors of messages are dropped after each step."""
+    """Error feedback is discarded after each step."""
     reduce_gradients = DataParallel.reduce_gradients
 
     def faulty(self: DataParallel) -> None:
@@ -321,7 +321,7 @@ def residuals_outlive_a_skipped_step() -> Patch:
 
 @add_fault(OVERFLOW, "skipped")
 def overflow_not_agreed() -> Patch:
-    """A rank whose own gradients are finite takes a step that the others skip."""
+    """A rank with finite gradients takes a step that the other ranks skip."""
     gradient_norm = DataParallel.gradient_norm
 
     def faulty(self: DataParallel) -> float:
@@ -333,7 +333,7 @@ def overflow_not_agreed() -> Patch:
 
 
 def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
-    """Replace the softmax's statistics by a function of a rank's own values, the group's values, and the operation."""
+    """Replace the reduction of a softmax statistic with `fault(local, reduced, op)`."""
 
     def faulty(x: Tensor, group: Group, channel: Channel, op: MPI.Op) -> Tensor:
         return fault(x, regions.all_reduce(x, group, channel, op), op)
@@ -343,19 +343,19 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def largest_logit_left_out() -> Patch:
-    """Each rank takes the exponentials relative to its own largest logit."""
+    """Each rank subtracts its own maximum logit before exponentiation."""
     return statistics(lambda local, reduced, op: local if op is MPI.MAX else reduced)
 
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def exponentials_left_out() -> Patch:
-    """Each rank divides by the sum of its own exponentials."""
+    """Each rank normalizes by the sum of its own exponentials."""
     return statistics(lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((local[0], reduced[1])))
 
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
-    """Two ranks give the logit of the target."""
+    """The target logit is contributed by two ranks."""
     return statistics(
         lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((reduced[0], 2 * reduced[1]))
     )
@@ -363,7 +363,7 @@ def target_counted_twice() -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def rows_off_by_one_rank() -> Patch:
-    """A rank looks up tokens as if it held the rows of the next rank."""
+    """A rank looks up tokens as if it held the embedding rows of the next rank."""
 
     def faulty(vocab: int, group: Group) -> slice:
         return cut_evenly(vocab, group.size)[(group.rank + 1) % group.size]
@@ -379,7 +379,7 @@ def summands_left_out() -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2, **TENSOR)
 def gathered_in_wrong_order() -> Patch:
-    """The positions of the ranks are joined in reverse order."""
+    """Positions are gathered in reverse rank order."""
 
     def faulty(x: Tensor, group: Group, channel: Channel) -> Tensor:
         return torch.cat(sequence.all_gather(x, group, channel).chunk(group.size, dim=1)[::-1], dim=1)
@@ -389,7 +389,7 @@ def gathered_in_wrong_order() -> Patch:
 
 @add_fault(BYTES, "sent", train__zero=1, **REPLICAS)
 def gathered_twice() -> Patch:
-    """Every rank gathers the weights once more than needed; all values are correct."""
+    """Every rank performs one redundant weight gather. All values are correct."""
     give = GatheredAfterStep.give
 
     def faulty(self: GatheredAfterStep, piece: Piece, source: Tensor) -> None:
@@ -401,7 +401,7 @@ def gathered_twice() -> Patch:
 
 @add_fault(BYTES, "sent", train__recompute="full", **TENSOR)
 def recomputed_for_nothing() -> Patch:
-    """Activations are recomputed twice, with all their messages; all values are correct."""
+    """Activations and their messages are recomputed twice. All values are correct."""
     again = recompute.again
 
     def faulty(run: recompute.Run, inputs: list[Tensor], wanted: list[bool]) -> tuple[list[Tensor], Tensor]:
@@ -431,11 +431,11 @@ ELSEWHERE = {
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",
 }
-"""Modules that plant the faults of single mechanisms, and the tests that fail."""
+"""Modules that plant faults in single mechanisms, and the tests that detect these faults."""
 
 
 def describe_faults(source: Path) -> dict[str, str]:
-    """Return the functions in a module's lists of faults, with their docstrings. Nothing is imported."""
+    """Return the docstrings of the functions listed as faults in a module, without importing the module."""
     body = ast.parse(source.read_text()).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
     descriptions = {}
@@ -450,7 +450,7 @@ def describe_faults(source: Path) -> dict[str, str]:
 
 
 def format_other_table() -> str:
-    """Return the table of the faults of single mechanisms."""
+    """Return the table of faults in single mechanisms."""
     tests = Path(__file__).parents[1]
     rows = [
         f"| `{name}` | {what} | `{red}` |"

@@ -1,9 +1,9 @@
-"""Training on an emulated device in host memory, or on a real GPU, compared with training on the CPU.
+"""Worker that compares training on an emulated device in host memory, or on a real GPU, with training on the CPU.
 
 Prints JSON lines.
 
-The emulated device is that of the tests of collectives: streams are lazy, so a result is missing without a wait.
-PyTorch computes immediately, so work that the caller's stream waits for is always complete.
+The emulated device is the one from the collective tests. Its streams are lazy, so a missing wait leads to a missing
+result. PyTorch computes immediately, so the caller's stream never has pending work.
 """
 
 import io
@@ -54,7 +54,7 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
-    """Return runs that use every operation of training together, and whether MPI accepts device pointers."""
+    """Return runs that cover all training operations, and for each whether MPI accepts device pointers."""
 
     def run_settings(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
@@ -84,7 +84,7 @@ def view_of_tensor(x: torch.Tensor) -> View:
 
 
 class TensorDevice(LazyDevice):
-    """A device that takes host tensors for its own."""
+    """A device that treats host tensors as its own."""
 
     def view(self, name: str, array: Any, stream: int) -> View:
         if not isinstance(array, torch.Tensor):
@@ -93,7 +93,7 @@ class TensorDevice(LazyDevice):
 
 
 class Disguised(LazyAccelerator):
-    """A device whose caller, PyTorch on the CPU, is never late."""
+    """An emulated device for PyTorch on the CPU. Work on the caller's stream completes immediately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Disguised(LazyAccelerator):
 
 
 class Forgetful(Disguised):
-    """A clock that reports every event as complete."""
+    """A device that reports every event as complete."""
 
     def mark(self, stream: int) -> Any:
         event = super().mark(stream)
@@ -120,7 +120,7 @@ class Forgetful(Disguised):
 
 
 class Watched(Places):
-    """A group that records the largest host array that it was given."""
+    """A group that records the size of its largest host array."""
 
     largest = 0
 
@@ -131,7 +131,7 @@ class Watched(Places):
 
 
 def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
-    """Return the results of a few steps. Counts are sums over the ranks."""
+    """Train for a few steps and return the results. Counts are summed over ranks."""
     corpus = shared_text.corpus()
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
     trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
@@ -159,7 +159,7 @@ def compile_kernels() -> None:
         emulator.compile_all([emulator.build_of(CODEC, x, x) for x in types] + [build_of(types[0], x) for x in types])
     compiled = WORLD.Ibarrier()
     while not compiled.Test():
-        time.sleep(0.02)  # the compiler needs the core
+        time.sleep(0.02)  # leave the core to the compiler
 
 
 def disguised() -> None:
@@ -183,7 +183,7 @@ def disguised() -> None:
 
 
 def planted() -> None:
-    """Check that the result differs if the device is not waited for."""
+    """Check that results differ if the wait for the device is removed."""
     run, aware = settings()["tensor"]
     _, expected = train(run, None)
     device = Forgetful()
@@ -192,13 +192,13 @@ def planted() -> None:
 
 
 def on_gpu() -> None:
-    """Check every training on a GPU. Ranks share GPUs if there are fewer."""
+    """Check all training runs on a GPU. Ranks share GPUs if necessary."""
     torch.cuda.set_device(WORLD.rank % torch.cuda.device_count())
     parity(lambda run: train(run.changed(device="cuda"), None), [*SCHEMES, "onebit"])
 
 
 def on_standin(*schemes: str) -> None:
-    """Check trainings on the stand-in for CuPy."""
+    """Check training runs on the CuPy stand-in."""
     use_standin.use()
     accelerator = accelerator_of_tensors()
     parity(lambda run: on_disguise(run, Places(device_of=lambda x: accelerator)), schemes)
@@ -231,7 +231,7 @@ def accelerator_of_tensors() -> CupyAccelerator:
 
 
 def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes: Sequence[str]) -> None:
-    """Return the losses on the CPU and on the device."""
+    """Print the losses on the CPU and on the device."""
     for name in schemes:
         scheme = {**SCHEMES, "onebit": ONEBIT}[name]
         for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):

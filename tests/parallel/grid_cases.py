@@ -1,4 +1,4 @@
-"""Runs on tensor grids, and their references."""
+"""Runs on tensor grids and their references."""
 
 from collections.abc import Iterator
 
@@ -26,49 +26,52 @@ MORE_PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with settings that change the placement of a parameter or a message; these are of `make test-long`."""
+"""Every mode, with settings that change the placement of a parameter or message. Only `make test-long` runs them."""
 
 
 def one_process(settings: Case) -> Case:
-    """Return the run of the same model and samples in one process."""
+    """Return settings for the same model and samples in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Return a run on a grid, by default compared with one process."""
+    """Compare a run on a grid with a reference, by default a run in one process."""
     settings = {**settings, **COMMON}
     return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
 
 
 def grids() -> Iterator[Comparison]:
-    """Return every layout compared with one process, in fp64."""
+    """Compare every layout with one process, in fp64."""
     return map(make_comparison, PLACES)
 
 
 def more_grids() -> Iterator[Comparison]:
-    """Return the layouts of the long tier."""
+    """Yield the layouts that only `make test-long` tests."""
     return map(make_comparison, MORE_PLACES)
 
 
 def lossless_grids() -> Iterator[Comparison]:
-    """Return a lossless codec compared with the same algorithm without a codec."""
+    """Compare a lossless codec with the same algorithm without a codec."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         common = {**GPT2, **mode, "train.precision": "fp32"}
         yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_grids() -> Iterator[Comparison]:
-    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
+    """Use 8-bit integers for all traffic.
+
+    Errors must stay within the bound, and replicated values must be identical.
+    """
     return map(lossy, (TWO,))
 
 
 def more_lossy_grids() -> Iterator[Comparison]:
-    """Return the modes of the long tier."""
+    """Yield the lossy cases that only `make test-long` tests."""
     return map(lossy, (TWO_AND_A_HALF, THREE))
 
 
 def lossy(mode: Case) -> Comparison:
-    """Return a lossy codec on a mode compared with the same algorithm without a codec."""
+    """Compare a lossy codec in one mode with the same algorithm without a codec."""
     common = {**GPT2, **mode, "train.precision": "fp32"}
     return make_comparison({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
@@ -95,13 +98,13 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "norm_counts_every_layer_of_the_grid": (TWO_AND_A_HALF, "norm"),
     "broadcast_over_the_other_axis": (TWO, "loss"),
 }
-"""For each planted fault, the mode that shows it and the value that shows it."""
+"""For each planted fault, a mode that exposes it, and the quantity that differs."""
 
 SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
 
 
 def faulty_grids() -> Iterator[Comparison]:
-    """Return each mode without a fault, and with each of its own faults."""
+    """Yield each mode without a fault, and with each of its planted faults."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         yield make_comparison({**SOUND, **mode})
     for name, (mode, _) in FAULTY.items():

@@ -1,4 +1,4 @@
-"""Deliberate errors of tensor grids."""
+"""Planted faults in tensor grids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from hpcbench.parallel.sharding import Shard
 
 
 def axes_swapped() -> Patch:
-    """A row layer's weight is cut with i and j exchanged."""
+    """The weight of a row layer is cut with axes i and j exchanged."""
     cuts = Grid.cuts
 
     def faulty(self: Grid, word: str, attribute: str) -> tuple[Axes, ...]:
@@ -41,12 +41,12 @@ def _completed_but(left_out: Callable[[Axes], bool]) -> Patch:
 
 
 def gradients_of_biases_and_norms_left_as_summands() -> Patch:
-    """The gradient of a bias or a norm is that of a rank's own samples only."""
+    """Gradients of biases and norms include only the rank's own samples."""
     return _completed_but(lambda axes: axes not in ((), ("e",)))
 
 
 def depth_left_out() -> Patch:
-    """The gradients of weights are not summed over the layers of the 2.5d grid."""
+    """Weight gradients are not summed over the layers of the 2.5-D grid."""
     return _completed_but(lambda axes: axes == ("e",))
 
 
@@ -62,7 +62,7 @@ def gathered_in_another_order() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided once more by the ranks that hold tokens."""
+    """The gradient of the mean over all tokens is divided a second time by the number of ranks that hold tokens."""
     backward = loss._CrossEntropy.backward
 
     def faulty(ctx: Any, *gradients: Tensor) -> Any:
@@ -73,13 +73,13 @@ def mean_divided_twice() -> Patch:
 
 
 def stale_second_buffer() -> Patch:
-    """The previous piece, which is still in the buffer, is multiplied."""
+    """The product uses the previous piece, which is still in the buffer."""
     piece = summa._piece
     return patch.object(summa, "_piece", lambda operand, s: piece(operand, max(s - 1, 0)))
 
 
 def statistics_of_own_features() -> Patch:
-    """A norm takes the mean and variance of the rank's own features only."""
+    """A norm computes mean and variance over the rank's own features only."""
 
     def faulty(x: Tensor, line: GridLine) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=-1)
@@ -89,23 +89,23 @@ def statistics_of_own_features() -> Patch:
 
 
 def backward_sums_of_own_features() -> Patch:
-    """In the backward pass a norm sums only over the rank's own features."""
+    """In the backward pass, a norm sums over the rank's own features only."""
     return patch.object(norm, "all_reduce", lambda x, group, channel: x * group.size)
 
 
 def first_piece_of_the_vocabulary() -> Patch:
-    """Every rank takes its gathered piece of the table for the first one."""
+    """Every rank treats its gathered piece of the embedding table as the first piece."""
     look_up = vocabulary.rows_of
     return patch.object(vocabulary, "rows_of", lambda tokens, table, piece: look_up(tokens, table, 0))
 
 
 def own_summand_for_the_sum() -> Patch:
-    """The rank whose piece is reduced keeps its own summand."""
+    """The rank that owns a reduced piece keeps its own contribution instead of the sum."""
     return patch.object(summa, "reduce", lambda x, root, line: here(x))
 
 
 def scattered_before_the_sum() -> Patch:
-    """A rank takes the block of its own summand."""
+    """A rank takes the block of its own contribution instead of the sum."""
 
     def faulty(x: Tensor, line: GridLine | None) -> Coming:
         if line is None:
@@ -127,7 +127,7 @@ def targets_of_the_first_samples() -> Patch:
 
 
 def weight_gathered_once() -> Patch:
-    """The weights that were gathered for the next layer are those of the previous step."""
+    """Weights prefetched for the next layer are those of the previous step."""
     first: dict[GridLinear, Tensor] = {}
 
     def faulty(self: GridLinear) -> Coming:
@@ -139,7 +139,7 @@ def weight_gathered_once() -> Patch:
 
 
 def norm_counts_every_layer_of_the_grid() -> Patch:
-    """The gradient's norm counts a weight once for each layer of the 2.5d grid that holds it."""
+    """The gradient norm counts a weight once per layer of the 2.5-D grid that holds the weight."""
     return patch.object(Shard, "counts_in_norm", True)
 
 

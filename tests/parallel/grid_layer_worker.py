@@ -1,4 +1,4 @@
-"""Layers of a model on a tensor grid, compared with undivided layers: values, gradients, bytes, memory.
+"""Worker that compares layers on a tensor grid with undivided layers: values, gradients, bytes and memory.
 
 Prints JSON lines.
 """
@@ -42,7 +42,7 @@ BLOCK = "blocks.0"
 
 
 class Side(NamedTuple):
-    """A model of one process, or this rank's part of it."""
+    """A model in one process, or this rank's part of the model."""
 
     module: Any
     held: list[Held]
@@ -52,7 +52,7 @@ class Side(NamedTuple):
 
 
 def model_on(layout: Layout) -> Model:
-    """Return a model whose sizes every piece of the grid divides, as small as possible."""
+    """Return the smallest model whose dimensions are divisible by all grid dimensions."""
     q = layout.grid.sizes["j"] if layout.tensor != "1d" else 2
     fine = q * q
     return Model(
@@ -73,7 +73,7 @@ def random(name: str, *shape: int) -> Tensor:
 
 
 def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: torch.dtype, overlap: bool) -> Side:
-    """Build a model with random values everywhere, including biases and norms."""
+    """Build a model with random parameters, including biases and norms."""
     mesh, policy = Mesh(comm, layout, Progress(Wait.GIVE_WAY, background=overlap)), Policy(scheme)
     tensors = tensors_of(mesh, policy, by_positions=False, overlap=overlap)
     with torch.device("meta"):
@@ -85,7 +85,7 @@ def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: t
 
 
 def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
-    """Return the rank's rows and columns of activations [b, s, n]."""
+    """Return the rank's block of the activations, shape [b, s, n]."""
     grid, rank = side.mesh.grid, side.mesh.tp.rank
     slices = [
         cut_evenly(size, grid.count(axes))[grid.index(rank, axes)]
@@ -95,7 +95,7 @@ def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
 
 
 def gradients(side: Side) -> dict[str, tuple[Shard, Tensor]]:
-    """Return the gradients of parameters, completed over the ranks that hold the same part."""
+    """Return the parameter gradients, reduced over the ranks that hold the same part."""
     result = {}
     for parameter, shard in side.held:
         if parameter.grad is None:
@@ -132,7 +132,7 @@ def sent(side: Side) -> Counter[str]:
 
 
 def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int]]:
-    """Return the expected bytes of each layer, forward and backward, in fp64."""
+    """Return the expected bytes of each layer in the forward and backward passes, in fp64."""
     qkv, out, up, down = predicted.list_block_products(rows, model)
     used = {
         "embedding": [predicted.make_lookup(rows, model)],
@@ -185,9 +185,9 @@ def compare(layout: Layout, overlap: bool) -> None:
 
 
 def memory(layout: Layout) -> dict[str, Any]:
-    """Return the elements of the model that a rank holds, and those that a layer keeps for its backward pass.
+    """Return the model elements that a rank holds, and the elements that a layer saves for the backward pass.
 
-    Also return the predictions of the formulas.
+    Each number is paired with the number that the formulas predict.
     """
     model, samples = model_on(layout), layout.grid.samples
     side = build(layout, model, WORLD.Dup(), Scheme(algorithm="native"), torch.float64, False)
@@ -211,9 +211,9 @@ def memory(layout: Layout) -> dict[str, Any]:
 
 
 def lossy(layout: Layout) -> dict[str, Any]:
-    """Check a layer whose weights travel as 8-bit integers.
+    """Check a layer whose weights are sent as 8-bit integers.
 
-    The bound is that of each weight, times the sizes of the inputs.
+    The error bound is the codec's bound per weight, multiplied by the largest sum of input magnitudes.
     """
     model, samples = model_on(layout), layout.grid.samples
     rules = [Rule(dimension="TP", kind="PARAM", axis="i", codec="int8:256")]

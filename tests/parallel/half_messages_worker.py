@@ -1,4 +1,4 @@
-"""Worker that tests half-precision messages, bf16 weights and lost overflows on MPI ranks. Prints JSON lines."""
+"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. Prints JSON lines."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def digests_equal(values: Array) -> bool:
 
 
 def operations() -> Iterator[dict[str, Any]]:
-    """Run each operation with half-precision messages, over a flat group and over two nodes."""
+    """Test each operation with half-precision messages, in a flat group and on two nodes."""
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -73,7 +73,7 @@ def operations() -> Iterator[dict[str, Any]]:
                 report: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
                 reduced, ch = contribution(WORLD.rank), channel(codec, name)
                 group.all_reduce(reduced, channel=ch).wait()
-                # one rounding of each contribution, one of the sum, and one of sums within nodes
+                # each contribution and the sum are rounded once, and so are sums within nodes
                 bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
                 report["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
                 report["replicas"] = digests_equal(reduced)
@@ -110,7 +110,10 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Check sums by algorithms that round elsewhere: the MPI library's, and those within a node without the codec."""
+    """Test reductions that round at other points.
+
+    The sums are computed by the MPI library, or within a node without the codec.
+    """
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -145,7 +148,7 @@ def reductions() -> Iterator[dict[str, Any]]:
 
 
 def many_sums() -> dict[str, Any]:
-    """Run sums of the MPI library in the background, each a reduce-scatter and an all-gather."""
+    """Run MPI reductions in the background, each as a reduce-scatter and an all-gather."""
     group, ch = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True)), channel("none", "bf16", Algorithm.NATIVE)
     rng = np.random.default_rng(WORLD.rank)
     sizes = [20_000, 300_000, 17_000, 90_000, 40]
@@ -159,7 +162,7 @@ def many_sums() -> dict[str, Any]:
 
 
 def residuals() -> dict[str, Any]:
-    """Check that with residuals the mean of many half-precision sums converges: the rounding is in the residuals."""
+    """Check that the mean of many half-precision sums converges, because residuals store the rounding errors."""
     group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     exact = np.sum([contribution(rank) for rank in range(RANKS)], axis=0, dtype=np.float64)
     for feedback in (Feedback(N), None):
@@ -173,7 +176,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflowing() -> dict[str, Any]:
-    """Check that a value beyond fp16 is infinite on all ranks."""
+    """Check that a value beyond the fp16 range becomes infinite on all ranks."""
     group, values = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank)
     values[7] = 1e6 if WORLD.rank == 2 else 0
     group.all_reduce(values, channel=channel("none", "fp16")).wait()
@@ -211,7 +214,7 @@ def predicted(trainer: Trainer) -> dict[str, int]:
 
 
 def training() -> Iterator[dict[str, Any]]:
-    """Train the baseline with half-precision messages: half the bytes, nearly the same loss, equal replicas."""
+    """Check training with half-precision messages: half the bytes, nearly the same loss, and identical replicas."""
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
         runs = [make_trainer(run(model, layout, identity))]
@@ -230,7 +233,7 @@ def training() -> Iterator[dict[str, Any]]:
 
 
 def squeezed() -> dict[str, Any]:
-    """Check a bf16 run under MPC: the codec gets the 16 bits of the values, without padding zeros."""
+    """Check that MPC receives 16-bit values in a bf16 run, without zero padding."""
     scheme, seen = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc"), []
     wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
     trainer = make_trainer(wide.changed(model=wide.model.changed(hidden=256)))
@@ -261,7 +264,7 @@ def squeezed() -> dict[str, Any]:
 
 
 def reduce_small_gradients(trainer: Trainer) -> None:
-    """Reduce gradients of 2^-28 without the loss scale of 2^12."""
+    """Reduce gradients of 2^-28, without the loss scale of 2^12."""
     engine = trainer.data_parallel
     engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
     for piece in engine.pieces:
@@ -271,7 +274,7 @@ def reduce_small_gradients(trainer: Trainer) -> None:
 
 
 def small_gradients() -> dict[str, Any]:
-    """Check that small gradients survive in fp16 messages, because the loss scale is still on them."""
+    """Check that small gradients survive in fp16 messages, because the loss scale is still applied."""
     gradients = []
     for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
@@ -284,7 +287,7 @@ def small_gradients() -> dict[str, Any]:
 
 
 def tied_copies() -> dict[str, Any]:
-    """Check the sum of a tied weight's two small gradients, and that a drift of the last stage's copy is detected."""
+    """Check the sum of a tied weight's small gradients, and that a drift of the last stage's copy is detected."""
     trainer = make_trainer(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
@@ -296,14 +299,14 @@ def tied_copies() -> dict[str, Any]:
 
 
 def masters() -> Iterator[dict[str, Any]]:
-    """Check that bf16 weights are the rounded fp32 masters on every rank.
+    """Check that bf16 weights are the rounded fp32 master weights on every rank.
 
-    Messages in bf16 change no bit of them.
+    Results with bf16 messages are bitwise identical.
     """
     for zero in (0, 1):
         weights = []
         for name in ("fp32", "bf16"):
-            # both runs sum gradients in fp32: only parameters travel in bf16
+            # both runs sum gradients in fp32; only parameters are sent in bf16
             how: dict[str, Any] = {"precision": "bf16", "comm_precision": messages("fp32").changed(parameters=name)}
             trainer = make_trainer(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
@@ -327,7 +330,7 @@ def masters() -> Iterator[dict[str, Any]]:
 
 
 class Clamp(Identity):
-    """A codec that makes every value finite."""
+    """A codec that clamps all values to the finite range."""
 
     name = "clamp"
     lossless = False
@@ -342,7 +345,7 @@ def codec_of(name: str) -> Codec:
 
 
 def hidden() -> Iterator[dict[str, Any]]:
-    """Check an infinity of one rank, in a gradient and between stages, behind a codec that makes it finite."""
+    """Check that an infinity is detected behind a codec that clamps it, in a gradient and between stages."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
             scheme = NamedScheme(
@@ -371,14 +374,14 @@ def hidden() -> Iterator[dict[str, Any]]:
 
 
 def poisoned(dimension: str, trainer: Trainer) -> Any:
-    """Plant an infinity on one rank right before it is sent."""
+    """Plant an infinity on one rank immediately before the value is sent."""
     if dimension == "DP":
         engine = trainer.data_parallel
         reduce = engine.reduce_gradients
 
         def faulty() -> None:
             if WORLD.rank == 3:
-                # the last bucket's second piece belongs to another rank, so it must travel
+                # the last bucket's second piece belongs to another rank, so it must be sent
                 gradients = engine.pieces[-1].bucket.gradients
                 gradients[gradients.numel() // 4 + 1] = torch.inf
             reduce()
@@ -410,7 +413,7 @@ def scale_off_too_early() -> Any:
 
 
 def overflow_not_told() -> Any:
-    """The sender does not report that its codec made an infinity finite."""
+    """The sender does not report that its codec clamped an infinity."""
     return patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
 
 

@@ -1,4 +1,4 @@
-"""Conversion of the labels of axis values to the run of a study with these values."""
+"""Conversion of axis labels to a study's run with the corresponding values."""
 
 from functools import cache
 from math import prod
@@ -17,10 +17,10 @@ from hpcbench.study.size import Capacity
 from hpcbench.study.yaml12 import YamlDocument
 
 Labels = dict[str, str]
-"""The label of a value for some axes. `completed` adds the labels of the others."""
+"""Axis labels by axis name. `completed` adds the labels of missing axes."""
 
 MOST_RANKS = 16
-"""Two replicas, stages or parts of the positions, each on a tensor grid of eight ranks."""
+"""Two replicas, stages or context-parallel ranks, each on a tensor grid of eight ranks."""
 
 _FIRST: Labels = {axis: next(iter(values.values)) for axis, values in AXES.items()}
 _LOSSY = AXES["scheme"].rounding
@@ -38,7 +38,7 @@ _BASE: dict[str, Any] = {
 
 
 def completed(labels: Labels) -> Labels:
-    """Return labels for all axes: the first one of each, or one that the given labels require."""
+    """Complete the labels. A missing axis takes its first label, or a label that the given ones require."""
     lossy = labels.get("scheme", "") in _LOSSY
     needed = {"precision": "fp32"} if lossy else {}
     if lossy and labels.get("precision") == "fp64":
@@ -50,23 +50,23 @@ def completed(labels: Labels) -> Labels:
 
 
 def is_near(axis: str, label: str) -> bool:
-    """Return whether a run with the value only approximates one process."""
+    """Return whether a run with the value only approximates the single-process run."""
     return label in AXES[axis].rounding
 
 
 def run_of(labels: Labels) -> Run | str:
-    """Return the run that a submission would write, or the reason why the study is refused."""
+    """Return the run that a submission would write, or the reason why the study is rejected."""
     return _run_of(tuple(sorted(labels.items())))
 
 
 def ranks_of(labels: Labels) -> int | None:
-    """Return the number of ranks of the run; None if the study is refused or needs more than `MOST_RANKS`."""
+    """Return the number of ranks; None if the study is rejected or requires more than `MOST_RANKS`."""
     ranks = _ranks(completed(labels))
     return None if ranks > MOST_RANKS or isinstance(run_of(labels), str) else ranks
 
 
 def fewest_ranks(labels: Labels) -> int | None:
-    """Return the ranks of the run with one replica or two, whichever has fewer ranks and is accepted."""
+    """Return the minimum number of ranks of a valid run with one or two replicas."""
     sizes = (ranks_of({"dp": dp} | labels) for dp in ("1", "2"))
     return min(filter(None, sizes), default=None)
 
@@ -81,7 +81,7 @@ def _ranks(labels: Labels) -> int:
 
 
 def _study(labels: Labels) -> dict[str, Any]:
-    """Return a study of one run, with the fields that follow from the others."""
+    """Return a study with one run. Fields that depend on others are derived."""
     setting = _setting(completed(labels))
     pp, dp = setting["layout.pp"], setting["layout.dp"]
     parts, stages = pp * setting.get("layout.chunks", 1), setting.get("layout.stages")

@@ -1,4 +1,4 @@
-"""Single layers of the model, split over ranks, compared with undivided layers: values and gradients.
+"""Worker that compares single model layers split over ranks with undivided layers: values and gradients.
 
 Prints JSON lines.
 """
@@ -22,7 +22,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 LAYERS = ("attention", "mlp", "norm1", "")
-"""Layers of a block. An empty name stands for the block itself."""
+"""Layers of a transformer block. The empty name denotes the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")
 
 
@@ -35,7 +35,7 @@ def make_trainer(name: str, tp: int, comm: MPI.Comm, *, spread: bool) -> Trainer
 
 
 def compared(split: Trainer, reference: Trainer, layer: str, *, spread: bool) -> dict[str, float]:
-    """Return errors relative to the norms of the undivided layer, the largest over the ranks."""
+    """Return errors relative to the norms of the undivided layer, each the maximum over ranks."""
     path = ".".join(filter(None, ("blocks.1", layer)))
     size = split.run.train.seq_len
     positions = cut_evenly(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)
@@ -45,7 +45,7 @@ def compared(split: Trainer, reference: Trainer, layer: str, *, spread: bool) ->
     for trainer, part in ((split, positions), (reference, slice(0, size))):
         for parameter in trainer.module.parameters():
             parameter.grad = None
-        inputs.append(x[:, part].clone().requires_grad_())  # [b, s, h] -> [b, s/t, h] where positions are spread
+        inputs.append(x[:, part].clone().requires_grad_())  # [b, s, h] -> [b, s/t, h] with sequence parallelism
         result = trainer.module.get_submodule(path)(inputs[-1])
         result.backward(upstream[:, part])
         results.append(result.detach())

@@ -1,4 +1,4 @@
-"""1-bit Adam on real ranks, compared with the paper's algorithm for all ranks in one process. Prints JSON lines."""
+"""Worker that compares 1-bit Adam with a single-process simulation of the paper's algorithm. Prints JSON lines."""
 
 import io
 import json
@@ -48,7 +48,7 @@ CORPUS = shared_text.corpus()
 def run(
     model: str, layout: Layout, scheme: NamedScheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any
 ) -> Run:
-    """Return a run of 1-bit Adam, or without a freeze step one of Adam."""
+    """Return a 1-bit Adam run; without a freeze step, return an Adam run."""
     plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
     optimizer = "onebit-adam" if freeze_step else "adamw"
     settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, "clip": 0.0, **settings}
@@ -65,7 +65,7 @@ def bits(trainer: Trainer) -> list[bytes]:
 
 
 def states(trainer: Trainer) -> list[dict[str, Array]]:
-    """Return all states of the optimizer by piece."""
+    """Return all optimizer states by piece."""
     return [
         {
             **{name: values.numpy().copy() for name, values in piece.states.items()},
@@ -76,14 +76,14 @@ def states(trainer: Trainer) -> list[dict[str, Array]]:
     ]
 
 
-# ---------------------------------------------------------------- the algorithm, all ranks in one process
+# ---------------------------------------------------------------- single-process simulation of all ranks
 
 
 class Simulation:
-    """Simulation of one bucket's masters, momenta and errors on all ranks after the warm-up.
+    """Simulation of a bucket's masters, momenta and errors on all ranks after the warm-up.
 
-    It implements algorithm 1 of the paper: each worker compensates and compresses, and each server sums,
-    compensates and compresses again. A rank's own contribution to its server part is exact.
+    The simulation implements algorithm 1 of the paper. Each worker applies its error and compresses. Each server sums,
+    applies its error, and compresses again. A rank's contribution to its own server part is exact.
     """
 
     def __init__(self, state: dict[str, Array], bucket: Bucket, planned: Plan) -> None:
@@ -96,7 +96,7 @@ class Simulation:
         self.updates = WARM
 
     def step(self, gradients: list[Array], lr: float) -> None:
-        """Take a step with the gradients of all ranks."""
+        """Perform a step, given the gradients of all ranks."""
         f4 = np.float32
         momenta = [
             torch.lerp(torch.from_numpy(self.first), torch.from_numpy(gradient), 1 - TRAIN.beta1).numpy() / f4(RANKS)
@@ -131,7 +131,7 @@ class Simulation:
 
 
 def signs(values: Array) -> Array:
-    """Return the codec's signs: +- the mean magnitude of each block, rounded as in kernels/hb_sign.h."""
+    """Return the decoded signs: +- the mean magnitude of each block, rounded as in kernels/hb_sign.h."""
     codec = get_codec(CODEC)
     wire, out = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8), np.empty_like(values)
     codec.decode(wire[: codec.encode(np.ascontiguousarray(values), wire)], out)
@@ -158,7 +158,7 @@ def planned_for(n: int) -> Plan:
 
 
 def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
-    """Train with a fault in the steps after the warm-up, and compare every step with the simulation."""
+    """Train with a fault planted after the warm-up, and compare every step with the simulation."""
     trainer = make_trainer(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     engine = trainer.data_parallel
     assert isinstance(engine, OneBitAdam)
@@ -204,7 +204,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """Return the part that is neither in a step's output nor kept for the next one, relative to the input."""
+    """Return the relative norm of what a step loses: what is neither in its output nor stored for the next step."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
@@ -222,17 +222,17 @@ def no_residual(side: str) -> Any:
 
 
 def worker_error_dropped() -> Any:
-    """The error of a rank's signs is not added to its next message."""
+    """A rank discards its compression error instead of adding it to the next message."""
     return no_residual("worker")
 
 
 def server_error_dropped() -> Any:
-    """The error of a sum's signs is not added to the next sum."""
+    """A server discards the compression error of a sum instead of adding it to the next sum."""
     return no_residual("server")
 
 
 def variance_not_frozen() -> Any:
-    """Each rank updates the variance further with its own gradients."""
+    """Each rank continues to update the variance with its own gradients."""
     add = AdamWState.add_to_first
 
     def faulty(self: AdamWState, gradient: torch.Tensor) -> None:
@@ -256,7 +256,7 @@ def scale_of_another_block() -> Any:
 
 
 def unused_not_cleared() -> Any:
-    """Elements without a gradient take their block's magnitude as their momentum."""
+    """The momentum of elements without a gradient is set to the magnitude of their block."""
     return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
 
 
@@ -291,11 +291,11 @@ def simulated() -> None:
             print(json.dumps({"case": "simulated", "fault": name, **answer}), flush=True)
 
 
-# ---------------------------------------------------------------- the rest of the engine
+# ---------------------------------------------------------------- other tests of the engine
 
 
 def warm_up() -> dict[str, Any]:
-    """Compare the first steps with Adam, which must give the same bits. Then report the bytes of a step."""
+    """Check that the warm-up is bitwise identical to Adam, and print the bytes of a step."""
     ours = make_trainer(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     plain = make_trainer(run("neox", Layout(dp=RANKS), freeze_step=None), WORLD.Dup())
     same, grads, momenta = [], [], []
@@ -325,7 +325,7 @@ def warm_up() -> dict[str, Any]:
 
 
 def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, *, lr: float, factor: float) -> None:
-    """Take a step of Adam with a frozen variance, by the formula."""
+    """Compute a step of Adam with a frozen variance from the formula."""
     assert factor == 1.0, "nothing is clipped"
     self.updates += 1
     for part in self._decays:
@@ -337,7 +337,7 @@ def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, 
 
 
 def alone(model: str) -> Any:
-    """Return the weights of one process: Adam, and Adam with a frozen variance after the freeze."""
+    """Return the single-process weights of Adam, and of Adam whose variance is frozen after the freeze step."""
     trainer = make_trainer(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
     for k in range(STEPS):
         with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():
@@ -348,7 +348,10 @@ def alone(model: str) -> Any:
 
 
 def layouts() -> Iterator[dict[str, Any]]:
-    """Check lossless momenta against Adam in one process, and with signs the equality of replicas and tied copies."""
+    """Compare 1-bit Adam in several layouts.
+
+    Lossless momenta are compared with Adam in one process. With signs, replicas and tied copies must be identical.
+    """
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("neox", Layout(dp=RANKS)), ("gpt2", Layout(dp=2, pp=2))):
         reference = alone(model) if WORLD.rank == 0 else None
         for scheme, precision, fault in (
@@ -371,7 +374,7 @@ def layouts() -> Iterator[dict[str, Any]]:
 
 
 def resumed() -> dict[str, Any]:
-    """Compare steps after saving and loading the state with uninterrupted ones: the same bits, including errors."""
+    """Check that steps after a checkpoint, including stored errors, are bitwise identical to uninterrupted steps."""
     settings = run("neox", Layout(dp=RANKS), precision="bf16")
     uninterrupted, first, second = (make_trainer(settings, WORLD.Dup()) for _ in range(3))
     for k in range(STEPS):
@@ -397,7 +400,10 @@ def resumed() -> dict[str, Any]:
 
 
 def overflow() -> dict[str, Any]:
-    """Check a non-finite gradient on one rank after the warm-up: all ranks skip the step and keep the errors."""
+    """Plant a non-finite gradient on one rank after the warm-up.
+
+    All ranks must skip the step and keep their errors.
+    """
     trainer = make_trainer(run("neox", Layout(dp=RANKS), precision="fp16"), WORLD.Dup())
     for k in range(WARM + 1):
         trainer.step(k)

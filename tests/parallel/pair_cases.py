@@ -1,4 +1,4 @@
-"""The stored cases in which every pair of values occurs, their references, and the command that runs each.
+"""Stored cases that cover every pair of values, their references, and the commands that run them.
 
 `python tests/parallel/pair_cases.py` prints the tables of docs/reference/pairs.md.
 """
@@ -16,7 +16,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
 
 PARTS = {"few": 8, "rest": 8, "wide": MOST_RANKS}
-"""Ranks of the world for the cases of a part."""
+"""Number of ranks in the world for the cases of each part."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Pairs:
 
     @cached_property
     def name(self) -> str:
-        """Labels that the case has only because they were requested."""
+        """Labels that differ from the defaults, as text."""
         plain = completed({})
         labels = [f"{axis}={label}" for axis, label in self.labels.items() if label != plain[axis]]
         return ",".join(labels).replace(" ", "-") or "plain"
 
     @cached_property
     def exact(self) -> bool:
-        """Whether the run has the numbers of one process, up to rounding in fp64."""
+        """Whether the results equal those of one process, up to rounding in fp64."""
         return not any(is_near(*value) for value in self.labels.items())
 
     @cached_property
@@ -44,13 +44,13 @@ class Pairs:
 
     @cached_property
     def reference(self) -> Run:
-        """Run in one process with the same samples; for a pipeline without a flush, the smallest such pipeline.
+        """Single-process run with the same samples. For a pipeline without a flush, the smallest such pipeline is used.
 
-        There weights differ by stage and by the position of a micro-batch in its replica.
+        In a pipeline without a flush, weights depend on the stage and on the position of a micro-batch in its replica.
         """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}
-        del labels["experts"]  # they belong to the model
+        del labels["experts"]  # part of the model
         micro_batch = run.train.global_batch
         if run.train.schedule in UNFLUSHED:
             labels |= {axis: self.labels[axis] for axis in ("schedule", "stages", "dp")}
@@ -76,7 +76,10 @@ def cases() -> list[Pairs]:
 
 @cache
 def parts() -> dict[str, list[Pairs]]:
-    """Return the cases by part: those of `make test`, in which every value occurs, and the others by ranks."""
+    """Return the cases of each part.
+
+    `make test` runs a part that covers every value. The other parts are grouped by ranks.
+    """
     missing = {value for case in cases() for value in case.labels.items()}
     few: list[Pairs] = []
     while missing:
@@ -89,7 +92,7 @@ def parts() -> dict[str, list[Pairs]]:
 
 
 def tables() -> Iterator[str]:
-    """Return the tables of docs/reference/pairs.md: the cases of each command, the axes, and the other fields."""
+    """Yield the tables of docs/reference/pairs.md: the cases of each command, the axes, and the other fields."""
     rows: list[tuple[Any, ...]] = []
     for part, command in (("few", "make test"), ("rest", "make test-long"), ("wide", "make test-long")):
         exact = [case.exact for case in parts()[part]]

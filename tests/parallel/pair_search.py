@@ -1,6 +1,6 @@
-"""Search for few runs in which every pair of values occurs that a study may have.
+"""Search for a small set of runs that covers every valid pair of values.
 
-`python tests/parallel/pair_search.py` writes them to pairs.json, which takes minutes.
+`python tests/parallel/pair_search.py` writes the runs to pairs.json. The search takes minutes.
 """
 
 import json
@@ -14,39 +14,39 @@ from labels import Labels, completed, fewest_ranks, is_near, ranks_of
 from schema_axes import AXES
 
 Value = tuple[str, str]
-"""An axis, and the label of one of its values."""
+"""An axis name and the label of a value."""
 Pair = tuple[Value, Value]
 
 LIST = Path(__file__).with_name("pairs.json")
 ROOM = 2
-"""Largest number of ranks of a case, even if its first pair needs fewer."""
+"""Maximum number of ranks of a case, even if its first pair needs fewer."""
 
 TRIES = 4
-"""Number of cases from which the one that covers most new pairs is chosen."""
+"""Number of candidates per case. The candidate that covers the most new pairs is selected."""
 
 
 def values() -> list[Value]:
-    """Return the values that a study may have, with all other axes at their first value."""
+    """Return the values that are valid when all other axes have their first value."""
     return [(axis, label) for axis in AXES for label in AXES[axis].values if ranks_of({axis: label})]
 
 
 @cache
 def accepted() -> dict[Pair, int]:
-    """Return the pairs of values that a study may have, with the other axes at their first value, and their ranks."""
+    """Return the valid pairs of values and their numbers of ranks, with all other axes at their first value."""
     pairs = (pair for pair in combinations(values(), 2) if pair[0][0] != pair[1][0])
     return {pair: ranks for pair in pairs if (ranks := fewest_ranks(dict(pair)))}
 
 
 def pairs_of(case: Labels) -> Iterator[Pair]:
-    """Return the pairs of values of a case with a label for every axis."""
+    """Yield the pairs of values in a case that has a label for every axis."""
     return combinations([(axis, case[axis]) for axis in AXES], 2)
 
 
 def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
-    """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), those with most ranks first.
+    """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), in descending order of ranks.
 
-    Pairs that leave a run within rounding of one process have their own cases, in which all values have this
-    property.
+    Pairs of values that reproduce one process up to rounding are covered by separate cases, in which all values have
+    this property.
     """
     chance, cases = Random(seed), []
     for exact in (True, False):
@@ -63,7 +63,7 @@ def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
 def _grown(
     case: Labels, pairs: dict[Pair, int], missing: set[Pair], *, most: int, exact: bool, chance: Random
 ) -> Labels:
-    """Return a case with a label for every axis, each chosen to cover most missing pairs."""
+    """Complete a case. Each label is selected to cover as many missing pairs as possible."""
     left = [axis for axis in AXES if axis not in case]
     while left:
         offers = []
@@ -91,7 +91,7 @@ def _pair(first: Value, other: Value) -> Pair:
 
 
 def store(cases: Sequence[Labels]) -> None:
-    """Write the cases, one per line, without the labels that `completed` adds."""
+    """Write one case per line. Labels that `completed` adds are omitted."""
     lines = []
     for case in cases:
         labels = dict(case)
@@ -103,7 +103,7 @@ def store(cases: Sequence[Labels]) -> None:
 
 
 def stored() -> list[Labels]:
-    """Return the stored cases, with a label for every axis."""
+    """Read the stored cases, and complete their labels."""
     return [completed(labels) for labels in json.loads(LIST.read_text(encoding="utf-8"))]
 
 

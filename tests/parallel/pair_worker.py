@@ -1,4 +1,4 @@
-"""Trains the cases of pairs.json as a job does, each compared with one process. Prints one JSON line per case."""
+"""Worker that trains the cases of pairs.json as a job does, and compares them with one process. Prints JSON lines."""
 
 import io
 import json
@@ -37,7 +37,7 @@ History = dict[str, Any]
 
 
 def train(run: Run, comm: MPI.Comm) -> History | None:
-    """Return all results of a run on rank 0: state, losses, norms, gradients of each step, weights, evaluation."""
+    """Train, and return on rank 0 the state, losses, norms, gradients of each step, weights and evaluation."""
     directory = Path(comm.bcast(tempfile.mkdtemp(prefix="pairs") if comm.rank == 0 else None))
     log = LogWriter(io.StringIO() if comm.rank == 0 else None)
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
@@ -76,7 +76,7 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
         shutil.rmtree(directory)
     if weights is None:
         return None
-    averaged = run.train.freeze_step  # after it 1-bit Adam averages momenta, and gradients stay each replica's own
+    averaged = run.train.freeze_step  # after the freeze step, 1-bit Adam averages momenta, and gradients remain local
     return {
         "state": ended[0],
         "losses": [result.loss for result in results],
@@ -91,9 +91,9 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
 
 @contextmanager
 def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.Comm) -> Iterator[None]:
-    """Record the results of steps, and the gradients before each update, which clips them.
+    """Record the results of steps, and the gradients before each update, because an update clips them.
 
-    In asynchronous training, no step has the gradients of all ranks.
+    In asynchronous training, no step combines the gradients of all ranks.
     """
     update, line = Trainer.update, Milestones.line
 
@@ -112,14 +112,14 @@ def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.C
 
 
 def far(ours: float | None, theirs: float | None) -> float:
-    """Return the relative distance; None if one side is unknown."""
+    """Return the relative difference; None if a value is unknown."""
     if ours is None or theirs is None or math.isnan(ours) or math.isnan(theirs):
         return 0.0
     return abs(ours - theirs) / abs(theirs)
 
 
 def errors(ours: History, theirs: History) -> dict[str, Any]:
-    """Return the largest distances over all steps."""
+    """Return the largest differences over all steps."""
     worst: dict[str, Any] = {}
     result = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
     for mine, other in zip(ours["gradients"], theirs["gradients"], strict=False):
@@ -144,7 +144,10 @@ def errors(ours: History, theirs: History) -> dict[str, Any]:
 def compared(
     cases: list[pair_cases.Pairs], team: MPI.Comm, references: dict[str, History | None]
 ) -> list[dict[str, Any]]:
-    """Return the results of a team of ranks on its first one. Runs in `references` are not trained again."""
+    """Run the cases on a team of ranks, and return the results on its rank 0.
+
+    Cached `references` are not trained again.
+    """
     results = []
     for case in cases:
         against = case.reference
@@ -159,7 +162,7 @@ def compared(
 
 
 def compare_all(cases: list[pair_cases.Pairs]) -> None:
-    """Let as many teams work at the same time as there are ranks for."""
+    """Run the cases. Teams of ranks work in parallel."""
     results = []
     for ranks in sorted({case.run.ranks for case in cases}):
         mine = [case for case in cases if case.run.ranks == ranks]

@@ -1,4 +1,4 @@
-"""Trains small models in many layouts on real ranks, each compared with another run. Prints one JSON line per case."""
+"""Worker that compares training in many layouts with a reference run. Prints one JSON line per case."""
 
 import json
 import math
@@ -45,7 +45,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
-"""Scale of every loss. A power of two changes no bit, and values are wrong until it is divided out again."""
+"""Scale applied to every loss. A power of two causes no rounding, and an error in unscaling changes the results."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
 """Faults of the suite by name. Workers of other suites replace them."""
@@ -58,7 +58,7 @@ def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """Return the full loss, gradients and weights after each step, on rank 0."""
+    """Train, and return the loss, gradients and weights after each step on rank 0."""
     meet(comm)
     trainer = make_trainer(run, comm)
     begun: list[bool] = []
@@ -95,7 +95,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 @contextmanager
 def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
-    """Add the message bytes of the block by channel: those of a step, without those of the comparison."""
+    """Add the message bytes sent during the block, by channel. Messages of the comparison are excluded."""
 
     def counters() -> Counter[str]:
         channels = trainer.policy.channels
@@ -107,13 +107,13 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """Return the expected `sent`, from the settings."""
+    """Return the bytes that each rank is expected to send, computed from the settings."""
     ranks = (volume.count_step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
     return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
 
 def record_begun(begun: list[bool]) -> Callable[[DataParallel], None]:
-    """Record the buckets whose reductions had begun when the backward pass ended."""
+    """Record whether the reduction of each bucket had begun before the backward pass ended."""
     reduce_gradients = DataParallel.reduce_gradients
 
     def noted(self: DataParallel) -> None:
@@ -149,7 +149,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
 
 
 def compare_team(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[dict[str, Any]]:
-    """Return the results of a team of ranks on its first one. A reference run is trained once."""
+    """Run the comparisons on a team of ranks, and return the results on its rank 0. References are trained once."""
     references: dict[str, History | None] = {}
     results = []
     for comparison in comparisons:
@@ -169,7 +169,7 @@ def compare_team(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> l
 
 
 def compare_all(comparisons: list[Comparison], steps: int) -> None:
-    """Let as many teams work at the same time as there are ranks for, and each train that many steps."""
+    """Run the comparisons for `steps` steps each. Teams of ranks work in parallel."""
     results = []
     for ranks in sorted({comparison.ranks for comparison in comparisons}):
         mine = [comparison for comparison in comparisons if comparison.ranks == ranks]
@@ -186,7 +186,7 @@ def compare_all(comparisons: list[Comparison], steps: int) -> None:
 
 
 def residuals() -> dict[str, Any]:
-    """Check the residuals of a few steps, loaded by a trainer with other buckets, and after a skipped step."""
+    """Check residuals after a few steps, after loading them with other bucket sizes, and after a skipped step."""
     run = run_of(RUN_FOR_RESIDUALS)
     first = make_trainer(run, WORLD)
     for k in range(2):
@@ -208,7 +208,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflow() -> dict[str, Any]:
-    """Take a step in which only the last part of the last stage has an infinite gradient."""
+    """Run a step in which only the last part of the last stage has an infinite gradient."""
     trainer = make_trainer(run_of({**WHOLE, "train.zero": 0}), WORLD)
     mesh = trainer.mesh
     trainer.backward(0)
@@ -222,7 +222,7 @@ def overflow() -> dict[str, Any]:
 
 
 def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
-    """Print one line per rank: without a fault, and with each fault that the test must detect."""
+    """Print one line per rank without faults, and for each fault that the test must detect."""
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
         with PLANTS[fault]() if fault else nullcontext():
@@ -234,7 +234,10 @@ def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
 
 
 def choose_comparisons(suite: str, part: str) -> list[Comparison]:
-    """Return the comparisons of a suite that belong to `make test`, or the rest of them; all of the faults."""
+    """Return the comparisons of a suite for one part: those of `make test`, or the remaining ones.
+
+    Fault suites are complete.
+    """
     comparisons = list(SUITES[suite]())
     if suite == faulty.__name__:
         return comparisons

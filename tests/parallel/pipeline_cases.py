@@ -1,4 +1,4 @@
-"""Pipelines and recomputation, compared with the same run without them."""
+"""Runs with pipelines and recomputation, and reference runs without them."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
 @dataclass(frozen=True)
 class Case:
-    """The differences from a run without pipeline and recomputation in the same `dp` and `tp`."""
+    """A run with a pipeline or recomputation. The reference has the same `dp` and `tp`, and neither of the two."""
 
     layout: Layout
     schedule: str = "1f1b"
@@ -60,7 +60,7 @@ FAULTY = {
     "other_micro_batch": Case(Layout(pp=2), "gpipe"),
     "stale_input": Case(Layout(), "1f1b", "full"),
 }
-"""For each planted fault, the value that must differ. Each case is in the grid, where it passes."""
+"""A case for each planted fault. `GRID` contains the same case without the fault."""
 
 
 def without_pipeline(case: Case) -> Case:

@@ -1,4 +1,4 @@
-"""Deliberate errors of the pipeline and of recomputation."""
+"""Planted faults in pipelines and recomputation."""
 
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ def chunks_swapped() -> Patch:
 
 
 def chunk_gradient_dropped() -> Patch:
-    """The first chunk of the first stage gets no gradient."""
+    """The first chunk of the first stage receives no gradient."""
     receive = Pipeline._receive
 
     def faulty(self: Pipeline, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
@@ -45,7 +45,7 @@ def other_micro_batch() -> Patch:
 
 
 def weights_of_a_chunk_left_out() -> Patch:
-    """The weights of a stage's second chunk get no gradient; gradients for other stages are correct."""
+    """The weights of a stage's second chunk receive no gradient. Gradients for other stages are correct."""
     backward = Pipeline._backward
 
     def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:

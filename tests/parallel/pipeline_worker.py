@@ -1,4 +1,4 @@
-"""Trains with every schedule and recomputation, compared with no pipeline. Prints one JSON line per case."""
+"""Worker that trains with every schedule and recomputation, and compares with no pipeline. Prints JSON lines."""
 
 import json
 from contextlib import nullcontext
@@ -28,17 +28,17 @@ CORPUS = shared_text.corpus()
 
 
 def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
-    """Return losses, gradients and weights after each step on rank 0, and the sent and kept elements."""
+    """Return losses, gradients and weights after each step on rank 0, and the sent and saved elements."""
     trainer = Trainer(case.run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
     history = []
     for k in range(STEPS):
-        result = trainer.step(k)  # without clipping the gradients stay as they were reduced
+        result = trainer.step(k)  # without clipping, the gradients remain as reduced
         tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
         history.append((result.loss, *tensors))
     rows = [row for row in trainer.traffic.report() if row.message_bytes]
     sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
-    # every replica reports the same
+    # all replicas report the same value
     phases = [stage.to_json() for stage in resources.phase_times(trainer)]
     evaluation = trainer.evaluate()
     return {"history": history, "evaluation": evaluation, "bytes": sent, "alive": dict(alive), "phases": phases}
@@ -47,7 +47,7 @@ def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str, object]:
     """Return the largest relative errors over the steps.
 
-    Also return the gradients with other bits in the first step, and in any step.
+    Also list the gradients that are not bitwise identical in the first step, and report whether any differ in any step.
     """
     off: dict[str, object] = {"loss": 0.0, "gradients": 0.0, "weights": 0.0}
     other: list[set[str]] = []
@@ -71,7 +71,7 @@ def on_ranks(case: Case) -> dict[str, object] | None:
 
 
 def schedules() -> None:
-    """Run the grid, and each planted fault on a case of it."""
+    """Run the grid, and run each planted fault on a case of the grid."""
     references: dict[str, dict[str, object] | None] = {}
     for fault, case in [*((None, case) for case in GRID), *FAULTY.items()]:
         plain = without_pipeline(case)
@@ -92,7 +92,7 @@ def schedules() -> None:
 
 
 class Half(nn.Module):
-    """A part of a model that takes no time, so that only messages count."""
+    """A model part that takes no time, so that only messages matter."""
 
     def __init__(self, hidden: int, *, first: bool) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Half(nn.Module):
 
 
 def sizes() -> None:
-    """Send messages of a few bytes and of half a MiB, with a thread that moves them and without."""
+    """Send messages of a few bytes and of half a MiB, with and without a progress thread."""
     for name, chunks, layout in (("gpipe", 1, Layout(pp=4)), ("1f1b", 1, Layout(pp=4)), ("interleaved", 2, FOUR)):
         for hidden, background in ((1, False), (1 << 15, False), (1 << 15, True)):
             mesh = Mesh(WORLD.Dup(), layout, Progress(Wait.GIVE_WAY, background=background))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 Patch = AbstractContextManager[object]
-"""A planted fault, in effect during the block."""
+"""A context manager that plants a fault."""
 Plants = dict[str, Callable[[], Patch]]
 
 

@@ -1,4 +1,4 @@
-"""Runs whose embedding's gradient travels by rows, and their references."""
+"""Runs whose embedding gradients are sent as rows, and their references."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -66,11 +66,11 @@ MORE: list[Case] = [
         {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
     )
 ]
-"""Chunks, which need more layers, and a second copy of the pieces, which only stage 3 has."""
+"""Chunks, which require more layers, and second copies of pieces, which require stage 3."""
 
 
 MOST = 4
-"""Largest number of ranks of a case. Two cases run at the same time, and every kind of replica occurs."""
+"""Maximum number of ranks of a case. Two cases then fit at the same time, and every kind of replica is covered."""
 
 
 def fits(case: Case) -> bool:
@@ -81,13 +81,13 @@ def fits(case: Case) -> bool:
 
 @cache
 def places() -> list[Case]:
-    """Return cases in which both ways to request rows meet each value of every other setting."""
+    """Return cases that combine both modes of row transfer with each value of every other setting."""
     cover = cover_sample(every_case(AXES, fits), FREE, FILLS, seed=11, pairs=PAIRS)
     return [*({**MODEL, **case} for case in cover), *MORE]
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Return a run by rows, by default compared with one process, which sends no rows."""
+    """Compare a run that sends rows with a reference, by default a run in one process, which sends no rows."""
     settings = {**settings, **COMMON}
     experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
     model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
@@ -98,7 +98,7 @@ def make_comparison(settings: Case, against: Case | None = None, fault: str | No
 
 @cache
 def rows() -> list[Comparison]:
-    """Return every layout compared with one process, in fp64."""
+    """Compare every layout with one process, in fp64."""
     return [make_comparison(case) for case in places()]
 
 
@@ -108,21 +108,21 @@ SPLIT: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2}
 
 
 SHORT: Case = {"train.zero": 1, "scheme": "sign-feedback", "train.precision": "fp32", "train.seq_len": 48}
-"""Indices are as long as rows, and all ranks get all rows, so the whole gradient has fewer bytes."""
+"""Indices are as long as rows, and all ranks receive all rows, so the whole gradient is shorter."""
 BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
-"""The border of the first two of four pieces cuts the row of the letter e."""
+"""The boundary between the first two of four pieces splits the row of the letter e."""
 
 
 def both(settings: Case, way: str = "always", planted: str | None = None, **more: Any) -> Comparison:
-    """Return a run by rows, compared with the same run that sends the whole gradient."""
+    """Compare a run that sends rows with the same run that sends the whole gradient."""
     named = {name.replace("__", "."): value for name, value in more.items()}
     return make_comparison({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
 
 
 def same_bits() -> Iterator[Comparison]:
-    """Return rows compared with whole gradients, without a codec.
+    """Compare rows with whole gradients, without a codec. Results must be bitwise identical.
 
-    The norm's sums depend on buckets, so nothing is clipped.
+    The summation order of the norm depends on buckets, so gradients are not clipped.
     """
     plain: Case = {"scheme": "identity", "train.clip": 0.0, "train.precision": "fp32"}
     for zero in (0, 1, 2, 3):
@@ -136,14 +136,14 @@ def same_bits() -> Iterator[Comparison]:
 
 
 def lossless() -> Iterator[Comparison]:
-    """Return a lossless codec on rows, compared with rows without a codec."""
+    """Compare a lossless codec on rows with rows without a codec."""
     for zero in (0, 1):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         yield make_comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy() -> Iterator[Comparison]:
-    """Return lossy schemes on rows: replicas hold the same values."""
+    """Yield lossy schemes on rows. Replicas must be identical."""
     for zero, schemes in ((0, ("naive-int8", TOP.name)), (1, ("zhybrid-16-8", "sign-feedback"))):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         for scheme in schemes:
@@ -163,23 +163,23 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "own_rows_kept_exact": ({"train.zero": 0, "scheme": "naive-int8", "train.precision": "fp32"}, "replicas"),
     "sent_where_whole_is_shorter": ({SPARSE: "auto", "train.micro_batch": 3, **SHORT}, "sent"),
 }
-"""For each planted fault, the settings that show it and the value that shows it."""
+"""For each planted fault, settings that expose it, and the quantity that differs."""
 
 
 def make_sound_settings(settings: Case) -> Case:
-    """Return the run that a fault is planted in."""
+    """Return settings of the run without a planted fault."""
     return {**FOUR, SPARSE: "always", **settings}
 
 
 def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
-    """Return the run without a fault, and with it."""
+    """Return the run without the fault, and the run with the fault."""
     settings = make_sound_settings(FAULTY[name][0])
     against = None if "scheme" not in settings else {**settings, "scheme": "identity"}
     return make_comparison(settings, against), make_comparison(settings, against, name)
 
 
 def faulty_rows() -> Iterator[Comparison]:
-    """Return each run without a fault, and with its own fault."""
+    """Yield each run without a fault, and with its planted fault."""
     pairs = [faulty_pair(name) for name in FAULTY]
     yield from {right.name: right for right, _ in pairs}.values()
     for _, wrong in pairs:
@@ -190,4 +190,4 @@ SUITES = {
     "": (lambda: select_once(rows()), same_bits, lossless, lossy, faulty_rows),
     "rest": (lambda: select_rest(rows()),),
 }
-"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""
+"""Suites by worker argument: the cases of `make test`, and the additional cases of `make test-long`."""

@@ -1,4 +1,4 @@
-"""Deliberate errors of gradients that travel by rows."""
+"""Planted faults in gradients that are sent as rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,17 +34,17 @@ def _wrong_indices(verb: str) -> Patch:
 
 
 def index_of_another_row() -> Patch:
-    """The last replica sends its rows with the indices of their neighbors."""
+    """The last replica sends its rows with the indices of neighboring rows."""
     return _wrong_indices("all_gather_counts")
 
 
 def index_of_another_row_to_an_owner() -> Patch:
-    """With ZeRO, the last replica sends rows to their owners with the indices of their neighbors."""
+    """With ZeRO, the last replica sends rows to their owners with the indices of neighboring rows."""
     return _wrong_indices("all_to_all")
 
 
 def row_of_two_ranks_counted_once() -> Patch:
-    """Of a row that several replicas touched, only the last replica's values count."""
+    """If several replicas touched a row, only the values of the last replica are used."""
 
     def faulty(table: Tensor, everyones: Sequence[Rows]) -> None:
         for places, values in everyones:
@@ -54,7 +54,7 @@ def row_of_two_ranks_counted_once() -> Patch:
 
 
 def summed_in_another_order_on_odd_ranks() -> Patch:
-    """Odd ranks add the replicas' rows in reverse order."""
+    """Odd ranks add the rows of replicas in reverse order."""
     add = reduction.add_rows
 
     def faulty(table: Tensor, everyones: Sequence[Rows]) -> None:
@@ -64,7 +64,7 @@ def summed_in_another_order_on_odd_ranks() -> Patch:
 
 
 def rows_of_the_last_micro_batch_only() -> Patch:
-    """Gradients add up over micro-batches, but only the rows of the last one are sent."""
+    """Gradients accumulate over micro-batches, but only the rows of the last micro-batch are sent."""
     note = Touched._note
 
     def faulty(self: Touched, tokens: Tensor, gradient: Any) -> None:
@@ -75,7 +75,7 @@ def rows_of_the_last_micro_batch_only() -> Patch:
 
 
 def rows_noted_in_the_forward_pass() -> Patch:
-    """Rows are recorded when tokens are looked up, and a pipeline looks up the next ones before their gradients."""
+    """Rows are recorded in the forward pass, and a pipeline runs further forward passes before the gradients exist."""
 
     def faulty(self: Touched, module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
         if vectors.requires_grad:
@@ -85,13 +85,13 @@ def rows_noted_in_the_forward_pass() -> Patch:
 
 
 def rows_not_averaged() -> Patch:
-    """Rows are sent as computed: not divided by the loss scale, nor by the number of replicas."""
+    """Rows are sent without division by the loss scale and by the number of replicas."""
     start = ByRows.start
     return patch.object(ByRows, "start", lambda self, piece, gradients, divisor: start(self, piece, gradients, 1.0))
 
 
 def border_rows_to_one_owner() -> Patch:
-    """A row on the border of two pieces is sent only to the owner of its end."""
+    """A row that spans two pieces is sent only to the owner of its end."""
     within = reduction._within
 
     def faulty(index: Index, run: range) -> tuple[int, int]:
@@ -102,7 +102,7 @@ def border_rows_to_one_owner() -> Patch:
 
 
 def old_sums_left_in_the_table() -> Patch:
-    """Rows that no replica touched keep the old contents of their memory."""
+    """Rows that no replica touched retain stale memory contents."""
     home = reduction._home
 
     def faulty(*given: Any) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def old_sums_left_in_the_table() -> Patch:
 
 
 def own_rows_kept_exact() -> Patch:
-    """A replica adds its own exact rows, and all others add the decoded ones."""
+    """A replica adds its own exact rows, while all other replicas add the decoded rows."""
     gather = steps.two_shot_gather
 
     def faulty(*given: Any) -> list[steps.PlanStep]:
@@ -123,17 +123,17 @@ def own_rows_kept_exact() -> Patch:
 
 
 def sent_where_whole_is_shorter() -> Patch:
-    """Rows are sent although the whole gradient has fewer bytes; all values are within their bounds."""
+    """Rows are sent although the whole gradient is shorter. All values stay within their bounds."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: True)
 
 
 def decides_by_its_own_times() -> Patch:
-    """A rank uses its own measured switch point: ranks choose different ways, and wait for each other."""
+    """A rank uses a switch point from its own measurements. Ranks choose different paths and wait for each other."""
     return patch.object(measure, "longest", lambda world, times, exact: list(times))
 
 
 def alternating() -> Patch:
-    """No fault: rows or the whole gradient, whichever is shorter."""
+    """No fault: the shorter of rows and the whole gradient is sent."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
 
 

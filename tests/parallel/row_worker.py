@@ -1,4 +1,4 @@
-"""Trains small models whose embedding's gradient travels by rows. Prints one JSON line per case."""
+"""Worker that trains small models whose embedding gradients are sent as rows. Prints one JSON line per case."""
 
 import json
 import sys
@@ -35,16 +35,16 @@ from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Number of steps. Gradients of more steps are in `conserved`."""
+"""Number of steps. `conserved` tests gradients over more steps."""
 Step = list[list[int]]
-"""The distinct tokens of each reduction of a step."""
+"""Distinct tokens of each reduction in a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""Steps of each rank by run, on the first rank."""
+"""Steps of each rank by run; only on rank 0."""
 
 
 @contextmanager
 def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
-    """Record the tokens of each reduction of the embedding's gradient, from the batches."""
+    """Record the tokens of each reduction of the embedding gradient, taken from the batches."""
     passes = Trainer._passes
 
     def noted(self: Trainer, step: int, batches: list[Any]) -> list[float]:
@@ -57,7 +57,7 @@ def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """Train as the worker of all parity tests does, with the tokens recorded."""
+    """Train like the worker of the parity tests, and record tokens."""
     records: list[Step] = []
     with noting_tokens(run, records):
         history = plain_train(run, comm, steps)
@@ -68,7 +68,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 
 def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> SentRows:
-    """Return the bytes that a replica sends in one reduction, computed from the tokens of the replicas."""
+    """Return what a replica sends in one reduction, computed from the tokens of all replicas."""
     train, p, h = run.train, run.layout.replicas, run.model.hidden
     held = cut_evenly(run.model.vocab, run.layout.tp)[place]
     touched = [[token - held.start for token in each if held.start <= token < held.stop] for each in tokens]
@@ -95,7 +95,7 @@ def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> Se
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """Return the expected bytes by rank and channel, from the settings and the tokens."""
+    """Compute the expected bytes by rank and channel from the settings and the tokens."""
     layout, touched, predictions = run.layout, KNOWN[run.model_dump_json()], []
     for rank in range(run.ranks):
         stage, replica, place = layout.coordinates(rank)
@@ -119,7 +119,10 @@ plain_train = parity_worker.train
 
 
 def conserved() -> None:
-    """Check that received values and residuals add up to all gradients, in a few steps of top-k with error feedback."""
+    """Check that received values and residuals add up to all gradients.
+
+    The run takes a few steps of top-k with error feedback.
+    """
     start = ByRows.start
     for zero in (0, 1):
         settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
@@ -162,7 +165,7 @@ def conserved() -> None:
 
 
 def planted_times(kind: str, rank: int) -> list[float]:
-    """Return the seconds of the whole gradient and of rows at each density, different on each rank."""
+    """Return seconds for the whole gradient, and for rows at each density. The values differ between ranks."""
     if kind == "rows quick":
         return [1.0 + rank, 0.1, 0.2, 0.3, 0.4]
     if kind == "rows slow":
@@ -174,13 +177,13 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
     ("planted", 0, None, {}),
     ("planted", 1, None, {}),
     ("planted", 0, "decides_by_its_own_times", {}),
-    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few tokens differ
+    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # 48 bytes contain too few distinct tokens
     ("rows slow", 1, None, {}),
 )
 
 
 def switched() -> None:
-    """Print the ways that ranks with different clocks would choose and do choose, and one real measurement."""
+    """Print the switch points and choices of ranks with different measured times, and one actual measurement."""
     comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
     if parity_worker.WORLD.rank >= 4:
         return
@@ -207,7 +210,7 @@ def switched() -> None:
 
 
 def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer: Trainer) -> None:
-    """Print one line per rank: its switch point, the ways of gradients of some densities, and that of a step."""
+    """Print one line per rank: its switch point, its choice at several densities, and its choice in a step."""
     by_rows, switch = trainer.data_parallel.by_rows, trainer.rows.switch
     assert by_rows and switch
     (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
@@ -243,11 +246,11 @@ GATHERED = (
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
-"""Codec and algorithm of a channel, and the dtype in which values travel."""
+"""Codec and algorithm of a channel, and the dtype in which values are sent."""
 
 
 def gathered() -> None:
-    """Join parts of different lengths, some empty, on all ranks."""
+    """Gather parts of different lengths, some of them empty, on all ranks."""
     group = Group(parity_worker.WORLD.Split(0, parity_worker.WORLD.rank), Progress(Wait.GIVE_WAY))
     counts = [0, 1000, 3, 0, 17, 4096, 1, 250]
     values = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
@@ -269,7 +272,7 @@ def gathered() -> None:
 
 
 def main(part: str = "") -> None:
-    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
+    """Run all scenarios, or the remaining cases, with a single start of the ranks, which takes seconds."""
     comparisons = [comparison for suite in row_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:

@@ -1,4 +1,4 @@
-"""The traffic of four ranks under each setting, and schemes with limits in training. Prints one JSON line per case."""
+"""Worker that prints the traffic of four ranks under each setting, and of schemes with limits, as JSON lines."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def case(layout: Layout, scheme: NamedScheme = IDENTITY, **train: Any) -> Run:
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
-    """Return every channel that sent something in a step (with 1-bit Adam, in two), with its sums over all ranks."""
+    """Train for a step (with 1-bit Adam, two), and return every active channel with its sums over all ranks."""
     trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)
@@ -40,7 +40,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 
 def triples() -> None:
-    """Compare `list_live_traffic` with the channels that sent something."""
+    """Compare `list_live_traffic` with the channels that sent messages."""
     onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1, "clip": 0.0}
     for layout, train in (
         (Layout(dp=2, pp=2), onebit),
@@ -58,20 +58,20 @@ def triples() -> None:
 
 
 def limited() -> None:
-    """Train on two nodes of two ranks. dp crosses them and tp does not, so exactly the traffic of dp is encoded."""
+    """Train on two nodes of two ranks. Only dp spans the nodes, so only dp traffic is encoded."""
     rules = [Rule(codec="int8:256", min_bytes=1024, between_nodes=True)]
     limited = NamedScheme(name="limited", algorithm="encoded", default="none", rules=rules)
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     cases = [(limited, Layout(dp=2, tp=2)), (identity, Layout(dp=2, tp=2)), (limited, Layout(tp=2, pp=2))]
     for scheme, layout in (*cases, (limited, Layout(dp=4))):
-        each_alone = 1e-6 if layout.dp == 2 else 0.1  # some of these buckets are smaller than the threshold
+        each_alone = 1e-6 if layout.dp == 2 else 0.1  # some of these buckets are below the threshold
         with nodes():
             rows = trained(case(layout, scheme, zero=3, bucket_mb=each_alone))
         tell(test="limited", case=[scheme.name, layout.dp, layout.pp], rows=rows)
 
 
 def experts() -> None:
-    """Train on four ranks with different experts: each has one peer on its node and two on the other."""
+    """Train on four ranks with different experts. Each rank has one peer on its own node and two on the other node."""
     rules = [Rule(dimension="EP", codec="int8:256", between_nodes=True)]
     scheme = NamedScheme(name="experts", algorithm="encoded", default="none", rules=rules)
     run = case(Layout(dp=4, ep=4), scheme)

@@ -1,4 +1,4 @@
-"""Runs of a few steps for the tests of single mechanisms, from the grid's."""
+"""Short runs for the tests of single mechanisms, based on the case grid."""
 
 from cases import BASE, NAMED
 
@@ -29,10 +29,10 @@ def run_of(
 
 
 def in_pairs(run: Run) -> Run:
-    """Return the run with few samples, two at a time: sequence parallelism has to keep them apart."""
+    """Return the run with a few samples in micro-batches of two, which sequence parallelism must not mix."""
     return run.changed(train=run.train.changed(global_batch=8, micro_batch=2))
 
 
 def label(layout: Layout) -> str:
-    """Return the layout as text for the name of a test."""
+    """Format the layout for use in a test name."""
     return f"dp{layout.dp}-tp{layout.tp}-pp{layout.pp}"

@@ -1,7 +1,7 @@
-"""The settings of a study that change how training is carried out, as axes, and the reasons to leave out the others.
+"""Axes for the study settings that affect how training is carried out, and the reasons for omitting other settings.
 
-A value of an axis sets one field of the schema, or several that only make sense together. Values of fields with few
-values come from the schema. test_pairs.py fails for a field or a value of the schema that is not listed here.
+An axis value sets one field of the schema, or several fields that depend on each other. If a field has only a few
+values, they come from the schema. test_pairs.py fails if a field or value of the schema is not listed here.
 """
 
 import types
@@ -17,21 +17,21 @@ from hpcbench.contract.scheme import Rule
 from hpcbench.study.schema import SchemeEntry, Study
 
 Setting = dict[str, Any]
-"""Values of fields, by dotted names."""
+"""Values of fields by dotted name."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting, or several that belong together.
+    """A setting, or a group of related settings.
 
     Attributes
     ----------
     values
-        Settings by label. The first one fits most values of the other axes.
+        Settings by label. The first setting is compatible with most values of the other axes.
     rounding
-        Labels of values with which a run is only near one process: number formats, lossy codecs, stale weights.
+        Labels whose runs only approximate one process: number formats, lossy codecs, stale weights.
     mathematics
-        Whether the reference run in one process has the value, too.
+        Whether the single-process reference uses the same value.
     """
 
     values: dict[str, Setting]
@@ -40,7 +40,7 @@ class Axis:
 
 
 def leaves(section: type[BaseModel], name: str) -> Iterator[tuple[str, FieldInfo]]:
-    """Return the fields of a section of the schema; those of nested sections by dotted names."""
+    """Yield the fields of a schema section. Fields of nested sections have dotted names."""
     for key, field in section.model_fields.items():
         parts = [part for part in types_of(field.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
         if parts:
@@ -50,7 +50,7 @@ def leaves(section: type[BaseModel], name: str) -> Iterator[tuple[str, FieldInfo
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
-    """Return the types of a union."""
+    """Yield the member types of a union."""
     if get_origin(annotation) is Annotated:
         yield from types_of(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):
@@ -61,7 +61,7 @@ def types_of(annotation: Any) -> Iterator[Any]:
 
 
 def few(annotation: Any) -> list[Any]:
-    """Return the values of a type with few values; of a type with words and numbers, the words."""
+    """Return all values of an enumerable type. If a union also contains numbers, only the literals are returned."""
     values: list[Any] = []
     for part in types_of(annotation):
         if part is bool:
@@ -72,7 +72,7 @@ def few(annotation: Any) -> list[Any]:
 
 
 def fields() -> Iterator[tuple[str, FieldInfo]]:
-    """Return every field of a study, of a scheme and of a rule, by dotted names."""
+    """Yield every field of a study, scheme and rule, with its dotted name."""
     for name, field in Study.model_fields.items():
         section: Any = field.annotation
         if name in ("model", "data", "train", "layout"):
@@ -88,7 +88,7 @@ DEFAULTS = {name: field.default for name, field in fields()}
 
 
 def of(name: str, *more: Any, first: Any = None) -> dict[str, Setting]:
-    """Return the values that the schema lists for a field, and some more; `first` comes first."""
+    """Return the schema's values of a field, and additional values. `first` comes first."""
     values = [*few(FIELDS[name]), *more]
     values.sort(key=lambda value: value != first)
     return {str(value): {name: value} for value in values}
@@ -105,7 +105,7 @@ def product_of(**axes: dict[str, Setting]) -> dict[str, Setting]:
 
 
 def layout(tensor: str, tp: int, depth: int = 1, *, spread: bool = False) -> Setting:
-    """Return the sizes of a tensor grid."""
+    """Return the settings of a tensor grid."""
     return {
         "layout.tensor": tensor,
         "layout.tp": tp,
@@ -115,26 +115,26 @@ def layout(tensor: str, tp: int, depth: int = 1, *, spread: bool = False) -> Set
 
 
 def experts(drop: str, ep: int, **others: Any) -> Setting:
-    """Return a model with two experts in each layer, and the number of ranks with different experts."""
+    """Return the settings of a model with two experts per layer, and the expert-parallel size."""
     places = {} if drop == "none" else {"capacity": 0.75, "min_capacity": 1}
     chosen = {"count": 2, "drop": drop, **places, **others}
     return {"layout.ep": ep, **{f"model.experts.{key}": value for key, value in chosen.items()}}
 
 
 def pruned(pattern: str, **others: Any) -> Setting:
-    """Return sparse weights after the first update."""
+    """Return settings that prune weights after the first update."""
     return {f"train.prune.{key}": value for key, value in {"pattern": pattern, "begin": 1, **others}.items()}
 
 
 def scheme(algorithm: str, codec: str = "none", **rule: Any) -> Setting:
-    """Return a scheme with a codec for all traffic, or with a rule."""
+    """Return a scheme with one codec for all traffic, or with a rule."""
     if rule:
         return {"schemes.algorithm": algorithm, "schemes.rules": [{"codec": codec, **rule}]}
     return {"schemes.algorithm": algorithm, "schemes.default": codec}
 
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: several parameters each, and one each."""
+"""Bucket sizes in MB: one that holds several parameters, and one that holds a single parameter."""
 
 AXES: dict[str, Axis] = {
     "tensor": Axis(
@@ -234,7 +234,7 @@ DERIVED = {
     "train.global_batch": "enough micro-batches to fill the pipeline",
     "train.eval_samples": "a number that replicas share out unevenly, where that is allowed",
 }
-"""Fields whose value follows from the axes."""
+"""Fields whose values follow from the axes."""
 
 _SIZE = "a size: other sizes do the same work"
 _NUMBER = "a number in a formula that every layout has"
@@ -284,11 +284,11 @@ OUTSIDE = {
     ),
     "layout.stages": (("auto",), "a list when a run begins"),
 }
-"""Values of fields with an axis that occur in no case, with the reason."""
+"""Values of axis fields that no case contains, with the reason."""
 
 
 def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:
-    """Return the values that settings give each field, including those of rules."""
+    """Collect the values that the settings assign to each field, including fields of rules."""
     values: dict[str, set[Any]] = {}
     for setting in settings:
         for name, value in setting.items():
@@ -302,9 +302,9 @@ def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:
 
 
 def unlisted(schema: dict[str, Any], accepted: Iterable[Setting]) -> list[str]:
-    """Return the fields that are neither on an axis nor listed, and the values that no accepted setting has.
+    """Return the schema fields that are not listed here, and the values that no accepted setting contains.
 
-    A field that the axes leave out in some setting has its default there.
+    A field that some settings omit also counts with its default.
     """
     values = set_by(accepted)
     fields = [name for name in schema if name not in values and name not in DERIVED and name not in NO_AXIS]

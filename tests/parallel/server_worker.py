@@ -1,4 +1,4 @@
-"""Trains with a parameter server that is distributed over the ranks. Prints JSON lines."""
+"""Worker that trains with a parameter server distributed over the ranks. Prints JSON lines."""
 
 import io
 import json
@@ -85,7 +85,7 @@ def tell(**answer: Any) -> None:
 
 
 def same_bits() -> None:
-    """Compare BSP with collectives, and SSP with a bound of 0 with BSP."""
+    """Compare BSP with collectives, and SSP with a bound of 0 with BSP. Results must be bitwise identical."""
     runs = {
         "all-reduce": run("all-reduce", eval_every=3),
         "bsp": run("bsp", eval_every=3),
@@ -101,7 +101,7 @@ def same_bits() -> None:
 
 
 class Held:
-    """A gate that makes the last rank wait before each gradient until all others are ahead by the bound."""
+    """A gate that delays each gradient of the last rank until all other ranks are ahead by the bound."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -117,14 +117,17 @@ class Held:
 
 
 def bounds() -> None:
-    """Return the traces of all shards with one worker that is as late as possible, and with a rule off by one."""
+    """Print the traces of all shards if one worker is as late as possible.
+
+    The staleness rule is correct, or planted off by one.
+    """
 
     def off_by_one(self: ServerShard, clock: int) -> bool:
         return self.bound is None or min(self.clocks) >= clock - self.bound - 1
 
     for fault in (False, True):
         for bound in (0, 1, 3) if not fault else (1,):
-            settings = run("ssp", staleness=bound, warmup_steps=0)  # one round: no end of it limits the lead
+            settings = run("ssp", staleness=bound, warmup_steps=0)  # one round; its end would limit the lead
             held = Held(bound + fault)
             with patch.object(ServedTrainer, "turn", lambda trainer, held=held: held(trainer)):
                 rule = (
@@ -144,11 +147,11 @@ SCRIPT = [
     *((1, "read"), (0, "read"), (0, "write"), (2, "write"), (2, "read"), (1, "write"), (2, "write")),
     *((1, "read"), (1, "write"), (0, "read"), (0, "write")),
 ]
-"""Script of nine gradients of three workers: four of the first, three of the second, two of the third."""
+"""Script of nine gradients: four from the first worker, three from the second, two from the third."""
 
 
 def scripted() -> None:
-    """Let workers continue one at a time, in the order of a script."""
+    """Run the workers one at a time, in the order of a script."""
     trainer = make_trainer(run("asp", steps=3, warmup_steps=0))
     assert isinstance(trainer, ServedTrainer)
     trainer.begin_counting()
@@ -174,7 +177,7 @@ def scripted() -> None:
 
 
 def coded() -> None:
-    """Check codecs in both directions, with error feedback on pushes, for each kind of synchronization."""
+    """Check codecs in both directions, with error feedback on pushes, for each synchronization mode."""
     for sync in ("bsp", "ssp", "asp"):
         settings = run(sync, CODED, staleness=2 if sync == "ssp" else 0)
         trainer, losses, outcome, _ = run_whole(settings)
@@ -217,7 +220,7 @@ def resumes() -> None:
 
 
 def differing() -> None:
-    """Change the second rank's weights at the end of the first round, so that replicas differ at a checkpoint."""
+    """Modify the second rank's weights at the end of the first round, so that replicas differ at a checkpoint."""
     settings = run("bsp", checkpoint_every=3)
     close = ServedTrainer.close
 
@@ -235,7 +238,7 @@ def differing() -> None:
 
 
 def killed(what: str) -> None:
-    """Kill one rank in the middle of a round: while it computes, or while it serves a push."""
+    """Kill a rank in the middle of a round, while it computes or while it serves a push."""
     trainer = make_trainer(run("asp", steps=50))
     if WORLD.rank == 1:
         if what == "worker":

@@ -1,4 +1,4 @@
-"""Models with grouped queries, gated MLPs, RMSNorm, no biases and experts of their own width, and their runs."""
+"""Runs of models with grouped queries, gated MLPs, RMSNorm, no biases, and experts with their own width."""
 
 from collections.abc import Iterator
 
@@ -27,15 +27,15 @@ MIXTRAL = LLAMA.changed(
     layers=3,
 )
 OPEN = MIXTRAL.changed(name="open", experts=MIXTRAL.experts and MIXTRAL.experts.changed(drop="none"))
-"""Its experts drop no tokens, so the bytes depend on the text."""
+"""A model whose experts drop no tokens, so the number of bytes depends on the text."""
 WIDE = LLAMA.changed(name="wide", bias=True, heads=4, kv_heads=1, mlp_width=160)
-"""One head of keys and values, as in multi-query attention, and biases."""
+"""A model with biases and a single key-value head, as in multi-query attention."""
 
 SHAPES = {model.name: model for model in (LLAMA, NEMOTRON, MIXTRAL, OPEN, WIDE)}
 NAMED["model"].update(SHAPES)
 
 SHARED: Case = {"train.seq_len": 24, "train.eval_samples": 8}
-"""Settings of the samples, which the run in one process shares."""
+"""Sample settings, which the single-process reference uses as well."""
 
 CP = "layout.cp+layout.context"
 BATCH: Case = {"train.global_batch": 8, "train.micro_batch": 4}
@@ -80,12 +80,12 @@ def make_comparison(model: str, place: Case, fault: str | None = None) -> Compar
 
 
 def first_shapes() -> Iterator[Comparison]:
-    """Return every model in its first layout, compared with one process."""
+    """Compare every model in its first layout with one process."""
     yield from (make_comparison(model, places[0]) for model, places in PLACES.items())
 
 
 def other_shapes() -> Iterator[Comparison]:
-    """Return every model in its other layouts."""
+    """Yield every model in its other layouts."""
     for model, places in PLACES.items():
         yield from (make_comparison(model, place) for place in places[1:])
 
@@ -97,11 +97,11 @@ FAULTY: dict[str, tuple[str, Case, str]] = {
     "squares_of_own_features": ("llama", {"layout.tp": 4, "layout.tensor": "2d", **BATCH}, "loss"),
     "gelu_in_experts": ("open", {"layout.dp": 2, "layout.ep": 2}, "loss"),
 }
-"""For each planted fault, the model and the layout that show it, and the value that shows it."""
+"""For each planted fault, a model and a layout that expose it, and the quantity that differs."""
 
 
 def faulty_shapes() -> Iterator[Comparison]:
-    """Return each run without a fault, and with its own."""
+    """Yield each run without a fault, and with its planted fault."""
     sound = {comparison.name for comparison in first_shapes()}
     for name, (model, place, _) in FAULTY.items():
         plain = make_comparison(model, place)
@@ -112,7 +112,7 @@ def faulty_shapes() -> Iterator[Comparison]:
 
 
 def few() -> Iterator[Comparison]:
-    """Return the cases of `make test`."""
+    """Yield the cases of `make test`."""
     yield from first_shapes()
     yield from faulty_shapes()
 

@@ -1,4 +1,4 @@
-"""Deliberate errors in the layers of models with grouped queries, gated MLPs and RMSNorm."""
+"""Planted faults in models with grouped queries, gated MLPs and RMSNorm."""
 
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +24,7 @@ def keys_of_another_group() -> Patch:
 
 
 def gradient_of_one_query_of_a_group() -> Patch:
-    """Keys get the gradient of one head of queries, not of all heads of their group."""
+    """Keys receive the gradient of one query head instead of all heads in the group."""
 
     def faulty(x: Tensor, groups: int) -> Tensor:
         return x[:, :: x.shape[1] // groups].contiguous()
@@ -33,7 +33,7 @@ def gradient_of_one_query_of_a_group() -> Patch:
 
 
 def gates_in_one_half() -> Patch:
-    """A rank takes the first half of its features as gates, where gates and values are pairs of neighbors."""
+    """A rank treats the first half of its features as gates, although gates and values are interleaved."""
 
     def faulty(x: Tensor) -> Tensor:
         gate, value = x.chunk(2, dim=-1)
@@ -43,7 +43,7 @@ def gates_in_one_half() -> Patch:
 
 
 def squares_of_own_features() -> Patch:
-    """The mean square is that of a rank's own features."""
+    """The mean square is computed over the rank's own features only."""
 
     def faulty(values: Tensor, group: Group, *others: Any) -> Tensor:
         return values * group.size
@@ -52,7 +52,7 @@ def squares_of_own_features() -> Patch:
 
 
 def gelu_in_experts() -> Patch:
-    """Experts of other ranks use another activation than the model."""
+    """Experts of other ranks use a different activation function than the model."""
     computed = Spread._computed
 
     def faulty(self: Spread, rows: Tensor, plan: Any, experts: Any) -> Tensor:

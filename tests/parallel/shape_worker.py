@@ -1,4 +1,4 @@
-"""Trains models of other shapes than a GPT, compared with one process. Prints one JSON line per case."""
+"""Worker that compares models with other architectures than GPT with one process. Prints one JSON line per case."""
 
 import sys
 from unittest.mock import patch
@@ -11,7 +11,7 @@ from shape_faults import FAULTS
 
 def main(suite: str) -> None:
     with patch.object(parity_worker, "PLANTS", FAULTS):
-        # one step has every gradient and every message
+        # one step covers every gradient and message
         compare_all(list(shape_cases.SUITES[suite]()), steps=1)
 
 

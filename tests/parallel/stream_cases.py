@@ -1,4 +1,4 @@
-"""Pipelines without a flush, each compared with a simulator of delayed updates in one process."""
+"""Pipelines without a flush, each compared with a single-process simulator of delayed updates."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:st
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, a layout, the micro-batches of a step, and other differences from the base."""
+    """A pipeline run: schedule, layout, micro-batches per step, and other changes to the base run."""
 
     schedule: str
     layout: Layout
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def alone(self) -> Run:
-        """Return the same case without a pipeline, for the simulator."""
+        """Run of the same case without a pipeline, for the simulator."""
         return self.of(Layout(dp=self.layout.dp, tp=self.layout.tp))
 
 
@@ -97,4 +97,4 @@ DIVERGED = [
     for stage, field in ((-1, "loss"), (0, "norm"))
     for step in (1, 3, STEPS)
 ]
-"""Cases, the stage and the field of its step that become NaN, and the number of the step."""
+"""Case, stage, field of the step result that becomes NaN, and step number."""

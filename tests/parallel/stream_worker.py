@@ -1,4 +1,4 @@
-"""Trains with pipelines that are never flushed. Prints one JSON line per case."""
+"""Worker that trains with pipelines that are never flushed. Prints one JSON line per case."""
 
 import io
 import json
@@ -55,7 +55,7 @@ def on(ranks: int, do: Callable[[MPI.Comm], Any]) -> Any:
 
 
 def trained(case: Case, comm: MPI.Comm) -> dict[str, Any]:
-    """Return losses and newest weights after each step, and the versions that were used and held."""
+    """Return losses and newest weights after each step, and the weight versions that were used and stored."""
     trainer = make_trainer(case.run, comm)
     trainer.pipeline.keeps_record = True
     history: History = []
@@ -94,7 +94,7 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def newest_in_the_backward_pass() -> object:
-    """A backward pass computes with the newest weights."""
+    """A backward pass uses the newest weights."""
 
     def faulty(self: StreamPipeline, i: int) -> None:
         flight = self._flights.pop(i)
@@ -105,7 +105,7 @@ def newest_in_the_backward_pass() -> object:
 
 
 def never_stashed() -> object:
-    """Updates change the only copy of the weights."""
+    """Updates modify the only copy of the weights."""
 
     def faulty(self: Versions, *, keep: bool) -> None:
         self._stashed[self.newest] = list(self._flats)
@@ -117,12 +117,12 @@ def never_stashed() -> object:
 
 
 def newest_everywhere() -> object:
-    """A stage ignores the version in the header."""
+    """A stage ignores the version in the message header."""
     return _versions(lambda self: self._versions.newest)
 
 
 def newest_with_two_buffers() -> object:
-    """A micro-batch enters with the newest weights, although its step has begun with older ones."""
+    """A micro-batch starts with the newest weights, although its step started with older weights."""
     return _versions(lambda self: self._versions.newest)
 
 
@@ -144,12 +144,12 @@ def _both(*patches: Any) -> Iterator[None]:
 
 
 def version_off_by_one() -> object:
-    """After a resume, each stashed version is taken for the previous one."""
+    """After a resume, each stashed version is replaced by the previous one."""
     return _stashes(lambda entry, delay: entry["values" if delay == 1 else f"delay {delay - 1}"])
 
 
 def versions_lost() -> object:
-    """After a resume all versions are the newest."""
+    """After a resume, all versions equal the newest one."""
     return _stashes(lambda entry, delay: entry["values"])
 
 
@@ -170,7 +170,7 @@ def _stashes(chosen: Callable[[dict[str, Any], int], Any]) -> object:
 
 
 def flights_with_other_seeds() -> object:
-    """Forward passes are repeated with the seeds of the following ones."""
+    """Forward passes are repeated with the random seeds of later forward passes."""
     load, load_calls = StreamTrainer.load, Policy.load_calls
 
     def faulty(self: StreamTrainer, state: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ FAULTS = {
 }
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- scenarios
 
 
 def schedules() -> None:
@@ -211,7 +211,7 @@ def schedules() -> None:
 
 
 def resumed(case: Case, directory: Path, comm: MPI.Comm) -> dict[str, Any]:
-    """Compare all steps at once with a part, a checkpoint, and the rest by another trainer."""
+    """Compare an uninterrupted run with a run that a second trainer resumes from a checkpoint."""
     run = case.run.changed(train=case.run.train.changed(checkpoint_every=4))
     streams = [io.StringIO() for _ in range(3)]
     uninterrupted = make_trainer(run, comm)
@@ -245,7 +245,7 @@ def resumes() -> None:
 
 
 def diverges() -> None:
-    """Return the log of a run that ends because a loss or a gradient of one stage is not finite in one step."""
+    """Print the log of a run that ends because the loss or gradient norm of one stage is not finite in one step."""
     timed = StreamTrainer._timed
     for case, stage, field, step in DIVERGED:
 

@@ -1,8 +1,7 @@
-"""Single operations of tensor parallelism on two ranks, and the messages of a model's step. Prints JSON lines.
+"""Worker that tests tensor-parallel operations on two ranks, and the messages of a model's step. Prints JSON lines.
 
-A function of tensors that all ranks hold is checked as in one process: every rank takes its part of the arguments
-(`part`) and joins the results of the ranks (`join`). So finite differences on both ranks together see the full
-function.
+A function of replicated tensors is checked as in one process: every rank takes its part of the arguments (`part`), and
+joins the results of all ranks (`join`). Finite differences computed on both ranks therefore cover the whole function.
 """
 
 import json
@@ -32,11 +31,11 @@ from hpcbench.train import model
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
-B, S, H, N, V = 2, 4, 3, 5, 7  # N and V are odd: two ranks hold different parts
+B, S, H, N, V = 2, 4, 3, 5, 7  # N and V are odd, so the two ranks hold parts of different sizes
 
 
 class _Part(torch.autograd.Function):
-    """The rank's part of a tensor that all ranks hold. In the backward pass the parts' gradients are joined."""
+    """The rank's part of a replicated tensor. The backward pass joins the gradients of the parts."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -49,7 +48,7 @@ class _Part(torch.autograd.Function):
 
 
 class _Join(torch.autograd.Function):
-    """The ranks' parts, concatenated. In the backward pass each rank takes its own part of the gradient."""
+    """The concatenated parts of all ranks. In the backward pass, each rank takes its own part of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -109,7 +108,7 @@ def differentiated(f: Callable[..., Tensor], arguments: tuple[Tensor, ...], upst
 def cases(
     group: Group, policy: Policy, border: Border, tokens: Tensor
 ) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]]:
-    """Return, by name, the operation on the ranks, the same in one process, and its arguments."""
+    """Return by name: the parallel operation, the equivalent operation in one process, and the arguments."""
     spread = border.stream.spread
 
     def inward(x: Tensor) -> Tensor:
@@ -157,7 +156,7 @@ def cases(
 
 
 def lossy() -> None:
-    """Check codecs in each direction: ranks decode the same values, and gradients pass straight through."""
+    """Check codecs in each direction. Ranks decode the same values, and gradients pass straight through."""
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
     x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
     for codec, phase, (name, stream) in product(
@@ -202,7 +201,7 @@ def relative(x: Tensor, expected: Tensor) -> float:
 
 
 def traffic() -> None:
-    """Return the message bytes of one step, summed over the ranks."""
+    """Print the message bytes of one step, summed over the ranks."""
     corpus = shared_text.corpus()
     for name, layout, by_positions, scheme, precision in TRAFFIC:
         run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))

@@ -1,4 +1,4 @@
-"""Ranks that share the positions of samples: attention, models compared with one process, and bytes."""
+"""Tests of context parallelism: attention, comparison of models with one process, and message bytes."""
 
 from itertools import product
 from pathlib import Path
@@ -34,9 +34,12 @@ from hpcbench.parallel.context.places import in_order, pair, zigzag
 WORKER = Path(__file__).with_name("context_worker.py")
 ATTENTION = Path(__file__).with_name("attention_worker.py")
 COVER = [pytest.param(comparison.name, marks=pytest.mark.long) for comparison in contexts()]
-"""Cases of `make test-long`. In `make test` the cases of test_pairs.py compare every method with one process."""
+"""Cases of `make test-long`. In `make test`, test_pairs.py compares every method with one process."""
 TOLERANCE = 1e-13
-"""Tolerance relative to the norm of dense attention's result or gradient: sums with some dozen roundings of 1e-16."""
+"""Tolerance relative to the norm of dense attention's output or gradient.
+
+Rounding errors are a few dozen times 1e-16.
+"""
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 
 

@@ -1,4 +1,4 @@
-"""Operations of models with experts: the formulas compared with PyTorch's own count of the products in a step."""
+"""Tests that the operation counts of models with experts match PyTorch's count of the products in a step."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Models with experts compared with one process, as in test_parity.py for dense models, and the bytes of each rank."""
+"""Comparison of models with experts with one process, as in test_parity.py, and the bytes that each rank sends."""
 
 from itertools import combinations
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The compiled loops of the optimizer: no cut, thread or instruction set changes their bits."""
+"""Tests that the optimizer's compiled loops are bitwise identical for all cuts, thread counts and instruction sets."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def two_threads():
 
 
 def trained(dtype, cuts=(0, N), factor=0.3):
-    """Return master weights and moments after steps on pieces that end at `cuts`."""
+    """Return master weights and moments after a few steps on pieces that end at `cuts`."""
     torch.manual_seed(1)
     master = torch.randn(N, dtype=dtype)
     states = []
@@ -118,7 +118,7 @@ def test_non_finite_values_reach_the_norm():
 
 
 def test_a_bucket_takes_the_first_gradient_and_adds_the_next_ones():
-    """The first gradient replaces the bucket's old values. Elements that no backward pass reached are zero."""
+    """The first gradient replaces the bucket's old values. Elements not reached by a backward pass are zero."""
     parameters = [nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.randn(7))]
     bucket = Bucket([Held(p, Shard(str(k), tuple(p.shape))) for k, p in enumerate(parameters)], 1)
     bucket.gradients.fill_(99.0)

@@ -1,6 +1,6 @@
-"""Training on a GPU: the results of the CPU, and only wire bytes through the host.
+"""Tests that GPU training gives the same results as on the CPU, and that only wire bytes pass through the host.
 
-They run on an emulated device everywhere, and on a real one with ``pytest -m gpu tests/parallel``.
+The tests run on an emulated device everywhere. ``pytest -m gpu tests/parallel`` runs them on a real GPU.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.fixture(scope="session")
 def settings(mpi_results):
-    """Return the results of the worker's settings, by name."""
+    """Return the worker's results by setting."""
     results = mpi_results(2, WORKER, "disguised")
     return {result.pop("setting"): result for result in results}
 
@@ -42,7 +42,7 @@ def test_losses_weights_residuals_and_bytes_are_those_of_the_cpu(settings):
 def test_no_vector_of_the_host_is_sent(settings):
     for name, result in settings.items():
         for rank in result["ranks"] if name != "planted" else ():
-            assert rank["largest"] < rank["smallest"], name  # sums of scalars are allowed, but no bucket
+            assert rank["largest"] < rank["smallest"], name  # scalar sums are allowed, but buckets are not
 
 
 def test_mpi_is_given_pinned_copies_or_pointers(settings):
@@ -94,7 +94,7 @@ def test_a_codec_without_kernels_is_refused(monkeypatch):
 
 
 def check(result, rel):
-    """Check that a training of the worker on a device equals the one on the CPU."""
+    """Check that a training run of the worker on a device equals the CPU run."""
     cpu, gpu = result["cpu"], result["gpu"]
     assert result["agree"], result["scheme"]
     assert gpu["losses"] == pytest.approx(cpu["losses"], rel=rel), result["scheme"]
@@ -118,7 +118,7 @@ def test_a_real_gpu_trains_like_the_cpu(mpi_results):
     ids=["a codec", "lossless and 1-bit Adam"],
 )
 def test_a_standin_for_cupy_trains_like_the_cpu(mpi_results, need, schemes):
-    """The tensors are on the host. CuPy's streams, events, memory and kernels are emulated."""
+    """Tensors are in host memory. CuPy's streams, events, memory and kernels are emulated."""
     need(None if WHY_NOT else "a GPU is here: the test before runs on it")
     results = mpi_results(4, WORKER, "on_standin", *schemes)
     assert len(results) == 2 * (len(schemes) + len({"baseline", "identity"} & set(schemes)))

@@ -1,4 +1,4 @@
-"""Embeddings whose gradient travels by rows, compared with one process and with whole gradients; and their bytes."""
+"""Comparison of embedding gradients sent as rows with one process and with whole gradients, including their bytes."""
 
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def switched(mpi_results, **wanted):
 
 @pytest.mark.parametrize("stage", [0, 1])
 def test_ranks_with_different_clocks_choose_the_same_ways(mpi_results, stage):
-    """Rows and whole gradients cross where the longest times of all ranks do, to the bit."""
+    """All ranks compute the switch point from the longest times of any rank, bitwise identically."""
     results = switched(mpi_results, stage=stage, fault=None, times="planted")
     assert {result["rank"] for result in results} == {0, 1, 2, 3}
     for result in results:
@@ -126,7 +126,7 @@ def test_a_rank_that_decides_by_its_own_times_is_detected(mpi_results):
 
 @pytest.mark.parametrize(("times", "by_rows"), [("rows quick", 1), ("rows slow", 0)])
 def test_a_step_goes_the_faster_way(mpi_results, times, by_rows):
-    """The numbers of bytes do not matter."""
+    """The faster path is chosen even if it sends more bytes."""
     results = switched(mpi_results, times=times)
     assert [result["by_rows"] for result in results] == [by_rows] * 4
     assert {result["switch"]["measured"] for result in results} == {float(by_rows)}

@@ -1,4 +1,4 @@
-"""Each layer on each tensor grid has the values and gradients of the undivided one in fp64, and the predicted bytes."""
+"""Comparison of each layer on each tensor grid with the undivided layer in fp64, including the predicted bytes."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 
 WORKER = Path(__file__).with_name("grid_layer_worker.py")
 LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "head": 3}
-"""Parameters of each."""
+"""Number of parameters of each layer."""
 TOLERANCE = 1e-12
-"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, for upstream gradients of order one."""
 GRIDS = [
     *(("2d", 4), ("2.5d", 8), ("3d", 8)),
     *(pytest.param(*grid, marks=pytest.mark.long) for grid in (("2d", 9), ("3d", 27))),

@@ -1,4 +1,4 @@
-"""Bytes and memory of tensor grids, compared with formulas derived by hand from the papers' algorithms."""
+"""Tests that the bytes and memory of tensor grids match formulas derived by hand from the papers' algorithms."""
 
 import pytest
 from runs import MODELS, TRAIN
@@ -11,11 +11,11 @@ from hpcbench.predict import volume
 from hpcbench.predict.buckets import list_buckets
 
 M, H = 8192, 4096
-"""Rows and hidden size of the worked example."""
+"""Number of rows and hidden size of the worked example."""
 
 
 def received(mode, ranks, depth=1, rows=M, hidden=H):
-    """Return the elements that a rank sends, and so receives, for the products of a block, forward and backward."""
+    """Return the elements that a rank receives for the products of a block, in the forward and backward passes."""
     grid = make_grid(mode, ranks, depth)
     total = 0
     for layer in grids.list_block_products(rows, Model(layers=1, hidden=hidden, heads=1)):
@@ -26,7 +26,7 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
 
 
 def one_dimension(ranks, rows=M, hidden=H):
-    """Return four all-reduces of the stream."""
+    """Return the elements of four all-reduces in 1-D tensor parallelism."""
     return 4 * 2 * (ranks - 1) * rows * hidden // ranks
 
 
@@ -46,8 +46,10 @@ def test_a_block_of_8192_rows_and_4096_features(mode, ranks, depth, millions):
 
 
 def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
-    """Compare the bytes received: a 2-D grid receives more than 1-D at 4 ranks and less from 16 ranks on; a 3-D grid
-    receives less already at 8."""
+    """Compare the elements received.
+
+    A 2-D grid receives more than 1-D on 4 ranks but less on 64. A 3-D grid receives less on 8 ranks already.
+    """
     assert [round(one_dimension(ranks) / 1e6) for ranks in (4, 8, 64)] == [201, 235, 264]
     assert received("2d", 4) > one_dimension(4)
     assert received("2d", 16) < received("2d", 4) and received("2d", 64) < one_dimension(64)
@@ -58,7 +60,7 @@ def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
 @pytest.mark.parametrize("q", [2, 3, 4])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_closed_forms_of_a_linear_layer(q, depth):
-    """In integers: 3 (q-1) (MK/d + KN) / q^2 if streamed, and 2 (q-1) (MK + KN + MN) / q^3 if gathered."""
+    """The closed forms are 3 (q-1) (MK/d + KN) / q^2 if streamed, and 2 (q-1) (MK + KN + MN) / q^3 if gathered."""
     m, k, n = 60 * q**3 * depth, 7 * q**2, 5 * q**2
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):
@@ -81,12 +83,12 @@ def test_closed_forms_of_a_linear_layer(q, depth):
 
 
 def test_a_step_by_hand():
-    """One layer of h 4 on 2 x 2 ranks in fp32, two samples of two tokens: M 4, blocks of a quarter.
+    """Count the bytes of one layer (h 4) on 2 x 2 ranks in fp32, for two samples of two tokens (M 4).
 
-    Axis j carries X's pieces (7h wide in all), forward and for dW, and sums of dX. Axis i carries the weights' 12
-    h^2, forward and for dX, and sums of dW. The head has its logits over j, their gradients twice, its table over i
-    twice and the gradient; the embedding its table over i and the gradient. All of it is divided by 4, with 4 bytes
-    each.
+    Each rank holds a quarter of every matrix. Axis j carries the pieces of X (total width 7h) in the forward pass and
+    for dW, and the sums of dX. Axis i carries the weights (12 h^2) in the forward pass and for dX, and the sums of dW.
+    The head sends logits over j, their gradients twice over j, the table twice over i, and the table's gradient. The
+    embedding sends its table over i and the gradient. All counts are divided by 4, with 4 bytes per element.
     """
     h, v, m = 4, 256, 4
     model = MODELS["neox"].changed(layers=1, hidden=h, heads=2, vocab=v)

@@ -1,4 +1,4 @@
-"""Models on tensor grids compared with one process, as in test_parity.py for one dimension; the bytes of each mode."""
+"""Comparison of models on tensor grids with one process, as in test_parity.py, and the bytes of each mode."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def find_result(mpi_results, suite, name):
 
 
 def both(few, more):
-    """Return suite and name of each comparison. Those of the second suite are in the long tier."""
+    """Return the suite and name of each comparison. The second suite runs only in `make test-long`."""
     return [
         *((few.__name__, name) for name in list_names(few)),
         *(pytest.param(more.__name__, name, marks=pytest.mark.long) for name in list_names(more)),

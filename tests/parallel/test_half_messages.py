@@ -1,4 +1,4 @@
-"""Half-precision messages: half the bytes, few roundings, equal replicas; and overflows that no codec hides."""
+"""Tests of half-precision messages: half the bytes, few roundings, identical replicas, and no hidden overflows."""
 
 from pathlib import Path
 

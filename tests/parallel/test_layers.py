@@ -1,4 +1,4 @@
-"""Each layer, split over two and over four ranks, has the values and gradients of the undivided one in fp64."""
+"""Comparison of each layer, split over two and four ranks, with the undivided layer in fp64: values and gradients."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 WORKER = Path(__file__).with_name("layer_worker.py")
 PARAMETERS = {"attention": 4, "mlp": 4, "norm1": 2, "": 12}
 TOLERANCE = 1e-12
-"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, for upstream gradients of order one."""
 
 
 def results_of(mpi_results, ranks, fault):

@@ -1,4 +1,4 @@
-"""Models with grouped queries, gated MLPs, RMSNorm and wide experts, compared with one process and plain PyTorch."""
+"""Tests of grouped queries, gated MLPs, RMSNorm and wide experts, compared with one process and with plain PyTorch."""
 
 import math
 from pathlib import Path
@@ -22,7 +22,7 @@ from hpcbench.train.model import GPT, loss
 
 WORKER = Path(__file__).with_name("shape_worker.py")
 S = 12
-"""Positions of a sample of the plain reference."""
+"""Number of positions per sample in the plain PyTorch reference."""
 
 
 FEW = list_names(few)
@@ -46,7 +46,7 @@ def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     if "model=open" not in name:
         assert_bytes(result)
         return
-    for sent, predicted in zip(result["sent"], result["predicted"], strict=True):  # rows of experts depend on the text
+    for sent, predicted in zip(result["sent"], result["predicted"], strict=True):  # expert rows depend on the text
         counted = {key for key in {*sent, *predicted} if not key.startswith(("EP", "TP"))}
         assert {key: sent.get(key) for key in counted} == {key: predicted.get(key) for key in counted}
 
@@ -75,7 +75,7 @@ def layer_norm(x, weight, bias):
 
 
 def rotated(x, part, base):
-    """Rotate pairs of features (i, i + part/2) as complex numbers; x is [s, d]."""
+    """Rotate feature pairs (i, i + part/2) as complex numbers. `x` has shape [s, d]."""
     half = part // 2
     turns = torch.arange(S, dtype=x.dtype)[:, None] / base ** (torch.arange(half, dtype=x.dtype) / half)
     turned = torch.complex(x[:, :half], x[:, half:part]) * torch.polar(torch.ones_like(turns), turns)
@@ -83,7 +83,7 @@ def rotated(x, part, base):
 
 
 def attend(x, model, weights, block):
-    """Compute attention head by head, for one sample [s, h]."""
+    """Compute attention head by head for one sample, shape [s, h]."""
     d, queries = model.head_dim, model.heads // model.groups
     part = int(d * model.rotary_fraction)
     rows = weights[f"{block}.attention.qkv.weight"].view(model.groups, queries + 2, d, model.hidden)
@@ -117,7 +117,7 @@ def mixture(x, model, weights, name):
 
 
 def logits_of(tokens, model, weights):
-    """Compute the logits of one sample [s] from the weights by name."""
+    """Compute the logits of one sample, shape [s], from the weights by name."""
 
     def norm(x, name):
         if model.norm == "rmsnorm":
@@ -167,11 +167,11 @@ def test_the_formula_counts_the_parameters_of_the_model(model):
 
 B = 3
 WITH_MEANS = LLAMA.changed(name="llama-layernorm", norm="layernorm")
-"""On a CPU, RMSNorm is not one kernel, and keeps more than on a GPU."""
+"""On a CPU, RMSNorm is not a single kernel and saves more than on a GPU."""
 
 
 def count_kept_bytes(model, what):
-    """Return the bytes that a block keeps for its backward pass, by storage."""
+    """Return the bytes that a block saves for its backward pass, by storage."""
     gpt = GPT(model, S)
     for parameter in gpt.parameters():
         torch.nn.init.normal_(parameter, std=0.1)

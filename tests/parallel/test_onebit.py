@@ -1,4 +1,4 @@
-"""1-bit Adam: the steps of the published algorithm, the bytes of the codec, and errors that are kept."""
+"""Tests of 1-bit Adam: agreement with the published algorithm, bytes of the codec, and error feedback."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -9,9 +9,12 @@ WORKER = Path(__file__).with_name("onebit_worker.py")
 RANKS, WARM, STEPS, LAYOUTS = 4, 2, 4, 3
 
 WEIGHTS = 1e-9
-"""Tolerance of Adam as in the parity tests: gradients that are only rounding are divided by their own size."""
+"""Tolerance for Adam, as in the parity tests.
+
+Adam divides gradients that consist of rounding errors by their own size.
+"""
 SINGLE = 1e-6
-"""A few roundings in fp32: NumPy and PyTorch add and divide in different orders."""
+"""A few roundings in fp32. NumPy and PyTorch add and divide in different orders."""
 
 
 @pytest.fixture

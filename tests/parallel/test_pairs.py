@@ -1,4 +1,4 @@
-"""Every pair of values that a study may have, in some run that is compared with one process; see schema_axes.py."""
+"""Tests that every valid pair of values occurs in a run that is compared with one process; see schema_axes.py."""
 
 from itertools import combinations
 from pathlib import Path
@@ -44,13 +44,13 @@ def test_trains_like_one_process(mpi_results, name):
         assert_same(result)
     else:
         assert result["loss"] < 0.01
-        # 1-bit Adam divides by a variance of one step, so that small errors of momenta move weights far
+        # 1-bit Adam divides by the variance of one step, so small errors in momenta cause large errors in weights
         assert result["evaluation"] < 0.02 or case.run.train.optimizer == "onebit-adam"
         assert result["norm"] < 0.05 or case.labels["scheme"] == "signs"
 
 
 def settings():
-    """Return the settings of the values that a study may have."""
+    """Return the settings of all valid values."""
     return [AXES[axis].values[label] for axis, label in values()]
 
 

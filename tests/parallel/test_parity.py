@@ -1,7 +1,7 @@
-"""A model on several ranks, compared with the same model in one process: loss, gradients and weights by global name.
+"""Comparison of a model on several ranks with one process: loss, gradients and weights by global name.
 
-The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger. The cases
-are in cases.py. docs/explanation/parity.md explains which results are equal to the bit, and the tolerances.
+The oracle runs in fp64, where rounding errors are 1e-16, far smaller than any error in a sum, scale or slice. The cases
+are in cases.py. docs/explanation/parity.md explains the tolerances, and which results are bitwise identical.
 """
 
 from itertools import combinations
@@ -29,13 +29,16 @@ TIERS = {suite: Tiers(list(SUITES[suite]())) for suite in ("grid", "bit_equal", 
 PAGE = Path(__file__).parents[2] / "docs/reference/planted-faults.md"
 
 TOLERANCE = 1e-12
-"""Tolerance of loss, norm and gradients, relative to the reference's own norm: some thousand sums with roundings of
-1e-16.
+"""Tolerance of loss, norm and gradients, relative to the norm of the reference. It covers sums with a few thousand
+roundings of 1e-16.
 """
 
 WEIGHT_TOLERANCE = 1e-9
-"""Adam divides a gradient by its own size, so a gradient that is zero but for rounding (the bias of the keys) comes out
-as rounding / eps: 1e-18 / 1e-8 of a learning rate, in a tensor that began at zero and is three learning rates large."""
+"""Adam divides a gradient by its own size.
+
+A gradient that is zero except for rounding (the bias of the keys) becomes rounding / eps, which is 1e-18 / 1e-8 of a
+learning rate. The tensor started at zero and is three learning rates large.
+"""
 
 
 def assert_same(result):
@@ -63,7 +66,7 @@ def assert_lossy(result):
 
 
 def assert_detected(sound, faulty, seen_in):
-    """Check that a quantity of the faulty run differs, which the comparison with one process refuses."""
+    """Check that the fault changes a quantity, and that the comparison with one process fails."""
     assert_same(sound)
     assert faulty[seen_in] > 1e-6
     with pytest.raises(AssertionError):
@@ -95,7 +98,7 @@ def find_result(mpi_results, suite, name):
 
 
 def of_fault(mpi_results, scene, fault):
-    """Return every rank's answer."""
+    """Return every rank's result."""
     reports = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
     assert len(reports) == MOST_RANKS
     return reports
@@ -141,7 +144,7 @@ def test_a_cover_is_complete_and_deterministic():
         assert {tuple(case[name] for name in pair) for case in taken} == {
             tuple(case[name] for name in pair) for case in cases
         }
-    assert len(taken) <= 12  # nine are needed for the pairs of two axes of three values
+    assert len(taken) <= 12  # the pairs of two axes with three values require nine
 
 
 @pytest.mark.parametrize("name", TIERS["bit_equal"].names)

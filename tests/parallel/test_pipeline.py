@@ -1,6 +1,6 @@
-"""Every schedule and every recomputation, compared with the same model without: equal order of sums, equal bits.
+"""Tests that every schedule and recomputation is bitwise identical to training without pipeline and recomputation.
 
-Only the tied embedding has other bits under a pipeline: its two copies sum over the micro-batches first.
+Only the tied embedding differs in a pipeline, because each of its two copies is first summed over micro-batches.
 """
 
 import math
@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
 
 TOLERANCE = 1e-12
-"""Tolerance relative to the reference's own norm: some thousand sums with roundings of 1e-16."""
+"""Tolerance relative to the norm of the reference. It covers sums with a few thousand roundings of 1e-16."""
 
 EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
 
@@ -61,10 +61,10 @@ def test_message_bytes_are_those_of_the_formula(report, case):
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_closed_form_by_hand(sequence_parallel):
-    """An activation crosses each of ``p v - 1`` boundaries once in each direction, from every tensor rank.
+    """Each tensor rank sends an activation across ``p v - 1`` boundaries, once in each direction.
 
-    Both copies' gradients of the tied weight are summed over the two ends: each sends the number of bytes that it
-    holds.
+    The gradients of the tied weight's two copies are summed over both ends of the pipeline. Each end sends the number
+    of bytes that it holds.
     """
     layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
     run = Case(layout, "interleaved", model="gpt2", zero=0).run
@@ -91,8 +91,9 @@ def test_the_phases_add_up_to_the_step(report, case):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_messages_of_any_size_arrive(mpi_results, schedule):
-    """Each part doubles its input. The loss of micro-batch i is 3 (i + 1) + 10 times that, and a weight's gradient half
-    of it.
+    """Each part doubles its input, and all parts together multiply by `gain`.
+
+    The loss of micro-batch i is gain * (3 (i + 1) + 10). A weight's gradient is half the mean loss.
     """
     results = [result for result in mpi_results(RANKS, WORKER) if result.get("schedule") == schedule]
     assert len(results) == 3 * RANKS
@@ -101,7 +102,7 @@ def test_messages_of_any_size_arrive(mpi_results, schedule):
     for k, result in enumerate(results):
         last = k % RANKS == RANKS - 1
         assert result["losses"] == result["evaluated"] == (losses if last else [])
-        # the first and the last value of the scale: the loss is of the first one alone
+        # the gradients of the first and last elements of the scale; only the first element affects the loss
         mean = sum(losses) / len(losses) / 2
         expected = [mean, mean if result["hidden"] == 1 else 0.0]
         assert result["gradients"] == [expected] * (2 if schedule == "interleaved" else 1)

@@ -1,4 +1,4 @@
-"""The activations that a recomputed layer keeps, without ranks."""
+"""Tests of the activations that a recomputed layer saves, on a single rank."""
 
 import math
 
@@ -17,7 +17,7 @@ H, A = NEOX.hidden, NEOX.heads
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Use one thread: tensors this small gain nothing from more."""
+    """Use one thread, because more threads do not speed up such small tensors."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -25,13 +25,13 @@ def one_thread():
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Compute the attention core explicitly. It keeps the scores, which the fused kernels do not."""
+    """Compute attention explicitly. Unlike the fused kernels, this saves the scores."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf).softmax(-1) @ v
 
 
 def passed(what, *, core=None):
-    """Return gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
+    """Return the gradients of a model's blocks, and the shapes of the activations saved for the backward pass."""
     torch.manual_seed(3)
     model = GPT(NEOX.changed(layers=LAYERS), S).double()
     for block in model.blocks.values():
@@ -99,7 +99,7 @@ def test_an_input_without_gradient_gets_none():
     [(48, 6144, 41.5, 43.7), (96, 12288, 51.4, 52.8), (105, 20480, 56.0, 57.0), (128, 25600, 56.3, 57.0)],
 )
 def test_hardware_over_model_flops_as_published(layers, hidden, mfu, hfu):
-    """arXiv 2205.05198, table 5: the ratio of its columns, which are rounded to 0.1 %."""
+    """Compare with arXiv 2205.05198, table 5: the ratio of its columns, which are rounded to 0.1 %."""
     shape = {"layers": layers, "hidden": hidden, "vocab": 51200, "seq_len": 2048}
     model = flops.count_model_flops(**shape)
     ratio = flops.count_hardware_flops(**shape, recompute="selective") / model
@@ -108,5 +108,5 @@ def test_hardware_over_model_flops_as_published(layers, hidden, mfu, hfu):
     assert flops.count_hardware_flops(**shape, recompute="none") == model
     full = flops.count_hardware_flops(**shape, recompute="full")
     assert full == flops.count_hardware_flops(**shape, recompute=4)
-    blocks = model - 6 * 2048 * hidden * 51200  # the head's part is not computed again
+    blocks = model - 6 * 2048 * hidden * 51200  # the head is not recomputed
     assert full - model == pytest.approx(blocks / 3)

@@ -1,4 +1,4 @@
-"""The assignment of tokens to experts, in cases computed by hand, and the order in which rows travel."""
+"""Tests of token routing to experts, with cases computed by hand, and of the order in which rows are sent."""
 
 import pytest
 import torch
@@ -14,14 +14,14 @@ from hpcbench.train.experts import ExpertMLP
 from hpcbench.train.model import MLP, loss
 
 NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
-"""Two places for four tokens and two experts."""
+"""A capacity of two for each of two experts, with four tokens."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
-"""Probabilities of expert 0 for four tokens, which all prefer it."""
+"""Probabilities of expert 0 for four tokens. All tokens prefer expert 0."""
 
 
 def logits_of(first):
-    """Return logits of two experts, [1, s, 2], from the probabilities of the first one."""
+    """Return the logits of two experts, shape [1, s, 2], given the probabilities of the first expert."""
     p = torch.tensor(first, dtype=torch.float64)
     return torch.stack((p, 1 - p), dim=-1).log()[None]
 
@@ -67,7 +67,7 @@ def test_nothing_is_dropped():
 
 
 def test_two_experts_a_token():
-    """Three experts have ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2`` places each for eight choices."""
+    """Three experts share eight choices, so each has a capacity of ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2``."""
     probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.4, 0.1, 0.5]]).double()
     settings = Experts(count=3, top=2, capacity=0.75, min_capacity=1)
     assert settings.places(4) == 2
@@ -80,7 +80,7 @@ def test_two_experts_a_token():
         routing.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
     )
     accepted = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
-    # expert 0 has 0.5, 0.6, 0.4: token 3 is dropped; expert 1 has 0.3, 0.3, 0.5: token 1, the later of two equals
+    # token 3 is dropped from expert 0 (0.5, 0.6, 0.4), and token 1, the later of equals, from expert 1 (0.3, 0.3, 0.5)
     assert of_tokens(accepted) == [[True, True], [True, False], [True, True], [True, False]]
 
 
@@ -126,7 +126,7 @@ def test_losses_are_means_over_samples():
 
 
 def test_a_penalty_has_the_gradient_of_a_summand():
-    """The reference is the same loss with an explicit summand, one of four micro-batches, and a loss scale."""
+    """The reference adds the penalty to the loss explicitly, for one of four micro-batches and a loss scale of 64."""
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)
@@ -187,9 +187,9 @@ def routings(draw):
 @given(routings())
 @settings(max_examples=60, deadline=None)
 def test_every_row_reaches_its_expert_and_returns(given_):
-    """All ranks are in one process.
+    """Check the dispatch plans of all ranks in one process.
 
-    A row contains its rank, choice and expert, and experts record the rows that they get.
+    A row contains its rank, choice and expert, and experts record the rows that they receive.
     """
     settings_, everyones = given_
     ranks, held = len(everyones), settings_.count // len(everyones)

@@ -1,4 +1,4 @@
-"""The list of a run's traffic compared with the engine's messages; rules with limits in training, in exact bytes."""
+"""Tests of the predicted traffic list, and of rules with limits in training, with exact numbers of bytes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def reports(mpi_results):
 
 @pytest.fixture
 def limited(reports):
-    """Return rows by channel of the schemes with limits, by scheme and size of dp and pp."""
+    """Return rows by channel for the schemes with limits, by scheme, dp and pp."""
 
     def of(scheme, dp, pp):
         (rows,) = (line["rows"] for line in reports if line.get("case") == [scheme, dp, pp])
@@ -68,7 +68,7 @@ def test_a_sum_over_nodes_of_several_ranks_is_encoded_between_them_only(limited)
 
 
 def test_tokens_for_experts_are_encoded_between_nodes_only(reports):
-    """Of three parts that leave a rank, one stays on its node and two go to the other."""
+    """Of the three parts that a rank sends, one stays on the node and two go to the other node."""
     (line,) = (line for line in reports if line["test"] == "experts")
     rows = [row for row in line["rows"] if row["dimension"] == "EP"]
     assert [row["phase"] for row in rows] == ["BACKWARD", "FORWARD"]

@@ -1,4 +1,4 @@
-"""Invariants of the schedules, without ranks."""
+"""Tests of schedule invariants, without ranks."""
 
 import pytest
 
@@ -68,12 +68,12 @@ def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
     assert times.bubble == pytest.approx(
         compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
     )
-    # each stage computes 3 s per micro-batch, and waits for 3 s of each of p - 1 stages
+    # each stage computes 3 s per micro-batch, and waits 3 s for each of the p - 1 other stages
     assert times.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
 
 def test_timeline_by_hand():
-    """Two stages, two micro-batches, 1F1B; forward 1 s, backward 2 s, a message 0.5 s."""
+    """Check the 1F1B timeline of two stages and two micro-batches. Forward takes 1 s, backward 2 s, a message 0.5 s."""
     times = timeline(one_f_one_b, 2, 2, 1, message=0.5)
     assert [[timed[1:] for timed in stage] for stage in times.stages] == [
         [(0, 1), (1, 2), (5.0, 7.0), (8.0, 10.0)],
@@ -93,7 +93,7 @@ def test_chunks_in_the_wrong_order_are_a_deadlock():
             yield action._replace(chunk=chunks - 1 - action.chunk)
 
     def uneven(stage, stages, microbatches, chunks):
-        """Return a schedule whose last stage receives a gradient before it sends what the gradient depends on."""
+        """Return a schedule whose last stage receives a gradient before it sends the gradient's input."""
         actions = list(one_f_one_b(stage, stages, microbatches, chunks))
         yield from reversed(actions) if stage else actions
 
@@ -130,7 +130,10 @@ def test_impossible_schedules_are_refused(name, microbatches, chunks, says):
 
 
 def test_layers_alive_weigh_by_their_chunk():
-    """A stage has chunks of 3 and 1 layers; 2 stages, 2 micro-batches; forwards 0 0 1 1 before the first backward."""
+    """A stage has chunks of 3 and 1 layers.
+
+    With 2 stages and 2 micro-batches, it runs the forward passes 0 0 1 1 first.
+    """
     actions = list(interleaved(0, 2, 2, 2))
     assert activations.count_alive(actions) == 4
     assert activations.count_alive(actions, [3, 1]) == 8
@@ -152,7 +155,7 @@ def test_parts_of_the_model():
     ("hidden", "heads", "per_token"), [(6144, 64, 34 + 5 * 64 * 2048 / 6144), (12288, 96, 34 + 80.0)]
 )
 def test_activation_bytes_of_a_layer(hidden, heads, per_token):
-    """arXiv 2205.05198, table 2: 5as/h is 80 for the 175 B model."""
+    """Compare with arXiv 2205.05198, table 2: 5as/h is 80 for the 175 B model."""
     shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads}
     tokens = 2048 * hidden
     assert activations.count_layer_bytes(**shape) == pytest.approx(tokens * per_token)
@@ -168,7 +171,7 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
 def test_selective_recomputation_saves_the_published_share(heads, hidden, saved):
-    """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, for every layout."""
+    """Compare with arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, in every layout."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
         share = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)

@@ -1,4 +1,4 @@
-"""The parameter server: its clocks and updates alone, and on ranks compared with collectives and with a script."""
+"""Tests of the parameter server: its clocks and updates, and comparisons with collectives and with a script."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ WORKERS, STEPS = 3, 6
 
 
 def lead(trace):
-    """Return the largest lead of a reading worker over the slowest one, in a shard's trace."""
+    """Return the largest lead of a reading worker over the slowest worker in a shard's trace."""
     clocks, most = [0] * WORKERS, 0
     for what, worker, clock, _, _ in trace:
         if what == "pull":
@@ -32,7 +32,7 @@ def lead(trace):
 
 
 def updates(trace):
-    """Count the updates at each entry."""
+    """Count the updates before each trace entry."""
     pushes = 0
     for what, _, _, version, seen in trace:
         assert seen == pushes // WORKERS
@@ -42,7 +42,7 @@ def updates(trace):
 
 
 def random_run(bound, seed, shard=None):
-    """Let workers read and push in a random order, within the rule."""
+    """Run workers that read and push in a random order permitted by the staleness rule."""
     random = Random(seed)
     shard = shard or ServerShard(WORKERS, bound, lambda sums, number: None)
     reading = {}
@@ -143,18 +143,18 @@ BY_HAND = [
     ("push", 0, 0, 0, 0),
     ("pull", 0, 1, 0, 0),
     ("push", 0, 1, 0, 0),
-    ("push", 1, 0, 0, 0),  # the third push: the first update
+    ("push", 1, 0, 0, 0),  # third push: first update
     ("pull", 1, 1, 1, 1),
     ("pull", 0, 2, 1, 1),
     ("push", 0, 2, 1, 1),
     ("push", 2, 0, 0, 1),  # computed with version 0
     ("pull", 2, 1, 1, 1),
-    ("push", 1, 1, 1, 1),  # the sixth push: the second update
+    ("push", 1, 1, 1, 1),  # sixth push: second update
     ("push", 2, 1, 1, 2),
     ("pull", 1, 2, 2, 2),
     ("push", 1, 2, 2, 2),
     ("pull", 0, 3, 2, 2),
-    ("push", 0, 3, 2, 2),  # the ninth push: the third update
+    ("push", 0, 3, 2, 2),  # ninth push: third update
 ]
 
 
@@ -171,8 +171,8 @@ def test_codecs_carry_pushes_and_pulls(mpi_results, sync):
     result = find_result(mpi_results, "coded", sync)
     assert result["outcome"] == ["completed", "", STEPS]
     assert result["losses"][-1] < 5.6 and result["residual"] > 0
-    # For each gradient a worker sends each other shard its part, and gets that shard's weights: the bytes of a
-    # reduce-scatter and of an all-gather, whoever makes the gradients.
+    # For each gradient, a worker sends each other shard its part and receives the shard's weights. The bytes are those
+    # of a reduce-scatter and an all-gather, whichever worker computed the gradient.
     for name, (message, wire) in result["bytes"].items():
         assert message == result["forms"][name] == 4 * result["forms"]["elements"] * (WORKERS - 1)
         assert 0 < wire < 0.3 * message
@@ -193,7 +193,7 @@ def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_re
 
 
 def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_results):
-    """The first attempt took all six steps, the second one the last two."""
+    """The first attempt ran all six steps; the second ran the last two."""
     result = find_result(mpi_results, "resume", True)
     assert len(result["recorded"]) == WORKERS
     for place, recorded in enumerate(result["recorded"]):
@@ -226,7 +226,7 @@ def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
 
 @pytest.mark.parametrize("who", ["worker", "shard"])
 def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
-    """The error names the signal. The run neither hangs nor reports another rank."""
+    """The error names the signal. The run must not hang or blame another rank."""
     done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
     assert done.returncode != 0
     errors, log = tmp_path / "err.txt", tmp_path / "log.txt"

@@ -1,4 +1,4 @@
-"""A backward pass that starts with a given gradient: the bits of PyTorch's own, without its imports."""
+"""Tests that a backward pass with a given gradient is bitwise identical to PyTorch's, and imports less."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> Non
         leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
         result = torch.tanh(leaves[0] @ leaves[1]) * 1.7
         start(result, gradient)
-        start(leaves[0] * 3, x)  # gradients are added to existing ones
+        start(leaves[0] * 3, x)  # gradients are accumulated
         gradients.append([leaf.grad for leaf in leaves])
     for theirs, ours in zip(*gradients, strict=True):
         assert theirs is not None and ours is not None and theirs.abs().sum() > 0
@@ -28,7 +28,7 @@ def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> Non
 
 
 def imported_by(call: str) -> list[str]:
-    """Return the heavy modules that a separate interpreter imports for a call on `y` and `g`."""
+    """Return the slow modules that a separate interpreter imports for a call on `y` and `g`."""
     code = (
         "import sys, torch\n"
         "from hpcbench.parallel.start_backward import start_backward\n"

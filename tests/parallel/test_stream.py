@@ -1,4 +1,4 @@
-"""Pipelines without a flush: their order of work, and their bits compared with a simulator of delayed updates."""
+"""Tests that pipelines without a flush follow the expected order, and are bitwise identical to a simulator."""
 
 from pathlib import Path
 
@@ -71,9 +71,10 @@ def test_versions_are_those_that_counting_gives(p, m, kind):
 
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_formulas_of_the_papers(p):
-    """W(t+1) = W(t) - lr gradient(W1(t-p+1), ..., Wp(t)); with vertical sync all are t-p+1.
+    """Check the update rule W(t+1) = W(t) - lr gradient(W1(t-p+1), ..., Wp(t)). With vertical sync, all versions are
+    t-p+1.
 
-    There is one micro-batch per step.
+    Each step has one micro-batch.
     """
     for t in range(p, 9):
         assert [stream_of(p, 1, "pipedream").version(r, t) for r in range(p)] == [t - p + 1 + r for r in range(p)]

@@ -1,4 +1,4 @@
-"""Rows of a gradient by hand: touched rows, the density up to which they are shorter, and the bits of their sums."""
+"""Tests of gradients sent as rows, with cases computed by hand: touched rows, switch density, and bitwise sums."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def bits(x):
 
 
 def whole_sum(tables):
-    """Sum like an all-reduce, in the order of the ranks."""
+    """Sum in rank order, like an all-reduce."""
     total = tables[0].clone()
     for table in tables[1:]:
         total += table
@@ -25,7 +25,7 @@ def whole_sum(tables):
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
-    """Values have many magnitudes, including zeros of both signs, infinity and opposites."""
+    """Values have many magnitudes, and include zeros of both signs, infinities and opposites."""
     make = torch.Generator().manual_seed(ranks)
     special = torch.tensor([0.0, -0.0, -0.0, 1e30, -1e30, float("inf"), 1e-40])
     tables, everyones = [], []
@@ -34,7 +34,7 @@ def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
         chosen = torch.randint(0, len(special), (40, 8), generator=make)
         table = torch.where(torch.rand(40, 8, generator=make) < 0.5, special[chosen], table)
         table[torch.rand(40, generator=make) < 0.5] = 0.0
-        table[7] = -0.0  # of all ranks
+        table[7] = -0.0  # on all ranks
         table[8] = -0.0 if not tables else 0.0
         places = table.view(torch.int32).ne(0).any(dim=1).nonzero()[:, 0]
         tables.append(table)
@@ -54,7 +54,7 @@ def test_rows_that_no_rank_has_stay():
 
 
 def test_rows_are_those_with_gradients():
-    """Rows that were looked up for a later backward pass, or without one, do not count."""
+    """Rows are excluded if their backward pass runs later or never."""
     table = nn.Embedding(10, 2)
     touched = Touched(table, slice(2, 8))
     first, second = table(torch.tensor([[1, 3], [7, 3]])), table(torch.tensor([[8, 2]]))
@@ -82,7 +82,7 @@ def test_every_value_is_in_the_rows_of_its_piece(length, pieces, width):
 
 GATHERED = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=3328, scattered=False, gathered=True)
 TO_OWNERS = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=3328, scattered=True, gathered=False)
-"""fp32 without a codec: a row has 32 bytes, and its index 4."""
+"""In fp32 without a codec, a row takes 32 bytes and its index takes 4."""
 
 
 def test_bytes_of_both_ways_by_hand():
@@ -97,7 +97,7 @@ def test_bytes_of_both_ways_by_hand():
 
 @pytest.mark.parametrize("ways", [GATHERED, TO_OWNERS])
 def test_the_switch_is_at_equal_bytes(ways):
-    """Just below the density rows are shorter, and just above they are not."""
+    """Rows are shorter just below the switch density, and longer just above it."""
     for factor, shorter in ((0.98, True), (1.02, False)):
         touched = ways.switch_density * factor * ways.rows
         many = [[round(1000 * touched)] if ways.gathered else [round(250 * touched)] * 4] * 4
@@ -126,7 +126,7 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
     ],
 )
 def test_rows_are_faster_up_to_the_crossing_of_the_lines(rows, table, density):
-    """The crossing lies between the first two measurements in which the later one is not faster."""
+    """The crossing is between the first two measurements in which the later measurement is not faster."""
     assert crossing((0.25, 0.5, 1.0), rows, table) == density
 
 

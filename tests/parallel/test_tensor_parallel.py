@@ -1,4 +1,4 @@
-"""Operations of tensor parallelism compared with one process, by finite differences, under codecs; and their bytes."""
+"""Tests of tensor-parallel operations: comparison with one process, finite differences, codecs and message bytes."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ OPERATIONS = ("enter", "leave", "column", "row", "embedding", "positions", "cros
 STREAMS = ("whole", "spread")
 
 TOLERANCE = 1e-14
-"""Tolerance in fp64 relative to the reference's own norm: sums of a few values of order one."""
+"""Tolerance in fp64 relative to the norm of the reference, for sums of a few values of order one."""
 
 
 def find_result(results, **wanted):
@@ -48,7 +48,7 @@ def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, c
 
 
 def test_message_bytes_equal_the_closed_form(mpi_results):
-    """Our own algorithms and each precision are included. Bytes are summed over the ranks."""
+    """The cases include the built-in algorithms and each precision. Bytes are summed over the ranks."""
     results = mpi_results(4, WORKER, "traffic")
     assert len(results) == 7
     for result in results:
@@ -67,10 +67,11 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
 
 
 def test_closed_form_by_hand():
-    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes per value.
-
-    The stream crosses three borders in each direction, with 6 values. Norms 4h, biases of rows 2h, last norm 2h and
-    positions 3h are completed.
+    """Count the bytes of one layer with h 2, s 3 and one sample in fp32: an all-reduce sends 2 (2-1) 4 = 8 bytes per
+    value.
+    Activations of 6 values cross three region boundaries in each direction. With sequence parallelism, gradients of
+    norms (4h), biases of row layers (2h), the last norm (2h) and positions (3h) are summed.
+    layers (2h), the last norm (2h) and positions (3h) are summed.
     """
     model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
@@ -109,7 +110,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """Otherwise replicas over the tensor group would make different calls: wrong random seeds, or a deadlock."""
+    """Different buckets would cause different calls within a tensor group: wrong random seeds, or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:

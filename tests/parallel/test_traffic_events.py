@@ -1,4 +1,4 @@
-"""The log's last events compared with its step lines. Ranks with different channels are merged by channel name."""
+"""Tests that the log's final events match its step lines. Channels of different ranks are merged by name."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ EACH = pytest.mark.parametrize(
 
 
 def find_result(mpi_results: Any, tier: str, case: int) -> dict[str, Any]:
-    """Return the worker's result of a case."""
+    """Return the worker's result for a case."""
     (result,) = [r for r in mpi_results(RANKS, WORKER, *([tier] if tier else [])) if r["case"] == case]
     assert result["state"] == "completed", result["name"]
     return result
@@ -47,7 +47,7 @@ def test_memory_is_the_largest_of_all_ranks_by_purpose(mpi_results, tier, case):
 
 
 def test_some_cases_have_ranks_with_different_channels(mpi_results):
-    """Without them the other tests would prove nothing."""
+    """Without such cases, the other tests would prove nothing."""
     results = [find_result(mpi_results, "", case) for case in range(TIERS[""])]
     uneven = [result for result in results if len({frozenset(+Counter(c)) for c in result["counted"]}) > 1]
     assert len(uneven) >= len(AS_REPORTED)

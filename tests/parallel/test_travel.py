@@ -1,4 +1,4 @@
-"""Rows on their way to experts: computation between the halves of a move overlaps with the transfer."""
+"""Tests that the transfer of rows to experts overlaps with computation."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ FORWARD, BACKWARD = NamedChannel("forward"), NamedChannel("backward")
 
 
 class LoopbackGroup:
-    """A group whose only rank sends to itself and records the events."""
+    """A single-rank group that sends to itself and records the events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -40,7 +40,7 @@ class LoopbackGroup:
 
 
 class Noted(torch.autograd.Function):
-    """A doubling that records its passes."""
+    """A function that doubles its input and records its passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, events: list[str]) -> Tensor:

@@ -1,4 +1,4 @@
-"""ZeRO stages: the bits of data parallelism without ZeRO, and the predicted bytes in memory and in messages."""
+"""Tests that ZeRO stages are bitwise identical to plain data parallelism, and match predicted memory and messages."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,10 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 RANKS = 8
 TOLERANCE = 1e-12
 WEIGHT_TOLERANCE = 1e-9
-"""Tolerance of weights: Adam divides gradients that are only rounding by their own size; see `test_parity`."""
+"""Tolerance for weights.
+
+Adam divides gradients that consist of rounding errors by their own size; see `test_parity`.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def test_accumulation_and_clipping_train_like_one_process(results, model, stage)
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("change", [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}])
 def test_placement_and_timing_change_no_bit(results, stage, change):
-    """With bucket fusion: parameters in separate messages have the bits of many in one message."""
+    """With bucket fusion, sending parameters in one message instead of separate messages changes no bit."""
     (result,) = results("variants", zero=stage, change=change)
     assert_same_bits(result)
 
@@ -181,7 +184,7 @@ def test_a_rank_frees_memory_that_it_does_not_own_before_it_makes_the_next_bucke
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_states_compared_with_the_published_formulas(ranks):
-    """In mixed precision the sums of gradients are 4 bytes where the paper has 2, and there are no 2-byte pieces."""
+    """In mixed precision, gradient sums take 4 bytes instead of the paper's 2, and there are no 2-byte pieces."""
     n = 16 * 8 * 3
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():

@@ -1,4 +1,4 @@
-"""The cases of a cover in `make test`, and the additional ones in `make test-long`, as parameters of tests."""
+"""Test parameters for the cases of `make test`, and for the additional cases of `make test-long`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,21 +7,21 @@ import pytest
 from cases import Comparison, select_rest
 
 REST = "rest"
-"""Argument with which a worker runs only the additional comparisons of `make test-long`."""
+"""Worker argument for running only the additional comparisons of `make test-long`."""
 
 
 def list_names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:
-    """Return the names of the comparisons of a suite."""
+    """Return the names of a suite's comparisons."""
     return [comparison.name for comparison in suite()]
 
 
 class Tiers:
-    """A suite of comparisons in two parts: those in which every value of every setting occurs, and the others.
+    """A suite of comparisons in two parts. The first part covers every value of every setting.
 
     Attributes
     ----------
     names
-        Parameters for tests; those of the second part are marked as long.
+        Parameters for tests. Those of the second part are marked as long.
     """
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
@@ -32,5 +32,5 @@ class Tiers:
         ]
 
     def part(self, name: str) -> tuple[str, ...]:
-        """Return the worker's arguments for the comparison with this name."""
+        """Return the worker's arguments for a comparison."""
         return (REST,) if name in self._rest else ()

@@ -1,4 +1,4 @@
-"""Random runs whose log must contain all of their traffic, channel by channel."""
+"""Random runs whose log must contain all of their traffic by channel."""
 
 from collections.abc import Sequence
 from random import Random
@@ -31,7 +31,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "train.clip": (1.0, 0.0),
     "scheme": ("baseline", "naive-mpc", "sign-feedback"),
 }
-"""Settings that change which rank has which channel, with the values to draw from."""
+"""Settings that affect which channels a rank has, with the values to draw from."""
 
 COMMON: Case = {
     "model": "neox",
@@ -46,7 +46,7 @@ AS_REPORTED: list[Case] = [
     {"layout.dp": 2, "layout.pp": 2, "train.sparse_gradients": "always", **more}
     for more in ({}, {"layout.tp": 2, "train.zero": 2, "scheme": "naive-mpc"})
 ]
-"""Cases in which stages without the embedding lack the channel of its rows."""
+"""Cases in which stages without the embedding have no channel for its rows."""
 
 
 def fits(case: Case) -> bool:
@@ -59,7 +59,7 @@ def fits(case: Case) -> bool:
 
 
 def drawn(chance: Random) -> Case:
-    """Draw a random case that fits."""
+    """Draw a random valid case."""
     while True:
         case = {name: chance.choice(values) for name, values in CHOICES.items()}
         if fits(case):
@@ -67,11 +67,11 @@ def drawn(chance: Random) -> Case:
 
 
 TIERS = {"": 12, "long": 40}
-"""Number of cases by the argument of the worker."""
+"""Number of cases by worker argument."""
 
 
 def traffic_cases(tier: str) -> list[Case]:
-    """Return reported cases and random cases. Drawing takes seconds, so only the worker does it."""
+    """Return reported cases and random cases. Drawing takes seconds, so only the worker calls this function."""
     chance = Random(tier)
     chosen = AS_REPORTED if not tier else []
     return [{**COMMON, **case} for case in (*chosen, *(drawn(chance) for _ in range(TIERS[tier] - len(chosen))))]

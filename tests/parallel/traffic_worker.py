@@ -1,4 +1,7 @@
-"""Trains random runs. Prints one JSON line per case: the log's numbers, and each rank's own counts by channel."""
+"""Worker that trains random runs.
+
+Prints one JSON line per case: the log's numbers, and each rank's counts by channel.
+"""
 
 import io
 import json
@@ -25,7 +28,7 @@ WORLD = MPI.COMM_WORLD
 
 
 def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
-    """Return the log of a run with the counts of the ranks, on the first rank."""
+    """Return the log of a run on rank 0, with the counts of all ranks."""
     trainer = trainer_of(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), shared_text.corpus())
     stream = io.StringIO()
     state = train(trainer, LogWriter(stream))
@@ -61,7 +64,7 @@ def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
 
 
 def main(tier: str = "") -> None:
-    """Let as many teams work at the same time as there are ranks for."""
+    """Run the cases. Teams of ranks work in parallel."""
     drawn = WORLD.bcast(traffic_cases.traffic_cases(tier) if WORLD.rank == 0 else None)
     runs = [cases.run_of(case) for case in drawn]
     results = []

@@ -1,4 +1,4 @@
-"""The ZeRO stages on real ranks, compared with each other and with one process. Prints one JSON line per case."""
+"""Worker that compares the ZeRO stages with each other and with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ WHOLE = Layout(dp=2, tp=2, pp=2)
 
 
 def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", parts: int = 1, **train: Any) -> Run:
-    """Return a run whose step has `parts` micro-batches."""
+    """Return a run with `parts` micro-batches per step."""
     precision = train.pop("precision", "fp64")
     run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
     return run.changed(
@@ -52,13 +52,13 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
 
 
 def gather(answer: Any) -> list[Any]:
-    """Gather the ranks' answers on rank 0."""
+    """Gather the ranks' results on rank 0."""
     meet(WORLD)
     return WORLD.gather(answer) or []
 
 
 def split(run: Run) -> MPI.Comm | None:
-    """Return the first ranks of the world."""
+    """Return the communicator of the first ranks of the world."""
     meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
@@ -78,7 +78,7 @@ def say(run: Run, history: Any, reference: Any, **fields: Any) -> None:
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Place neighboring ranks of the world on a node, two at a time."""
+    """Emulate nodes of two ranks each."""
 
     def of(comm: MPI.Comm) -> Topology:
         return Topology.by_label(comm.allgather(WORLD.rank // PER_NODE))
@@ -98,7 +98,10 @@ MORE_PLACES = (
 
 
 def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
-    """Compare every stage with stage 0, with one micro-batch: the sums have the same order, so the same bits."""
+    """Compare every stage with stage 0, with one micro-batch.
+
+    The summation order is the same, so results are identical.
+    """
     for model, layout in places:
         reference = spread(case(model, layout, 0))
         for zero in (1, 2, 3):
@@ -107,7 +110,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Compare several micro-batches, clipped by the norm over all axes, with one process."""
+    """Compare accumulation over several micro-batches, with global norm clipping, with one process."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):
@@ -116,7 +119,7 @@ def accumulated() -> None:
 
 
 def variants() -> None:
-    """Run the variants that must change no bit: offload, node copies, no overlap, other buckets."""
+    """Run variants that must be bitwise identical: offload, node copies, no overlap, other bucket sizes."""
     layout = Layout(dp=4)
     with nodes():
         for zero in (1, 2, 3):
@@ -130,7 +133,7 @@ def variants() -> None:
 
 
 def counted() -> None:
-    """Return the messages of a step and the states after it, on each rank, with their predictions."""
+    """Print the messages of a step and the states after it, on each rank, with their predictions."""
     copied = {"node_copy": True, "offload": True, "precision": "bf16", "scheme": "identity"}
     for layout, zero, parts, more in (
         *((WHOLE, zero, 2, {}) for zero in (0, 1, 2, 3)),
@@ -191,9 +194,9 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
 
 
 def resumed() -> None:
-    """Compare three steps with two, a saved state, and a third by another trainer.
+    """Compare three uninterrupted steps with two steps, a saved state, and a third step by another trainer.
 
-    There are residuals, copies and offload.
+    The runs cover residuals, copies and offload.
     """
     for zero, more in ((2, {}), (3, {}), (3, {"node_copy": True, "offload": True})):
         run = case("gpt2", WHOLE, zero, scheme="sign-feedback", parts=2, precision="fp32", **more)
@@ -223,9 +226,9 @@ def resumed() -> None:
 
 
 def lossy() -> None:
-    """Check ZeRO++: every rank computes with the same decoded bytes.
+    """Check ZeRO++: every rank must compute with the same decoded bytes.
 
-    A rank that keeps its own exact bytes fails this.
+    The check fails if a rank keeps its own exact bytes.
     """
     named_scheme = preset("zeropp")
     rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in named_scheme["rules"]]
@@ -279,12 +282,12 @@ def stale_piece() -> object:
 
 
 def counted_twice_in_norm() -> object:
-    """The norm counts parameters once for each rank of a tensor group, and both copies of a tied weight."""
+    """The norm counts replicated parameters once per rank of a tensor group, and both copies of a tied weight."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
 def reduced_too_early() -> object:
-    """Stage 1 reduces after the first micro-batch."""
+    """Stage 1 reduces gradients after the first micro-batch."""
     begin = Gradients.begin
 
     def faulty(self: Gradients, *, micro_batches: int, loss_scale: float) -> None:
@@ -294,7 +297,7 @@ def reduced_too_early() -> object:
 
 
 def overwritten() -> object:
-    """The sum of a micro-batch replaces the earlier ones."""
+    """The gradient sum of a micro-batch replaces the earlier sums."""
     finish = Gradients._finish
 
     def faulty(self: Gradients, piece: Piece) -> None:
@@ -318,7 +321,7 @@ def freed_too_early() -> object:
 
 
 def copy_not_refreshed() -> object:
-    """The nodes' second copies are those of the first step."""
+    """The secondary copies on each node are those of the first step."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
@@ -365,7 +368,7 @@ def faults() -> None:
 
 
 def remaining() -> None:
-    """Run the scenes of `make test-long`."""
+    """Run the scenarios of `make test-long`."""
     stages(MORE_PLACES)
 
 

@@ -1,4 +1,4 @@
-"""Ranks that are threads with gloo groups of PyTorch in one process, and the plan's own executor as their reference."""
+"""Ranks that run as threads with gloo groups in one process, and the plan executor as their reference."""
 
 import functools
 import threading
@@ -43,12 +43,12 @@ FIXED = (
     ),
     *("sign:1024", "topk:0.1", "2:4"),
 )
-"""Codecs of fixed size."""
+"""Codecs with a fixed size."""
 SEED = 3 << 20
 
 
 class Counted:
-    """A backend that counts the bytes that it sends to other ranks, and the collectives."""
+    """A backend that counts collectives and the bytes sent to other ranks."""
 
     def __init__(self, backend: Any, rank: int, size: int) -> None:
         self._backend, self._rank, self._size = backend, rank, size
@@ -68,7 +68,7 @@ class Counted:
 
 
 class Rank(threading.Thread):
-    """A thread that is one rank of a group of gloo, and does work in turn."""
+    """A thread that acts as a rank of a gloo group and runs work items in turn."""
 
     def __init__(self, rank: int, ranks: int, store: Any) -> None:
         super().__init__(daemon=True)
@@ -88,7 +88,7 @@ class Rank(threading.Thread):
 
 @functools.cache
 def ranks_of(ranks: int) -> list[Rank]:
-    """Return running ranks, which connect once for all tests."""
+    """Return running ranks. The ranks connect only once for all tests."""
     store = dist.HashStore()
     running = [Rank(rank, ranks, store) for rank in range(ranks)]
     for rank in running:
@@ -113,7 +113,7 @@ def values(rank: int, n: int, dtype: torch.dtype = torch.float32) -> torch.Tenso
 
 
 def carry(plan: Plan, source: torch.Tensor, feedback: Feedback | None = None) -> Any:
-    """Return the work of a rank that carries out a plan by collectives. It returns result, counts and the backend."""
+    """Return a function that carries out a plan with collectives on a rank. It returns result, counts and backend."""
 
     def work(rank: int, backend: Counted) -> tuple[torch.Tensor, Tally, Counted]:
         call = CollectiveCarrier(backend, rank, plan.topology, HostOrder()).begin(
@@ -130,7 +130,7 @@ def carry(plan: Plan, source: torch.Tensor, feedback: Feedback | None = None) ->
 
 
 def execute(plan: Plan, sources: Sequence[torch.Tensor], feedback: Sequence[Feedback] | None = None) -> list[Any]:
-    """Return the results of the plan's own executor, as values of the type that `carry` returns."""
+    """Return the results of the plan executor, in the same form as the results of `carry`."""
     results: list[Any] = [None] * len(sources)
 
     def work(rank: int, carrier: Any) -> None:

@@ -1,4 +1,4 @@
-"""The fixture of the tests of programs: one process that runs all programs and faults."""
+"""Fixture for program tests: one process runs all programs and faults."""
 
 import json
 import os

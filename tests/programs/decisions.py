@@ -1,4 +1,4 @@
-"""The decisions of a program's ranks on calls, and their reasons."""
+"""Decisions of a program's ranks about calls, and the reasons for them."""
 
 import hashlib
 import os
@@ -15,7 +15,10 @@ from hpcbench.programs import group_plans
 
 
 def late_mesh() -> list[list[str]]:
-    """Return the group and its dimension, for calls before and after a mesh describes the group of all ranks."""
+    """Return groups and dimensions of calls before and after a mesh is created.
+
+    The mesh describes the group of all ranks.
+    """
 
     def work() -> None:
         values = torch.ones(4096)
@@ -30,7 +33,7 @@ def late_mesh() -> list[list[str]]:
 
 
 def automatic() -> dict[str, Any]:
-    """Sum with `auto` over ranks that report different nodes. Return links, decisions, and a digest of the sum."""
+    """Sum with `auto` over ranks on different nodes. Return link speeds, decisions, and a digest of the sum."""
     seconds: list[float] = []
     real = group_plans.measure_links
 
@@ -58,7 +61,7 @@ def automatic() -> dict[str, Any]:
 
 
 def tried() -> dict[str, Any]:
-    """Make calls with `auto` within one machine. Return trials, decisions, and a digest of the common results."""
+    """Run calls with `auto` on a single machine. Return trial results, decisions, and a digest of the results."""
     answers: list[bool] = []
     real = group_plans.is_faster
 

@@ -1,4 +1,4 @@
-"""Sums over replicas: those of gradients are encoded, and all others are the same as without hpcbench."""
+"""Sums over replicas: gradient sums are encoded, and all other sums are the same as without hpcbench."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -30,7 +30,7 @@ def summed(x: Tensor) -> Tensor:
 
 
 def averaged(_: Tensor) -> Tensor:
-    """Return the average of parameters that are the same on all ranks."""
+    """Return the average of parameters that are identical on all ranks."""
     x = values(99)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
     return x
@@ -43,7 +43,7 @@ def counted(_: Tensor) -> Tensor:
 
 
 def smoothed(x: Tensor) -> Tensor:
-    """Return an exponential moving average of parameters, averaged after the step."""
+    """Return an exponential moving average of parameters, summed over ranks after the step."""
     shadow = x * 0.999 + 0.001
     with torch.no_grad():
         return summed(shadow)
@@ -75,7 +75,7 @@ def of_complex_in_inference(_: Tensor) -> Tensor:
 
 
 def backward(work: Sum, x: Tensor) -> Tensor:
-    """Do some work inside a backward pass."""
+    """Run `work` inside a backward pass."""
     results: list[Tensor] = []
     leaf = torch.zeros(1, requires_grad=True)
     leaf.register_hook(lambda _: results.append(work(x)))
@@ -84,7 +84,7 @@ def backward(work: Sum, x: Tensor) -> Tensor:
 
 
 def by_framework(package: str, function: str, work: Sum = summed) -> Sum:
-    """Sum in a function of a package that is not installed here."""
+    """Return a sum that is called from a function of another package, without importing that package."""
     module = ModuleType(f"{package}.core")
     exec(f"def {function}(work, x):\n    return work(x)\n", module.__dict__)
     call: Callable[[Sum, Tensor], Tensor] = getattr(module, function)
@@ -114,9 +114,9 @@ LOSSY: dict[str, Sum] = {
 
 
 def uneven() -> list[float]:
-    """Return weights after DDP's join.
+    """Train with DDP's join, and return sums of the weights.
 
-    A rank without data repeats the sums of the others outside of a backward pass.
+    A rank without data joins the other ranks' sums outside of a backward pass.
     """
     net = DistributedDataParallel(model())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
@@ -129,7 +129,7 @@ def uneven() -> list[float]:
 
 
 def pipeline_of_shards() -> None:
-    """Train a pipeline of two stages of FSDP2, which sums its gradients after the last backward pass."""
+    """Train a two-stage pipeline of FSDP2 modules, which reduces gradients after the last backward pass."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
     number = mesh.get_local_rank("pp")
     net = fully_shard(nn.Sequential(nn.Linear(128, 128), nn.Tanh()), mesh=mesh["dp"])
@@ -140,7 +140,7 @@ def pipeline_of_shards() -> None:
 
 
 def sums() -> dict[str, Any]:
-    """Return, for each sum, its largest difference from the exact one, and how its calls were carried out."""
+    """Return for each sum the largest difference from the exact result, and how its calls were carried out."""
     asked, report = settings("int8:256"), {}
     x = values(dist.get_rank())
     for name, work in {**EXACT, **LOSSY}.items():

@@ -1,4 +1,4 @@
-"""Uses of groups whose description is not sufficient: by frameworks, unnamed meshes and layouts."""
+"""Process groups whose description is not sufficient, as used by frameworks, unnamed meshes and layouts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ def zero_of_deepspeed() -> None:
 
 
 def torchtitan() -> None:
-    """Use FSDP over a dimension that is the whole of a mesh called `world`."""
+    """Use FSDP over a dimension that spans the whole of a mesh named `world`."""
     world = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("world",))
     mesh = world._unflatten(0, (dist.get_world_size(),), ("fsdp",))
     train(fully_shard(model(), mesh=mesh["fsdp"]), dist.get_rank())
@@ -54,7 +54,7 @@ def tensor_parallel_without_names() -> list[float]:
 
 
 def picotron() -> None:
-    """Use the group of all ranks for a pipeline, and sum gradients over replicas and positions."""
+    """Use the default group for a pipeline, and sum gradients over replicas and positions."""
     rank = dist.get_rank()
     peer, x = rank ^ 2, torch.randn(4096)
     ops = [dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, torch.empty(4096), peer)]
@@ -80,7 +80,7 @@ USES: dict[str, tuple[Callable[[], Any], Groups]] = {
 
 
 def uses() -> dict[str, Any]:
-    """Return the encoded dimensions and calls of each use, and the losses of a mesh without names."""
+    """Return the encoded dimensions and calls of each case, and the losses for a mesh without names."""
     report: dict[str, Any] = {}
     for name, (work, groups) in USES.items():
         _, rows = interposed(settings("int8:256", groups=groups), work)

@@ -1,4 +1,4 @@
-"""Work of a rank with its calls intercepted, and its counts."""
+"""Helpers that run a function with intercepted calls and return the counts."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A model of NCCL on the model of streams: a collective runs on its own stream when all ranks have reached it."""
+"""A model of NCCL on top of the stream model. A collective runs on its own stream once all ranks have reached it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from hpcbench.programs.stream_order import CudaOrder
 
 @dataclass
 class Made:
-    """A collective of one rank."""
+    """One rank's part of a collective."""
 
     name: str
     received: list[int]
@@ -26,7 +26,7 @@ class Made:
 
 @dataclass
 class Handle:
-    """The work of a collective or an operation: `wait` orders the current stream behind it."""
+    """A handle for a collective or operation. `wait` makes the current stream wait for it."""
 
     event: Event
     result: Any = None
@@ -37,14 +37,14 @@ class Handle:
 
 @dataclass
 class Communicator:
-    """The collectives of all ranks of one group, by their numbers."""
+    """The collectives of all ranks of a group, in call order."""
 
     model: Model
     ranks: int
     collectives: list[dict[int, Made]] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise an error if a rank lacks a collective."""
+        """Raise an error if a collective lacks a rank."""
         for everyone in self.collectives:
             if len(everyone) < self.ranks:
                 lacking = sorted(set(range(self.ranks)) - set(everyone))
@@ -53,7 +53,7 @@ class Communicator:
 
 
 class RankGroup:
-    """One rank's backend. It has the methods of ProcessGroupNCCL that the carrier calls."""
+    """A backend for one rank, with the methods of ProcessGroupNCCL that the carrier calls."""
 
     def __init__(self, communicator: Communicator, rank: int) -> None:
         self._communicator, self._rank, self._count = communicator, rank, 0
@@ -91,7 +91,7 @@ class RankGroup:
             collective.reached = True
             if len(everyone) < ranks or not all(other.reached for other in everyone.values()):
                 return False
-            if not collective.done:  # for all ranks at once: later work of a rank may change what it has sent
+            if not collective.done:  # for all ranks at once, because later work of a rank may modify what it has sent
                 for rank in everyone:
                     receive(rank, everyone)
             return True
@@ -103,7 +103,7 @@ class RankGroup:
 
 
 def receive(rank: int, everyone: dict[int, Made]) -> None:
-    """Copy what all ranks have sent to the memory of one."""
+    """Copy the data that all ranks have sent into the memory of one rank."""
     collective, at = everyone[rank], 0
     for peer in range(len(everyone)):
         other = everyone[peer]
@@ -114,7 +114,7 @@ def receive(rank: int, everyone: dict[int, Made]) -> None:
 
 
 class ModelOrder(CudaOrder):
-    """The order of a GPU on the model. PyTorch's future is replaced by its meaning: an event."""
+    """The order of a GPU in the model. An event replaces PyTorch's future."""
 
     def __init__(self, model: Model) -> None:
         self.cuda = Cuda(model)

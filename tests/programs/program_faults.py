@@ -1,4 +1,4 @@
-"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has its own pair of ranks.
+"""Ranks that die, exit, stall, fail, disagree, or call in a different order. Each fault has its own pair of ranks.
 
 The ranks are forked from one process.
 """
@@ -26,11 +26,11 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 TIMEOUT_S = 4
-"""Timeout of groups that must reach it."""
+"""Timeout in seconds for groups that must reach it."""
 PATIENCE_S = 60
-"""Timeout of all other groups and of the stores: on a busy machine, ranks start late."""
+"""Timeout in seconds for all other groups and for stores. On a busy machine, ranks start late."""
 HANGS_S = 400
-"""Seconds after which a rank counts as hanging: far beyond all timeouts, since ranks share the cores with others."""
+"""Seconds after which a rank counts as hanging. The limit exceeds all timeouts, because ranks share cores."""
 SCHEMES = {
     "encoded": NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256"),
     "auto": NamedScheme(name="auto-int8", algorithm="auto", default="int8:256"),
@@ -76,7 +76,7 @@ def disagrees(rank: int) -> None:
 
 
 def begins(group: dist.ProcessGroup) -> Callable[[], None]:
-    """Begin sums of a group whose results are waited for later."""
+    """Start asynchronous sums in a group, and return a function that waits for the results."""
     sums = [torch.ones(n) for n in (4096, 8192)]
     handles = [dist.all_reduce(x, group=group, async_op=True) for x in sums]
 
@@ -94,7 +94,7 @@ def make_groups() -> list[dist.ProcessGroup]:
 
 
 def other_order(rank: int) -> None:
-    """Let each rank begin with another group."""
+    """Make the ranks start with different groups."""
     groups = make_groups()
     waits = [begins(group) for group in (groups if rank == 0 else groups[::-1])]
     for wait in waits:
@@ -102,7 +102,7 @@ def other_order(rank: int) -> None:
 
 
 def two_threads(rank: int) -> None:
-    """Let each rank have a thread per group, with different ones first."""
+    """Run one thread per group, and start the threads in a different order on each rank."""
     groups = make_groups()
     with ThreadPoolExecutor(2) as threads:
         later = []
@@ -114,7 +114,7 @@ def two_threads(rank: int) -> None:
 
 
 def many_rounds(rank: int) -> None:
-    """Let each rank begin the calls of a round in its own order, before and after their treatment is decided."""
+    """Run many rounds of calls, in a random order on each rank, before and after their treatment is decided."""
     groups = make_groups()
     orders = Random(rank)
     for _ in range(12):
@@ -128,7 +128,7 @@ def many_rounds(rank: int) -> None:
 
 
 def exchanges(group: dist.ProcessGroup) -> Callable[[], None]:
-    """Begin a reduce-scatter, a gather and an exchange of a group, to be waited for later."""
+    """Start a reduce-scatter, an all-gather and an all-to-all, and return a function that waits for them."""
     src, part, joined, exchanged = torch.ones(4096), torch.empty(2048), torch.empty(4096), torch.empty(4096)
     handles = [
         dist.reduce_scatter_single(part, src, group=group, async_op=True),
@@ -161,13 +161,13 @@ FAULTS: dict[str, Callable[[int], None]] = {
 
 
 WAIT_FOR_TIMEOUT = ("stalls", "disagrees")
-"""Faults that only a timeout ends."""
+"""Faults that end only with a timeout."""
 
 
 def connect(rank: int, listener: socket.socket) -> dist.Store:
-    """Return the store of torchrun: all threads of a rank share one connection, and one that waits keeps it.
+    """Create a store like torchrun's. All threads of a rank share one connection, and a waiting thread blocks it.
 
-    Rank 0 serves it. Its socket listens before any rank starts, so that no rank has to ask for the port.
+    Rank 0 serves the store. Its socket listens before any rank starts, so every rank has the port in advance.
     """
     port, timeout = listener.getsockname()[1], timedelta(seconds=PATIENCE_S)
     if rank == 0:
@@ -179,7 +179,7 @@ def connect(rank: int, listener: socket.socket) -> dist.Store:
 
 
 def play(name: str, rank: int, where: Path, listener: socket.socket) -> None:
-    """Play one rank of a fault, and exit."""
+    """Run one rank of a fault, and exit."""
     status, message, begin = 0, "", time.monotonic()
     try:
         faulthandler.dump_traceback_later(HANGS_S - 5, file=stack_file(where, rank).open("w", encoding="utf-8"))
@@ -212,7 +212,7 @@ Outcomes = dict[str, list[list[object]]]
 
 
 class Played:
-    """Faults under way.
+    """Faults in progress.
 
     Parameters
     ----------
@@ -235,9 +235,9 @@ class Played:
                     self._under_way[pid] = (name, rank, where)
 
     def outcomes(self) -> Outcomes:
-        """Return the exit status, the seconds and the message of each rank by fault.
+        """Return the exit status, the time in seconds and the message of each rank, by fault.
 
-        A rank that hangs has neither status nor seconds, and its stack is the message.
+        A rank that hangs has no status and no time. Its message is the stack trace.
         """
         outcomes: Outcomes = {name: [[None, None, ""], [None, None, ""]] for name, _, _ in self._under_way.values()}
         ends = time.monotonic() + HANGS_S

@@ -1,6 +1,6 @@
-"""Programs without any knowledge of hpcbench: each trains a few steps and returns its losses and its parameters.
+"""PyTorch programs without references to hpcbench. Each trains a few steps and returns losses and parameters.
 
-They are called in one process group of four ranks, since importing torch takes longer than all of them.
+All programs run in one process group of four ranks, because importing torch takes longer than running them.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,16 +1,16 @@
-"""A strict model of CUDA streams, PyTorch's caching allocator and NCCL, for ranks in one thread.
+"""A strict model of CUDA streams, PyTorch's caching allocator and NCCL, with all ranks in one thread.
 
-Nothing is computed when it is called. Each operation of PyTorch on a tensor of the model is put on the current stream
-and runs later, in an order that only events and collectives restrict. The model raises `StreamError`, which names both
-places, if
+Operations do not run when they are called. Each PyTorch operation on a tensor of the model is queued on the current
+stream and runs later, in an order constrained only by events and collectives. The model raises `StreamError`, which
+names both conflicting calls, if
 
-- two streams use the same memory, one of them writes, and no event orders the two;
-- memory returns to the allocator while a stream may still use it, other than the one that it was allocated on;
+- two streams access the same memory, one of them writes, and no event orders the accesses;
+- memory is freed while a stream other than its allocation stream may still access it;
 - the host reads values that it has not waited for;
-- the collectives of two ranks differ in their order or their sizes, or one rank lacks a collective.
+- the collectives of two ranks differ in order or size, or a rank lacks a collective.
 
-The checks are deterministic: they compare vector clocks when the operation is called, whatever order it then runs
-in. The values are computed as well, in adversarial order, and memory is poison before it is written and after it is
+The checks are deterministic, because they compare vector clocks when an operation is called, regardless of when it
+runs. Values are computed as well, in adversarial order. Memory contains poison before it is written and after it is
 freed.
 
 The model does not cover the GPU itself, PyTorch's futures on a GPU, or time.
@@ -36,15 +36,15 @@ _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty
 _MODELS = ("stream_model.py", "nccl_model.py", "strict_nccl.py")
 _SKIPPED = (*_MODELS, "accelerator.py", "nccl.py", "stream_order.py", "contextlib.py")
 Clock = dict[str, int]
-"""The number of operations of each stream that come before something."""
+"""Vector clock: the number of preceding operations on each stream."""
 
 
 class StreamError(AssertionError):
-    """Two unordered uses of memory, with the places of both."""
+    """Two unordered memory accesses. The message names both calls."""
 
 
 def find_place(what: str) -> str:
-    """Return an operation with the line of hpcbench or of a test that called it."""
+    """Return the operation's name and the line of hpcbench or of a test that called it."""
     frame = sys._getframe(1)
     while frame is not None and (
         Path(frame.f_code.co_filename).name in _SKIPPED or "/torch/" in frame.f_code.co_filename
@@ -60,7 +60,7 @@ def merge(clock: Clock, other: Clock) -> None:
 
 @dataclass
 class Use:
-    """One use of memory by an operation."""
+    """A memory access by an operation."""
 
     stream: str
     count: int
@@ -86,7 +86,7 @@ class Block:
 
 
 class Stream:
-    """A queue of work, and the vector clock of all work before it."""
+    """A work queue with the vector clock of all preceding work."""
 
     def __init__(self, model: "Model", name: str) -> None:
         self._model, self.name = model, name
@@ -97,7 +97,7 @@ class Stream:
         model.streams[name] = self
 
     def put(self, place: str, run: Callable[[], bool]) -> int:
-        """Add work, whose function returns whether it could run; return its number."""
+        """Queue an operation, and return its number. `run` returns whether the operation could run."""
         self.clock[self.name] += 1
         merge(self.clock, self._model.host)
         self.todo.append((place, run))
@@ -113,7 +113,7 @@ class Stream:
 
 
 class Event:
-    """A point of a stream, as torch.cuda.Event."""
+    """A point in a stream, like torch.cuda.Event."""
 
     def __init__(self, model: "Model", stream: Stream | None = None) -> None:
         self._model = model
@@ -125,7 +125,7 @@ class Event:
         self.clock = dict(self.stream.clock)
 
     def query(self) -> bool:
-        """Return whether the stream has reached the point. If so, the host has seen it, and orders later work."""
+        """Return whether the stream has reached the point. If so, later work of the host is ordered after it."""
         reached = self.stream.done >= self.clock[self.stream.name]
         if reached:
             merge(self._model.host, self.clock)
@@ -140,7 +140,7 @@ class Event:
 
 
 class Cuda:
-    """The names of torch.cuda that hpcbench uses."""
+    """The parts of torch.cuda that hpcbench uses."""
 
     def __init__(self, model: "Model") -> None:
         self._model = model
@@ -168,7 +168,7 @@ class Cuda:
 
 
 class Model(TorchDispatchMode):
-    """All ranks. Use `rank` to act as one of them, then `run` to let the streams do their work."""
+    """The streams and memory of all ranks. Use `rank` to act as one rank, then `run` to execute the queued work."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Model(TorchDispatchMode):
         self.host: Clock = {}
         self._blocks: list[Block] = []
         self._late: list[str] = []
-        """Errors found where none can be raised."""
+        """Errors found where raising is impossible."""
         self._callers: dict[int, Stream] = {}
         self._rank = 0
         self.current: Stream
@@ -198,7 +198,7 @@ class Model(TorchDispatchMode):
         self.check()
 
     def tensor(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the model with these values, which the caller's stream writes later."""
+        """Return a tensor of the model. The caller's stream writes its values later."""
         with _disable_current_modes():
             memory = self._allocate(values.shape, values.stride(), values.dtype)
             shadow, source = self._shadow(memory), values.clone()
@@ -206,7 +206,7 @@ class Model(TorchDispatchMode):
         return memory
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the values of a tensor after all work."""
+        """Return the values of a tensor after all work has run."""
         return self._shadow(tensor).clone()
 
     def check(self) -> None:
@@ -215,7 +215,7 @@ class Model(TorchDispatchMode):
             raise StreamError(self._late.pop(0))
 
     def run(self, seed: int) -> None:
-        """Run all queued work in an order set by the seed: 0 prefers the newest streams, 1 the oldest ones."""
+        """Run all queued work. Seed 0 prefers the newest streams, 1 the oldest, and other seeds are random."""
         self.check()
         order = Random(seed)
         with _disable_current_modes():
@@ -263,7 +263,7 @@ class Model(TorchDispatchMode):
         return written, reads
 
     def _submit(self, what: str, reads: list[torch.Tensor], writes: list[torch.Tensor], run: Callable[[], Any]) -> None:
-        """Put an operation on the current stream, and compare its memory with that of earlier ones."""
+        """Queue an operation on the current stream, and check its memory accesses against earlier ones."""
 
         def work() -> bool:
             run()
@@ -276,7 +276,7 @@ class Model(TorchDispatchMode):
                 self.use(tensor, self.current, count, write, place)
 
     def use(self, tensor: torch.Tensor, stream: Stream, count: int, writes: bool, place: str) -> None:
-        """Record a use of memory."""
+        """Record a memory access."""
         if not tensor.numel():
             return
         block = self._block(tensor)
@@ -300,12 +300,12 @@ class Model(TorchDispatchMode):
         block = Block(self._rank, self.current.name, np.full(max(16, -(-nbytes // 16) * 16), POISON, np.uint8), "")
         block.place = find_place("memory")
         self._blocks.append(block)
-        memory = block.buffer[:]  # an object that lives as long as the tensor's storage
+        memory = block.buffer[:]  # lives as long as the tensor's storage
         weakref.finalize(memory, self._free, block)
         return torch.from_numpy(memory).view(dtype).as_strided(tuple(size), tuple(stride))
 
     def _free(self, block: Block) -> None:
-        """Give memory back to the allocator, whose stream may use it again at once."""
+        """Return memory to the allocator. The allocation stream may reuse the memory immediately."""
         if sys.is_finalizing() or block not in self._blocks:
             return
         self._blocks.remove(block)
@@ -327,7 +327,7 @@ class Model(TorchDispatchMode):
         return self._blocks[-1]
 
     def _shadow(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return another tensor of the same memory, which does not keep it allocated."""
+        """Return a tensor that aliases the same memory without keeping it allocated."""
         if not tensor.numel():
             return tensor.clone()
         block = self._block(tensor)

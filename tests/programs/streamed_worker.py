@@ -1,4 +1,4 @@
-"""Two ranks over gloo whose groups report NCCL, so that programs use the carrier of whole collectives.
+"""Worker with two gloo ranks whose groups report NCCL, so that programs use the carrier of whole collectives.
 
 python streamed_worker.py OUT
 """
@@ -41,7 +41,7 @@ def scheme(codec: str, algorithm: str = "encoded", groups: Groups = SMALL, **rul
 
 
 def count_planned(row: dict[str, Any]) -> list[int]:
-    """Return this rank's message bytes and wire bytes by the plans of a row's calls."""
+    """Return this rank's planned message bytes and wire bytes for the calls of a row."""
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     message = wire = 0
     for n, calls in row["sizes"].items():
@@ -73,7 +73,7 @@ def programs() -> dict[str, Any]:
 
 
 def refusals() -> dict[str, Any]:
-    """Run programs with schemes that the NCCL carrier refuses, and return the reasons that it gives."""
+    """Run programs with schemes that the NCCL carrier does not support, and return the reported reasons."""
 
     def reasons(name: str, asked: Interposition) -> list[str]:
         rows = run_program(name, asked)["rows"]
@@ -99,7 +99,7 @@ def refusals() -> dict[str, Any]:
 
 
 def calls() -> dict[str, float]:
-    """Make each kind of call once. Return the largest errors relative to the largest value."""
+    """Run each kind of call once. Return the largest errors relative to the largest value."""
     rank, n = dist.get_rank(), 8192
     group = dist.new_group(list(range(RANKS)), group_desc="mesh_ep")
 
@@ -155,7 +155,7 @@ def calls() -> dict[str, float]:
 
 
 def hook() -> dict[str, Any]:
-    """Return losses of DDP by PyTorch's communication hook, and by the kernels."""
+    """Return DDP losses with PyTorch's communication hook, with intercepted calls, and without compression."""
     from pytorch_programs import model, train
     from torch.nn.parallel import DistributedDataParallel
 
@@ -170,7 +170,7 @@ def hook() -> dict[str, Any]:
 
 
 def fsdp2_objects() -> dict[str, Any]:
-    """Return losses of FSDP2 with objects of its interface, over both carriers, and by the kernels."""
+    """Return FSDP2 losses with custom communication objects, over both carriers, and with intercepted calls."""
     from pytorch_programs import model, train
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -208,7 +208,7 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 
 def rank(number: int, directory: Path) -> None:
-    """Run one rank. This never returns."""
+    """Run one rank. This function never returns."""
     status = 1
     try:
         dist.init_process_group(

@@ -1,4 +1,4 @@
-"""Messages to users of GPUs, with the GPU faked: which backend a group has, what is refused, and what is missing."""
+"""Tests of messages to GPU users, with a fake GPU: detected backends, rejected settings, and missing packages."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ for _ in range(3):
 dist.barrier()
 dist.destroy_process_group()
 """
-"""A program whose groups report NCCL. Everything else about it is PyTorch over gloo."""
+"""A program whose groups report NCCL, but otherwise use PyTorch over gloo."""
 
 
 class Backend:
@@ -50,7 +50,7 @@ class Backend:
 
 
 class Wrapper(Backend):
-    """A backend of torchcomms, which reports the name of the one below it."""
+    """A torchcomms backend, which reports the name of the wrapped backend."""
 
 
 Wrapper.__module__ = "torchcomms._comms"
@@ -108,7 +108,7 @@ def test_calls_without_a_carrier_have_a_reason(backend: Backend | None, through_
 )
 def test_refusals_over_nccl(call: CallKind, rule: Treatment, why: str) -> None:
     assert backends.find_refusal(call, rule) == why
-    assert not why or explain(why) != why  # people read a sentence
+    assert not why or explain(why) != why  # the message must explain the reason in a sentence
 
 
 def test_bytes_on_gpus_are_named_by_their_reason() -> None:

@@ -1,4 +1,4 @@
-"""Plans carried by whole collectives, over gloo: bits of the plan, bytes of the model, equal replicas."""
+"""Tests of plans carried out with whole gloo collectives: bits of the plan, modeled bytes, and identical replicas."""
 
 import sys
 from itertools import pairwise
@@ -26,7 +26,7 @@ from hpcbench.programs.stream_order import HostOrder
 from hpcbench.programs.tensors import DTYPES
 
 N = 9000
-"""Elements of a vector whose pieces differ in length."""
+"""Number of elements in a vector whose pieces differ in length."""
 
 
 def two_shot(operation: Operation, n: int, dtype: torch.dtype, codec: str, topology: Topology) -> Plan:

@@ -1,4 +1,4 @@
-"""Calls on an emulated device: ranks are threads, each with a device that does no work before a wait."""
+"""Tests of calls on an emulated device. Ranks are threads, and each device runs no work before a wait."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ CODECS = ["none", "int8:256", "zfp:8"]
 
 @pytest.fixture(autouse=True)
 def one_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run one kernel at a time: ranks are threads here, and the emulation of a GPU's threads supports only one."""
+    """Run one kernel at a time, because ranks are threads and the GPU emulation supports only one kernel."""
     real = EmulatedDevice.launch
 
     def launch(device: EmulatedDevice, *arguments: Any) -> None:
@@ -54,7 +54,7 @@ def calls(rank: int) -> DeviceCalls:
 
 
 def play(carrier: GlooCarrier, codec: str, operation: Operation, n: int, dtype: Any, ready: Any) -> None:
-    """Carry out a plan on device values, or on a host array."""
+    """Carry out a plan on device values or on a host array."""
     coder, kind = get_codec(codec), np.dtype(dtype)
     laid = plan(Request(operation, n, kind, Topology.flat(RANKS), coder, Algorithm.ENCODED))
     place, vector = (
@@ -93,7 +93,7 @@ def test_the_average_of_a_scattered_sum(dtype: torch.dtype) -> None:
     on_ranks(RANKS, work)
     exact = torch.stack([x.float() for x in every]).mean(0)
     assert float((torch.cat(pieces).float() - exact).abs().max()) < 0.03
-    assert all(torch.equal(x, values(rank).to(dtype)) for rank, x in enumerate(every))  # sources stay as they are
+    assert all(torch.equal(x, values(rank).to(dtype)) for rank, x in enumerate(every))  # sources are unmodified
 
 
 def test_a_gather_into_a_tensor_of_any_layout() -> None:

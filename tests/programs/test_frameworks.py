@@ -1,4 +1,4 @@
-"""Unchanged scripts of other frameworks under a real torchrun, if the framework is installed."""
+"""Tests that unmodified framework scripts run under torchrun, if the framework is installed."""
 
 import json
 import os
@@ -35,9 +35,9 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Return a directory for the extension that DeepSpeed compiles.
+    """Use a temporary directory for the extension that DeepSpeed compiles.
 
-    In a home, a killed compilation would block all later ones.
+    In the home directory, a killed compilation would block all later ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
@@ -45,7 +45,10 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def run_script(script: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
-    """Run a script on two ranks, through `hpcbench run` if there are options, and return the result of each rank."""
+    """Run a script on two ranks, and return the result of each rank.
+
+    If there are options, the script runs under `hpcbench run`.
+    """
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*torchrun, str(HERE / script[0]), *script[1:]]
     if options:
@@ -67,7 +70,7 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
     script, scheme = PROGRAMS[name]
     plain = run_script(script, [], tmp_path)
     assert len(plain) == 2 and len({result["digest"] for result in plain}) == 1
-    assert run_script(script, ["--dry"], tmp_path) == plain  # interposed, and without a codec
+    assert run_script(script, ["--dry"], tmp_path) == plain  # intercepted, but without a codec
     path = tmp_path / "scheme.yaml"
     path.write_text(SCHEMES[scheme], encoding="utf-8")
     compressed = run_script(script, ["--scheme", str(path)], tmp_path)
@@ -85,7 +88,7 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
 
 
 def test_switches_of_deepspeed_are_compared_in_pairs(tmp_path: Path, need: Callable[[str | None], None]) -> None:
-    """Of ZeRO 3's bytes, the reduced gradients are two thirds over two ranks; bf16 halves them."""
+    """With ZeRO 3 on two ranks, the reduced gradients are two thirds of all bytes, and bf16 halves them."""
     need(why_not())
     need("deepspeed is missing: pip install '.[frameworks]'" if find_spec("deepspeed") is None else None)
     need(explain_missing("Python.h"))

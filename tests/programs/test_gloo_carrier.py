@@ -1,4 +1,4 @@
-"""Plans carried out over messages like PyTorch's: threads with queues instead of ranks with gloo."""
+"""Tests of plans carried out with messages like PyTorch's. Ranks are threads with queues instead of gloo."""
 
 import queue
 import threading
@@ -24,13 +24,13 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
-"""Timeout that ends a faulty test: a rank that waits forever raises queue.Empty."""
+"""Timeout in seconds that ends a faulty test. A rank that waits forever raises queue.Empty."""
 
 
 @dataclass
 class Sent:
     def wait(self) -> None:
-        """Return at once, because it was sent."""
+        """Return immediately, because the message was sent."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Coming:
 
 
 class Wires:
-    """Queues between ranks, one for each pair and tag."""
+    """Queues between ranks, one per pair and tag."""
 
     def __init__(self) -> None:
         self._boxes: dict[tuple[int, int, int], queue.SimpleQueue[np.ndarray[Any, Any]]] = defaultdict(
@@ -59,7 +59,7 @@ class Wires:
 
 
 class End:
-    """One rank's end of the wires, with a process group's methods."""
+    """One rank's end of the queues, with the methods of a process group."""
 
     def __init__(self, wires: Wires, rank: int) -> None:
         self._wires, self._rank = wires, rank
@@ -128,7 +128,7 @@ def test_an_all_reduce_over_messages_equals_the_plan(codec: str, topology: Topol
 
 @dataclass
 class Asked:
-    """A request of a slice, which records when it is waited for."""
+    """A request of a slice. It records when it is waited for."""
 
     slice: int
     stage: int
@@ -140,7 +140,7 @@ class Asked:
 
 
 def driven(stages: dict[int, list[int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the order in which slices wait, by slice and stage, and how many had waited when each slice began."""
+    """Return the order of waits, as (slice, stage), and the number of waits before each slice began."""
     order: list[tuple[int, int]] = []
     begun: list[int] = []
 
@@ -169,7 +169,7 @@ def test_all_ranks_wait_in_one_order_even_if_some_have_fewer_stages() -> None:
 
 
 def test_stages_with_reused_tags_follow_the_others() -> None:
-    """In the hops of a long ring, the 17th has the tag of the first."""
+    """In a long ring, the 17th hop reuses the tag of the first hop."""
     order, _ = driven({k: [14, 15, 0, 1] for k in range(40)})
     assert [stage for number, stage in order if number == 0] == [14, 15, 0, 1]
     at = {event: k for k, event in enumerate(order)}

@@ -1,4 +1,4 @@
-"""The codecs as operators of PyTorch: schemas, fake implementations, and the kernels of a GPU on an emulated device."""
+"""Tests of the codecs as PyTorch operators: schemas, fake implementations, and GPU kernels on an emulated device."""
 
 import sys
 from pathlib import Path

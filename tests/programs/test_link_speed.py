@@ -1,4 +1,4 @@
-"""The measurement of links between nodes. Automatic choice uses it to compare a codec with gloo's own calls."""
+"""Tests of link measurements, which automatic choice uses to compare a codec with gloo's own calls."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from hpcbench.programs.link_speed import GUESS, add_gloo_times, measure_links
 
 
 class Line:
-    """A carrier whose messages take time by a clock that advances without a wait."""
+    """A carrier whose messages take time on a simulated clock."""
 
     def __init__(self, rank: int, size: int, bytes_per_s: float) -> None:
         self.rank, self.size, self.now = rank, size, 0.0
@@ -42,7 +42,7 @@ class _Later:
 
 
 def links(speeds: list[float], nodes: str) -> Links:
-    """Return the result of all ranks, which must agree."""
+    """Return the result, which must be the same on all ranks."""
     lines = [Line(rank, len(speeds), speed) for rank, speed in enumerate(speeds)]
     topology = Topology.by_label(list(nodes))
     messages: dict[int, str] = {}
@@ -69,7 +69,7 @@ def links(speeds: list[float], nodes: str) -> Links:
     ("speeds", "nodes", "expected"),
     [
         ([12.5e6] * 4, "abcd", 12.5e6),
-        ([12.5e6, 12.5e6, 5e6, 12.5e6], "abcd", 5e6),  # the slowest counts for all
+        ([12.5e6, 12.5e6, 5e6, 12.5e6], "abcd", 5e6),  # the slowest link determines the result
         ([100e6, 1e6, 100e6, 1e6], "aabb", 100e6),  # ranks 1 and 3 receive from their own node
         ([50e9] * 2, "ab", GUESS.between.bytes_per_s),
     ],
@@ -104,7 +104,7 @@ def test_small_calls_over_fast_links_are_left_to_gloo(operation: Operation) -> N
 
 @pytest.mark.parametrize(("nbytes", "most"), [(1 << 20, 1), (16 << 20, 4)])
 def test_without_a_measurement_large_vectors_are_summed_at_their_owners_in_few_slices(nbytes: int, most: int) -> None:
-    """Each slice costs messages in Python. Whole vectors that all ranks forward cost a slow link twice as much."""
+    """Each slice has a message overhead in Python, and forwarding whole vectors takes twice as long on a slow link."""
     asked = Request(
         *(Operation.ALL_REDUCE, nbytes // 4, np.dtype(np.float32), Topology.regular(4, 1), get_codec("int8:256"))
     )

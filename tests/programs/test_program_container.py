@@ -1,4 +1,4 @@
-"""Users' programs in containers: the launcher starts the rank within the image, and our process stays outside."""
+"""Tests of user programs in containers. The launcher starts ranks inside the image; hpcbench stays outside."""
 
 import json
 import os
@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
 
 
 def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> tuple[list[str], list[str]]:
-    """Return the arguments of the launch line, and those between it and the rank."""
+    """Return the arguments of the launch line, and the arguments between the launch line and the rank."""
     (directory / "at").mkdir(exist_ok=True)
     program = {**STUDY["program"], "start": start, "directory": "at"}
     path = directory / "s.yaml"
@@ -59,7 +59,7 @@ def test_a_command_that_starts_its_own_ranks_is_the_only_one_in_its_container(tm
     assert "--join" in script(tmp_path, "charliecloud")[1]
     launch, inside = script(tmp_path, "charliecloud", "node")
     assert launch == ["env"] and "ch-run" in inside and "--join" not in inside
-    launch, inside = script(tmp_path, "pyxis", "node")  # a part of srun, which is needed on one node, too
+    launch, inside = script(tmp_path, "pyxis", "node")  # srun starts the container, even on one node
     assert launch[0] == "srun" and "--container-image=/sw/it's mine.sif" in launch and inside == []
 
 
@@ -93,7 +93,7 @@ os.execvp(words[0], words)
     ],
 )
 def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, message: str) -> None:
-    """The stand-in starts this interpreter in place of the image's, as if both had the same contents."""
+    """The stand-in starts this interpreter instead of the image's, as if the image had the same contents."""
     seen = tmp_path / "seen"
     (tmp_path / "bin").mkdir()
     for name, text in (("apptainer", APPTAINER), ("launcher", LAUNCHER)):

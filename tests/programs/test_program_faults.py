@@ -1,4 +1,4 @@
-"""Ranks that die, leave, fail or disagree: the other ranks end in time with a reason, and none crashes."""
+"""Tests that the remaining ranks exit in time, with a reason, if a rank dies, exits, fails or disagrees."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ Outcomes = dict[str, list[Any]]
 WORKER = Path(__file__).parent / "worker.py"
 FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
 ORDERS = tuple(order + auto for order in ("other order", "two threads", "many rounds") for auto in ("", ", auto"))
-"""Orders of calls that plain gloo carries out."""
+"""Orders of calls that plain gloo supports."""
 TIMEOUT_S, TRIES = 4, 10
-"""Timeout of groups that reach it, and the longest time of a rank on a busy machine."""
+"""Timeout in seconds for groups that reach it, and the number of tries per fault."""
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def outcomes(played: dict[str, Any]) -> Outcomes:
 
 
 def check(outcomes: Outcomes, fault: str) -> None:
-    """Assert that no rank hangs and none crashes."""
+    """Assert that no rank hangs or crashes."""
     for rank, (status, _, message) in enumerate(outcomes[fault]):
         assert status is not None, f"{fault}: rank {rank} hangs; the other rank: {outcomes[fault][1 - rank]}; {message}"
         expected = (3,) if (fault, rank) == ("killed", 1) else (0, 5)
@@ -39,7 +39,10 @@ def test_no_rank_hangs_or_crashes(outcomes: Outcomes, fault: str) -> None:
 
 
 def check_reasons(outcomes: Outcomes) -> None:
-    """Assert that a rank whose peer left reports a reason, and that the reason of a failed rank reaches its peer."""
+    """Assert that ranks report reasons.
+
+    A rank whose peer has left reports a reason, and the reason of a failed rank reaches its peer.
+    """
     for fault in ("killed", "leaves", "stalls", "encode fails"):
         status, _, message = outcomes[fault][0]
         assert status == 5 and "Error" in message, fault
@@ -67,7 +70,7 @@ def test_groups_may_begin_in_different_orders(outcomes: Outcomes, order: str) ->
 
 @pytest.mark.long
 def test_each_fault_several_times(tmp_path: Path) -> None:
-    """Play each fault several times: a crash at the end of an interpreter, or a hang, may be rare."""
+    """Run each fault several times, because a hang, or a crash during interpreter shutdown, may be rare."""
     done = subprocess.run([sys.executable, str(WORKER), str(tmp_path), str(TRIES)], timeout=3600, check=False)
     assert done.returncode == 0
     tries = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The processes that a job script and a launcher start for a run of a program. No torch is needed."""
+"""Tests of the processes that a job script and a launcher start for a program run, without torch."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ ROW: dict[str, Any] = {
 
 
 def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> Path:
-    """Return a directory with the run file of a program."""
+    """Write the run file of a program, and return the directory."""
     directory.mkdir(exist_ok=True)
     (directory / "play.py").write_text(script, encoding="utf-8")
     shape = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 1, "gpus_per_rank": "0", "visibility": "one"}
@@ -87,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
-    """Start the process as a job script does, with its logs."""
+    """Start the process as a job script does, with its log files."""
     command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
@@ -165,7 +165,7 @@ def test_invalid_measurements_fail_with_a_reason(
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
-    )  # as `hpcbench status` prints it
+    )  # as printed by `hpcbench status`
 
 
 CHANGES = """\

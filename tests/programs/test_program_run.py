@@ -1,6 +1,6 @@
-"""The command `hpcbench run`: wrong input gives one line, and a program without output is not a success.
+"""Tests of `hpcbench run`: invalid input gives a one-line error, and a program without output is not a success.
 
-Real programs are run in test_session.py.
+test_session.py runs real programs.
 """
 
 import json
@@ -69,7 +69,7 @@ for rank in range(int(sys.argv[1])):
         json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report without PyTorch: the number of reporting ranks, its exit status, and wrong rows."""
+"""A program whose ranks report without PyTorch. Arguments: number of reporting ranks, exit status, invalid rows."""
 
 
 def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:
@@ -105,7 +105,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
     if ranks:
         channels, calls = events[2], events[3]
         assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
-        assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes in each direction
+        assert channels.channels[0].message_bytes == 300 * ranks  # with two ranks, half of the bytes in each direction
         assert isinstance(calls, ProgramCalls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
@@ -191,7 +191,7 @@ def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need
 
 
 def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tmp_path: Path) -> None:
-    """This is the situation in a program's environment whose PYTHONPATH has the site-packages of an editable clone."""
+    """This occurs in a program's environment if PYTHONPATH contains the site-packages of an editable installation."""
     entries = metadata.entry_points(group="torch.backends", name="hpcbench")
     assert {entry.module for entry in entries} == {"hpcbench_torch"}
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}

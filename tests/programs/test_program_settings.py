@@ -1,4 +1,4 @@
-"""Programs in studies: the allowed settings, the errors for wrong ones, and the resulting runs."""
+"""Tests of programs in studies: valid settings, errors for invalid settings, and the resulting runs."""
 
 import json
 import re
@@ -144,7 +144,7 @@ NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
     ("site", "nodes", "message"),
     [
         ("local", 1, "launch=(env)"),
-        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run outside of the nodes of the job
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run outside of the job's nodes
         ("lassen", 2, "launch=(lrun -N2 -T1 "),
     ],
 )

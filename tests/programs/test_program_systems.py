@@ -1,4 +1,4 @@
-"""Any compression system on an unchanged program: runs over virtual hosts, with bytes by the interfaces' counters."""
+"""Tests of third-party compression systems on an unmodified program, with bytes counted on virtual interfaces."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(directory: Path, need: Callable[[str | None], None]) -> dict[str, Any]:
-    """Run the study once, with a preloaded library that counts calls, and return its report."""
+    """Run the study once, with a preloaded library that counts calls, and return the study's report."""
     need(why_not())
     shutil.copytree(STUDIES / "programs", directory / "programs")
     source = directory / "counted.c"
@@ -70,7 +70,7 @@ def report(directory: Path, need: Callable[[str | None], None]) -> dict[str, Any
 
 @pytest.fixture(scope="module")
 def network(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Bytes per step and node, and bytes over hpcbench's own accounting, by scheme."""
+    """Return the row of each scheme, which contains network bytes per step and their ratio to the accounted bytes."""
     (cell,) = report["submissions"][0]["cells"]
     return {row["scheme"]: row for row in cell["schemes"]}
 

@@ -1,4 +1,4 @@
-"""Unmodified programs of PyTorch on four ranks: alone, interposed, and with codecs. One launch serves all tests."""
+"""Tests of unmodified PyTorch programs on four ranks: plain, intercepted, and with codecs, all in one launch."""
 
 import math
 from typing import Any
@@ -67,7 +67,7 @@ def test_the_hybrid_packs_traffic_that_is_not_data_parallel(ranks: Ranks) -> Non
         packed = [row for result in coded for row in result["rows"] if row["codec"] == "xpk"]
         assert packed and {row["dimension"] for row in packed} == {dimension}
         plain = results(ranks, program, "plain")
-        if program == "pipeline":  # lossless, and no sum changes its order
+        if program == "pipeline":  # lossless, with an unchanged summation order
             assert [r["losses"] for r in coded] == [r["losses"] for r in plain]
 
 

@@ -1,4 +1,4 @@
-"""The residual of a call: by order within a step, otherwise by memory; and a limited number of them."""
+"""Tests that a residual is found by call order within a step, otherwise by memory, and that residuals are limited."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A new torch that changes c10d's operators is detected, and the changed calls are not intercepted."""
+"""Tests that changed c10d operators in a new torch version are detected and not intercepted."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a user's script."""
+"""Tests of the session in docs/tutorial/program.md: a dry run, a scheme, a study and a report of a user's script."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from hpcbench.contract.events import Configuration, End, ProgramCalls, Start, Tr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "program.md"
 GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
-"""Bytes of the script's gradients."""
+"""Size of the script's gradients in bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         typed = run_page(PAGE, directory, {})
     except AssertionError as error:
-        # A rank of the baseline, in which nothing of ours runs, has ended in PyTorch's own std::terminate after its
-        # last step: once in some hundreds of runs. What has our kernels in it is not tried once more.
+        # Once in a few hundred runs, a rank of the baseline ends in PyTorch's own std::terminate after its last step.
+        # The baseline runs no hpcbench code. Runs with hpcbench kernels are not retried.
         if not re.search(r"r1-baseline: failed: .*was killed by signal", str(error)) or "r1-mine: failed" in str(error):
             raise
         directory = tmp_path_factory.mktemp("again")
@@ -41,7 +41,7 @@ def test_a_run_counts_the_bytes_of_each_rank(session: Path) -> None:
         rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
         (row,) = [row for row in rows if row["codec"]]
         assert (row["dimension"], row["call"], row["codec"]) == ("DP", "all-reduce", "int8:256")
-        # two ranks: half of the vector is reduced, and half of the sum is gathered
+        # with two ranks, half of the vector is reduced, and half of the sum is gathered
         assert row["message_bytes"] == row["call_bytes"] == 12 * GRADIENTS
         assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
 

@@ -1,4 +1,4 @@
-"""Small calls from Python are counted and reach the backend, but not the kernels in Python."""
+"""Tests that small calls are counted and reach the backend without passing through the Python kernels."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 SMALL, LARGE = 255, 256
-"""Elements just below and at `min_bytes`."""
+"""Number of elements just below `min_bytes`, and exactly at `min_bytes`."""
 METHODS = ("allreduce", "broadcast", "all_gather_single", "reduce_scatter_single")
 CALLS = {
     "all-reduce": dist.all_reduce,
@@ -25,7 +25,7 @@ CALLS = {
 
 
 class Seen(TorchDispatchMode):
-    """A mode that records the operators that it gets."""
+    """A dispatch mode that records the operators it receives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Seen(TorchDispatchMode):
 
 
 class Intercepted:
-    """An interception that lists the calls that reach its kernels."""
+    """An interception that counts the calls that reach its kernels."""
 
     def __init__(self) -> None:
         scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
@@ -70,7 +70,7 @@ def intercepted(tmp_path: Path) -> Iterator[Intercepted]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     intercepted = Intercepted()
     intercepted.install()
-    dist.all_reduce(torch.ones(1))  # the first call of a group goes through the kernels
+    dist.all_reduce(torch.ones(1))  # the first call of a group passes through the kernels
     assert intercepted.kernels == 1
     try:
         yield intercepted

@@ -1,4 +1,4 @@
-"""Encoded operations on a strict model of CUDA streams and NCCL: bits of the plan, and planted faults that it finds."""
+"""Tests of encoded operations on a strict model of CUDA streams and NCCL: results of the plan, and planted faults."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ class Ranks:
         ]
 
     def reduce(self, rank: int, x: torch.Tensor, operation: Operation = Operation.ALL_REDUCE) -> Any:
-        """Begin a sum in place, or a reduce-scatter into new memory; return the handle."""
+        """Start an in-place sum, or a reduce-scatter into new memory, and return the handle."""
         group, average = self.groups[rank], False
         out = x if operation is Operation.ALL_REDUCE else torch.empty(x.numel() // self.size, dtype=x.dtype)
         plan = group.lay(operation, x.numel(), DTYPES[x.dtype], self.channel)
@@ -74,7 +74,7 @@ class Ranks:
         return self.groups[rank].all_gather([out], [x], self.channel, self.row)([plan])
 
     def play(self, work: Callable[[int], torch.Tensor], seed: int = 2) -> list[torch.Tensor]:
-        """Let each rank call, then let all streams work. Return the results."""
+        """Run `work` on each rank, then run all streams. Return the results."""
         results = []
         for rank in range(self.size):
             with self.model.rank(rank):
@@ -91,7 +91,7 @@ def test_late_work_in_any_order_has_the_bits_of_the_plan(codec: str, ranks: int,
     played = Ranks(codec, ranks)
 
     def work(rank: int) -> torch.Tensor:
-        x = played.model.tensor(values(rank, N)) * 1  # made by the caller's stream
+        x = played.model.tensor(values(rank, N)) * 1  # computed on the caller's stream
         handle = played.reduce(rank, x)
         handle.wait()
         return x + 0
@@ -115,7 +115,7 @@ def test_many_calls_under_way_and_released_by_their_caller(dtype: torch.dtype, s
             handles.append(played.reduce(rank, x * 2, Operation.REDUCE_SCATTER))
             handles.append(played.gather(rank, x * 3))
             handles.append(played.reduce(rank, x))
-            del x  # the caller keeps no tensor: the operations do
+            del x  # only the operations keep the tensor alive
         for handle in handles:
             handle.wait()
         return torch.cat([handle.result[0].float() for handle in handles])
@@ -189,7 +189,7 @@ def test_a_call_during_the_capture_of_a_graph_is_refused_by_name() -> None:
 
 
 def sums(played: Ranks) -> Callable[[int], torch.Tensor]:
-    """Return the work of a rank that sums twice and drops its tensors at once."""
+    """Return the work of a rank that sums twice and releases its tensors immediately."""
 
     def work(rank: int) -> torch.Tensor:
         for k in range(2):
@@ -204,7 +204,7 @@ def sums(played: Ranks) -> Callable[[int], torch.Tensor]:
 
 
 def deaf_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the private stream ignore the caller's."""
+    """Make the private stream ignore the caller's stream."""
 
     def follow_caller(order: Any) -> Any:
         order._stream = order._stream or order._cuda.Stream()
@@ -214,12 +214,12 @@ def deaf_stream(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def deaf_waiter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `wait` of a handle order nothing."""
+    """Make `wait` a no-op."""
     monkeypatch.setattr("nccl_model.Handle.wait", lambda handle: None)
 
 
 def unawaited_collective(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decode without an order behind the collective."""
+    """Decode without waiting for the collective."""
 
     def gather(carrier: CollectiveCarrier, wire: torch.Tensor) -> torch.Tensor:
         out = wire.new_empty(carrier.topology.ranks * wire.numel())
@@ -230,13 +230,13 @@ def unawaited_collective(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep no tensor of the caller."""
+    """Do not keep the caller's tensors alive."""
     monkeypatch.setattr(StreamOrder, "keep", lambda order, tensors, at_end: None)
     monkeypatch.setattr(ModelOrder, "make_handle", lambda order, result: None)
 
 
 def foreign_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allocate a temporary buffer on the caller's stream, which frees it at once."""
+    """Allocate a temporary buffer on the caller's stream, which frees the buffer immediately."""
     real = CollectiveCall._sum
 
     def planted(call: CollectiveCall, received: torch.Tensor, plan: Any, source: torch.Tensor) -> torch.Tensor:
@@ -250,7 +250,7 @@ def foreign_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reused_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use one buffer for the messages of all calls, and a new stream for each call."""
+    """Use one message buffer for all calls, and a new stream for each call."""
     buffers: dict[Any, torch.Tensor] = {}
     real, follow = collective_carrier.CollectiveCarrier.exchange, CudaOrder.follow_caller
 
@@ -269,7 +269,7 @@ def reused_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def host_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at a sum on the host, before anybody has waited for it."""
+    """Read a sum on the host before anything has waited for it."""
     real = CollectiveCall._encode
 
     def planted(call: CollectiveCall, source: torch.Tensor, wire: torch.Tensor, residual: Any) -> None:
@@ -288,7 +288,7 @@ FAULTS = {
     reused_buffer: r"no event orders aten::copy_ on stream 'private .*, 1' .* behind aten::copy_ on stream 'priv",
     host_read: r"the host reads by item \(test_stream_model.*\) what it has not waited for: aten::",
 }
-"""Planted faults, and the error that names both places."""
+"""Planted faults, and the error that names both conflicting calls."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

@@ -1,4 +1,4 @@
-"""Unmodified programs whose groups report NCCL: their calls use the carrier of whole collectives, over gloo here."""
+"""Tests of unmodified programs whose groups report NCCL, which use the carrier of whole collectives over gloo."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Engine, `hpcbench run` and predictor carry out a scheme's rules in the same way, and refuse the same rules."""
+"""Tests that engine, `hpcbench run` and predictor interpret scheme rules identically, and reject the same rules."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -44,7 +44,7 @@ CALLS = [
     ("PP", CallKind.MESSAGE, ("PP", "FORWARD", "ACT")),
     ("EP", CallKind.ALL_TO_ALL, ("EP", "FORWARD", "ACT")),
 ]
-"""Calls of a program, by the dimension of their group, and their traffic in the engine."""
+"""Program calls with the dimension of their group, and the corresponding traffic in the engine."""
 N, RANKS = 1 << 16, 4
 TWO_NODES = Topology.regular(2, 2)
 
@@ -79,14 +79,14 @@ def accepted(stated: dict[str, Any]) -> NamedScheme:
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[dist.ProcessGroup]:
-    """Return the group of a program's rank whose peers do not exist."""
+    """Return the group of a program's rank. The other ranks do not exist."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     yield cast(dist.ProcessGroup, dist.group.WORLD)
     dist.destroy_process_group()
 
 
 def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, call: CallKind, n: int) -> Channel | None:
-    """Return the channel that `hpcbench run` encodes a call with; None if it leaves the call to PyTorch."""
+    """Return the channel that `hpcbench run` uses to encode a call; None if the call is left to PyTorch."""
     groups = Groups(min_bytes=0, lossy=["sums-outside-backward"])
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()

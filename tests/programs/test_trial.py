@@ -1,4 +1,4 @@
-"""Trials of calls with and without a codec: all ranks find the same faster one."""
+"""Tests of trial calls with and without a codec. All ranks must select the same variant."""
 
 import threading
 from collections.abc import Callable
@@ -16,11 +16,11 @@ PATIENCE_S = 60.0
 
 class Done:
     def wait(self) -> None:
-        """Return at once."""
+        """Return immediately."""
 
 
 class Sharing:
-    """Groups of threads instead of ranks."""
+    """Groups of threads that act as ranks."""
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
@@ -42,7 +42,7 @@ class Sharing:
 
 
 class Timed:
-    """Calls that take time by a clock that advances without a wait."""
+    """Calls that take time on a simulated clock."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, 0
@@ -60,7 +60,7 @@ class Timed:
 
 
 def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool], set[int]]:
-    """Return the decisions of the ranks, and their numbers of calls."""
+    """Return the decisions of the ranks, and the ranks' numbers of calls."""
     sharing, decisions, counts = Sharing(len(plain)), [], []
 
     def run(rank: int) -> None:
@@ -84,10 +84,10 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
         ([[1e-3], [1e-3]], [[0.85e-3], [0.85e-3]], True),
         ([[1e-3], [1e-3]], [[1.1e-3], [1.1e-3]], False),
         ([[1e-3], [1e-3]], [[0.95e-3], [0.95e-3]], False),  # an insignificant gain
-        ([[1e-3], [1e-3]], [[0.1e-3], [1.1e-3]], False),  # the slowest rank counts
+        ([[1e-3], [1e-3]], [[0.1e-3], [1.1e-3]], False),  # the slowest rank determines the result
         ([[1e-3], [3e-3]], [[0.1e-3], [2e-3]], True),
-        ([[1e-3], [1e-3]], [[9.0, 0.8e-3], [0.8e-3]], True),  # the first call makes connections
-        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # another process used the processor
+        ([[1e-3], [1e-3]], [[9.0, 0.8e-3], [0.8e-3]], True),  # the first call establishes connections
+        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # another process used the CPU
     ],
 )
 def test_all_ranks_choose_the_way_that_is_faster_on_the_slowest(

@@ -1,8 +1,8 @@
-"""Runs all programs in all modes, single calls and faults. Ranks are forked, so torch is imported once.
+"""Worker that runs all programs in all modes, single calls and faults. Ranks are forked, so torch is imported once.
 
     python worker.py OUT [TRIES]
 
-It writes ranks.json and faults.json into the directory OUT. With TRIES it plays only the faults, TRIES times.
+The worker writes ranks.json and faults.json into the directory OUT. With TRIES, it runs only the faults, TRIES times.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ MODES: dict[str, Interposition | None] = {
 
 
 def by_the_plan(row: dict[str, Any]) -> list[int]:
-    """Return this rank's message bytes and wire bytes by the plans of the row's calls."""
+    """Return this rank's planned message bytes and wire bytes for the calls of the row."""
     p, message, wire = row["ranks"], 0, 0
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     operation = Operation(row["call"])
@@ -63,9 +63,7 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
         codec = get_codec(row["codec"])
         asked = Request(operation, n, dtype, Topology.flat(p), codec, Algorithm.ENCODED, feedback=half)
         laid = plan(asked, GUESS)
-        place = (
-            dist.get_rank() % p
-        )  # all groups here have plans in which all ranks of a size send the same number of bytes
+        place = dist.get_rank() % p  # in all plans here, every rank sends the same number of bytes
         message += calls * laid.message_bytes(place)
         wire += calls * laid.wire_bytes(place)
     return [message, wire]
@@ -89,9 +87,9 @@ def programs() -> dict[str, Any]:
 
 
 def calls() -> dict[str, Any]:
-    """Make each kind of call with codecs of fixed and of variable size.
+    """Run each kind of call with fixed-size and variable-size codecs.
 
-    Return largest errors relative to the largest value.
+    Return the largest errors relative to the largest value.
     """
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
     results: dict[str, Any] = {}
@@ -148,7 +146,7 @@ def calls() -> dict[str, Any]:
 
 
 def exchange() -> dict[str, Any]:
-    """Exchange values in an expert group by all-to-all, in equal and unequal parts."""
+    """Exchange values in an expert group with all-to-all, in equal and unequal parts."""
     rank, p, width = dist.get_rank(), dist.get_world_size(), 64
     group = dist.new_group(list(range(p)), group_desc="mesh_ep")
 
@@ -168,7 +166,10 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Return the error of the mean of many sums of the same values by signs. It falls only if residuals are kept."""
+    """Return the error of the mean of many sums of the same values with the sign codec.
+
+    The error decreases only if residuals are kept.
+    """
     from hpcbench.comm.feedback import Feedback
     from hpcbench.programs import residuals
 
@@ -194,7 +195,10 @@ def feedback(*, lost: bool) -> float:
 
 
 def batched(*, undecoded: bool) -> float:
-    """Return the largest error of messages around a ring that are sent and received in one batch, like in pipelines."""
+    """Return the largest error of messages sent around a ring.
+
+    Each rank sends and receives in one batch, as pipelines do.
+    """
     from hpcbench.programs import messages
 
     rank, p = dist.get_rank(), dist.get_world_size()
@@ -228,7 +232,7 @@ def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[
 
 
 def hook() -> dict[str, Any]:
-    """Return losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
+    """Return DDP losses with int8 in PyTorch's communication hook, with intercepted calls, and without compression."""
 
     def hooked(net: nn.Module) -> None:
         net.register_comm_hook(None, compressed("int8:256", min_bytes=1024))  # type: ignore[operator]
@@ -241,7 +245,7 @@ def hook() -> dict[str, Any]:
 
 
 def checkpoint(*, lossy: bool) -> float:
-    """Return the largest change of weights that FSDP2 divided and a state dict joined again."""
+    """Return the largest change of weights that FSDP2 has sharded and a state dict has gathered."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
     opted: list[Any] = ["functional-gathers", "parameters"] if lossy else []
 
@@ -256,7 +260,7 @@ def checkpoint(*, lossy: bool) -> float:
 
 
 def timed() -> list[float]:
-    """Return errors of encoded sums that are waited for with a timeout that suffices, and with one that does not."""
+    """Return errors of encoded sums with a sufficient wait timeout, and with an insufficient one."""
     x = torch.ones(4096)
     late = dist.get_rank() == 0
 
@@ -283,7 +287,7 @@ def timed() -> list[float]:
 
 
 def rank(number: int, ranks: int, directory: Path) -> None:
-    """Run one rank. This never returns."""
+    """Run one rank. This function never returns."""
     status = 1
     try:
         dist.init_process_group(
@@ -325,7 +329,7 @@ def main() -> int:
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
         reports = []
-        for first in range(0, int(sys.argv[2]), AT_ONCE):  # they mostly wait for each other
+        for first in range(0, int(sys.argv[2]), AT_ONCE):  # the ranks mostly wait for each other
             tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
             reports += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
         (directory / "faults.json").write_text(json.dumps(reports), encoding="utf-8")

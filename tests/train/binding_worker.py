@@ -1,4 +1,4 @@
-"""Prints the placement of the ranks, and the result of comparing it with a shape, as a JSON line."""
+"""Worker that prints the placement of ranks, and the result of comparing it with a rank shape, as one JSON line."""
 
 import json
 import os

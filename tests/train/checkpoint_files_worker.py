@@ -1,4 +1,4 @@
-"""Checkpoints whose writing is killed, or that are damaged later: small states on real ranks. Prints JSON lines."""
+"""Worker that kills ranks while they write checkpoints, and damages checkpoints, on real ranks. Prints JSON lines."""
 
 import json
 import os
@@ -27,7 +27,7 @@ TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
 def toy_state(step: int) -> dict[str, Any]:
-    """Return a state in which each rank has its half of one tensor, and a tensor that both have."""
+    """Return a state in which each rank holds half of one tensor."""
     shard = Shard("weights", (100_000,), (Cut(WORLD.rank, 2),))
     return {
         "parameters": {"weights": {"start": 0, "values": torch.full((50_000,), float(100 * step + WORLD.rank))}},
@@ -50,7 +50,7 @@ def write(directory: Path, *steps: int, run: Run = TOY) -> Checkpoints:
 
 
 def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
-    """Return the checkpoint that is found, and whether it is the written one."""
+    """Return the newest checkpoint, and whether it equals the written state."""
     checkpoints = Checkpoints(directory, WORLD, run)
     try:
         checkpoint = checkpoints.find()
@@ -65,7 +65,7 @@ def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
 
 @contextmanager
 def killed(point: str) -> Iterator[None]:
-    """Let one rank die at this point of the block, as by SIGKILL."""
+    """Kill one rank at this point in the block, as if by SIGKILL."""
 
     def die(*_: Any, **__: Any) -> None:
         os._exit(9)
@@ -100,15 +100,15 @@ def killed(point: str) -> Iterator[None]:
 
 
 def kill(directory: str, point: str) -> None:
-    """Write two checkpoints, and a third one that is not completed."""
+    """Write two checkpoints, and start a third that is never completed."""
     write(Path(directory), 2, 4)
     with killed(point):
         write(Path(directory), 6)
-    WORLD.Barrier()  # the other rank waits for the dead one: if it ended, mpiexec sometimes missed the death
+    WORLD.Barrier()  # the other rank waits for the dead one, because mpiexec sometimes missed the death if it exited
 
 
 def after(*directories: str) -> None:
-    """Return the contents of each directory, and whether the run can continue to write there."""
+    """Print the contents of each directory, and whether the run can continue to write there."""
     for directory in map(Path, directories):
         answer = found_in(directory)
         write(directory, 8)
@@ -130,7 +130,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def stale(path: Path) -> None:
-    """Replace the index by that of the previous checkpoint."""
+    """Replace the index with that of the previous checkpoint."""
     manifest = files.read_manifest(path.with_name("step-000002"))
     assert isinstance(manifest, dict)
     files.write_manifest(path, {**manifest, "step": 4})
@@ -177,7 +177,7 @@ def damage(directory: str) -> None:
 
 
 def others(directory: str) -> None:
-    """Return checkpoints of other runs."""
+    """Print what is found when runs with other settings read the checkpoint."""
     where = Path(directory)
     write(where, 2)
     changes = {
@@ -198,7 +198,7 @@ def others(directory: str) -> None:
 
 
 def full(directory: str) -> None:
-    """Let one rank's disk be full: all ranks learn of it, and the previous checkpoint stays."""
+    """Simulate a full disk on one rank. All ranks must detect the error, and the previous checkpoint must remain."""
     where = Path(directory)
     checkpoints = write(where, 2)
     device = where.parent / "full"

@@ -1,4 +1,4 @@
-"""Runs that stop and continue from a checkpoint, on real ranks. Prints JSON lines."""
+"""Worker that stops runs and resumes them from a checkpoint, on real ranks. Prints JSON lines."""
 
 import io
 import json
@@ -56,7 +56,7 @@ CASES = {
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
     "dp2-tp2-fp32-zero0-onebit": run_of(
-        # the variance of one step is tiny for some elements: at the other cases' lr of 1e-2 the run diverges to NaN
+        # the variance of one step is tiny for some elements; with the lr of the other cases, 1e-2, the run diverges
         Layout(dp=2, tp=2),
         ONEBIT,
         zero=0,
@@ -72,7 +72,7 @@ CASES = {
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon after."""
+    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon afterwards."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -82,7 +82,7 @@ def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    """Return the log's losses and bytes, without times."""
+    """Return the losses and bytes in the log, without times."""
     output = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
@@ -95,7 +95,7 @@ def lines(stream: io.StringIO) -> list[str]:
 
 
 def differences(a: Any, b: Any, name: str = "") -> list[str]:
-    """Return the names of the leaves that differ in any bit."""
+    """Return the names of the leaves that are not bitwise identical."""
     if isinstance(a, dict):
         if a.keys() != b.keys():
             return [name]
@@ -105,7 +105,7 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
 
 
 def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
-    """Compare all steps at once with a part, a checkpoint and the rest by another trainer, on every rank."""
+    """Compare an uninterrupted run with a run that another trainer resumes from a checkpoint, on every rank."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     if WORLD.rank >= run.ranks:
         return None
@@ -138,7 +138,7 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
 
 
 def tell(answer: Any) -> None:
-    """Print each rank's answer."""
+    """Print each rank's result."""
     for each in WORLD.gather(answer) or []:
         if each is not None:
             print(json.dumps(each), flush=True)
@@ -158,7 +158,7 @@ def residuals_lost() -> object:
 
 
 def moments_lost() -> object:
-    """Adam's variance starts from zero again."""
+    """Adam's variance restarts from zero."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -180,7 +180,7 @@ def updates_lost() -> object:
 
 
 def loss_scale_lost() -> object:
-    """The loss scale is that of the first step."""
+    """The loss scale is reset to its initial value."""
     load = Trainer.load
 
     def faulty(self: Trainer, state: dict[str, Any]) -> None:
@@ -192,12 +192,12 @@ def loss_scale_lost() -> object:
 
 
 def seeds_lost() -> object:
-    """Random rounding reuses the random numbers of the first step."""
+    """Stochastic rounding reuses the random numbers of the first step."""
     return patch.object(Policy, "load_calls", lambda self, saved: None)
 
 
 def masters_rounded() -> object:
-    """The master weights are copied from the weights."""
+    """The master weights are copied from the rounded weights."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -209,7 +209,7 @@ def masters_rounded() -> object:
 
 
 def padding_kept() -> object:
-    """Padding has a gradient and residuals, which belong to no parameter's name."""
+    """Padding has a gradient and residuals, which belong to no parameter."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 

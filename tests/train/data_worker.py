@@ -1,4 +1,4 @@
-"""Prints each rank's part of a text that all ranks share, as JSON lines."""
+"""Worker that prints each rank's part of a shared text as JSON lines."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Runs that begin in one layout and continue in another, on real ranks, and in one process. Prints JSON lines."""
+"""Worker that resumes runs in another layout on real ranks, and compares them with one process. Prints JSON lines."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ BEFORE, STEPS = 2, 4
 CORPUS = shared_text.corpus()
 
 EXPERTS = GPT2.changed(name="experts", layers=2, experts=Experts(count=4, top=2, capacity=1.0, min_capacity=2))
-# Adam divides by the gradient's size: a small eps would enlarge the rounding of gradients that are zero in theory
+# Adam divides by the gradient's size, so a small eps would amplify rounding in gradients that are zero in theory
 SETTINGS = TRAIN.changed(steps=STEPS, seq_len=12, precision="fp64", seed=7, eps=1e-4, bucket_mb=0.05, overlap=False)
 
 
@@ -93,9 +93,9 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         [(Layout(dp=4, ep=4), {"zero": 3}), (Layout(dp=2, tp=2), {"zero": 0}), (Layout(dp=2, tp=2, pp=2, ep=2), {})],
     ),
 ]
-"""Model, the layout and settings that a run begins with, and those that it continues with."""
+"""Model, initial layout with settings, and the layouts with settings in which the run resumes."""
 OFTEN = (0, 3, 5, 7, 9)
-"""Indices of the runs whose first continuation is in `make test`, one of each kind of layout."""
+"""Indices of the runs whose first resume is part of `make test`, one for each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -108,7 +108,7 @@ def label(layout: Layout, settings: dict[str, Any]) -> str:
 
 
 def spread(run: Run) -> MPI.Comm | None:
-    """Return the first ranks of the world, as many as the run has."""
+    """Return the communicator of the run's ranks, which are the first ranks of the world."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 
@@ -122,7 +122,7 @@ def steps(trainer: Trainer, first: int, stop: int) -> list[float]:
 
 
 def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[Any, Any]]] | None:
-    """Return the weights, master weights and moments of the full model, on the first rank."""
+    """Return the weights, master weights and moments of the full model, on rank 0."""
     parts: dict[str, list[parity.Part]] = {}
     state = trainer.state()
     for fragment in fragments(state):
@@ -149,7 +149,7 @@ def begin(run: Run, directory: Path) -> Any:
 
 
 def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """Train the other steps with another trainer. The result is on the first rank."""
+    """Train the remaining steps with another trainer. The result is returned on rank 0."""
     comm = spread(run)
     if comm is None:
         return None
@@ -216,10 +216,10 @@ def matrix(directory: str, part: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """Return the errors of the sums of all messages, for the full model, on the first rank.
+    """Return the compression errors of all messages, summed for the full model, on rank 0.
 
-    Gradients are summed over the replicas, then over the copies of a tied weight, and over the tensor group if its
-    ranks have summands. For momenta, and for gradients that are not summands, the tensor group has copies.
+    Errors of gradients are summed over replicas, over the copies of a tied weight, and over the tensor group if its
+    ranks hold partial sums. Errors of momenta, and of other gradients, are identical in a tensor group and count once.
     """
     own_tensors, state = [], trainer.state()
     one_bit = isinstance(trainer.data_parallel, OneBitAdam)
@@ -277,16 +277,16 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
     ("momenta", None, MOMENTA, ONE_BIT),
     ("experts", None, SIGNS, {}),
 ]
-"""Change of layout, planted fault, scheme, settings."""
+"""Layouts by name, planted fault, scheme, and settings."""
 
 
 def residuals(directory: str) -> None:
-    """Compare the residuals of one layout with those in other layouts, and in the first one again."""
+    """Compare the residuals of one layout with the residuals in other layouts, and again in the first layout."""
     for name, fault, scheme, settings in CASES:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
         faulty = FAULTS_OF_RESIDUALS[fault] if fault else nullcontext
-        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one continuation is enough to show a fault
+        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one resume is enough to expose a fault
         for i, (layout, changes) in enumerate(legs):
             every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
             run = run_of(EXPERTS if name == "experts" else GPT2, layout, scheme, **every)
@@ -316,7 +316,7 @@ def residuals(directory: str) -> None:
                     }
                 if i < len(legs) - 1:
                     first = newest.step if newest else 0
-                    stop = first + (1 if newest else 1 + bool(settings))  # a frozen variance needs a step before it
+                    stop = first + (1 if newest else 1 + bool(settings))  # freezing needs one step before it
                     steps(trainer, first, stop)
                     checkpoints.write(stop, trainer.state(), corpus=CORPUS)
                     before = lacking(comm, trainer)
@@ -331,7 +331,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
-    """In another layout only the residuals of contributions are loaded, not those of sums."""
+    """In another layout, only the residuals of contributions are loaded, but not the residuals of sums."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
@@ -360,7 +360,7 @@ def slices_swapped() -> Iterator[None]:
 
 @contextmanager
 def moments_of_another() -> Iterator[None]:
-    """A norm gets the moments of another norm of its layer."""
+    """A norm receives the moments of another norm in its layer."""
     fields = checkpoint_load._fields
 
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
@@ -391,7 +391,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first and the second replica are exchanged."""
+    """The first and second replicas are exchanged."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -406,7 +406,7 @@ def halves_swapped() -> Iterator[None]:
 
 
 def summands_counted_once() -> Any:
-    """Summands of a gradient on the ranks of a tensor group are taken for copies."""
+    """Partial sums of a gradient on the ranks of a tensor group are treated as copies."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:

@@ -1,4 +1,4 @@
-"""The worker as a script, so that tests can start it on ranks."""
+"""Script that runs hpcbench.train, so that tests can start it on ranks."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The worker on two pretended hosts, with one rank slower than the others: RUN.json RANK SECONDS."""
+"""Script that runs hpcbench.train on two simulated hosts with one slow rank: RUN.json RANK SECONDS."""
 
 import runpy
 import socket

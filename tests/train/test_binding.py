@@ -1,4 +1,4 @@
-"""Placement of ranks compared with the request: real ranks for cores, planted worlds for nodes and GPUs."""
+"""Tests that rank placement is checked, with real ranks for cores, and fake placements for nodes and GPUs."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def test_an_unbound_rank_among_bound_ones_does_not_overlap():
 
 
 def test_ranks_that_may_use_the_whole_allocation_are_unbound():
-    """If a scheduler gives a job 8 of 64 cores, each rank sees those 8."""
+    """If a scheduler gives a job 8 of 64 cores, each rank sees these 8."""
     given = list(range(8, 16))
     assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
     with pytest.raises(UserError, match=r"2 ranks x 5 cores were requested, but they are bound to 8 cores in all"):
@@ -120,15 +120,15 @@ def test_many_unbound_hosts_are_reported_in_one_line():
 @pytest.mark.parametrize(
     ("world", "asked", "refused"),
     [
-        # without any launcher option, all ranks are on GPU 0 of 4
+        # without launcher options, all ranks use GPU 0 of 4
         ([(0, 4, None), (0, 4, None)], {}, True),
         ([(0, 4, "GPU-a"), (0, 4, "GPU-a")], {"gpus_per_rank": "1"}, True),
-        # the launcher shows each rank one GPU, the same for all
+        # the launcher exposes a single GPU, the same for all ranks
         ([(0, 1, "GPU-a"), (0, 1, "GPU-a")], {"gpus_per_rank": "1"}, True),
         ([(0, 1, "GPU-a"), (0, 1, "GPU-b")], {"gpus_per_rank": "1"}, False),
-        ([(0, 1, None), (0, 1, None)], {}, False),  # there is only one GPU
+        ([(0, 1, None), (0, 1, None)], {}, False),  # a single GPU
         ([(0, 2, None), (1, 2, None)], {"visibility": "all"}, False),
-        # two ranks per GPU were requested, and there are four
+        # two ranks per GPU were requested, but there are four
         ([(0, 1, "GPU-a")] * 2 + [(0, 1, "GPU-b")] * 2, {"gpus_per_rank": "1/2"}, False),
         ([(0, 1, "GPU-a")] * 4, {"gpus_per_rank": "1/2"}, True),
     ],
@@ -163,7 +163,7 @@ def test_ranges_are_compact_and_reversible():
 
 
 def test_a_machine_is_identified_by_its_running_kernel(tmp_path):
-    """Virtual hosts and containers have their own names, and the same kernel."""
+    """Virtual hosts and containers have separate names, but share a kernel."""
     (tmp_path / "boot_id").write_text("5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c\n")
     assert binding.boot_id(tmp_path / "boot_id") == "5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c"
     assert binding.boot_id(tmp_path / "none") is None
@@ -179,7 +179,7 @@ def test_numa_nodes_are_those_of_the_cores(tmp_path):
 
 
 def test_a_gpu_is_recorded_with_pytorchs_answers(monkeypatch):
-    """PyTorch's answers are planted: a rank's GPU number, its names, its peers, and missing answers."""
+    """The test fakes PyTorch's answers: GPU number, names, peers, and missing values."""
     properties = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that continues from one has the bits of a run that never stopped."""
+"""Tests that a run resumed from a checkpoint is bitwise identical to an uninterrupted run."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """Return one name per session, so that `mpi_results` runs a worker once."""
+    """Return one name per session, so that `mpi_results` runs a worker only once."""
     return str(tmp_path_factory.mktemp("checkpoints"))
 
 

@@ -1,4 +1,4 @@
-"""The files of checkpoints: none is incomplete after a kill, and damaged files or files of other runs are named."""
+"""Tests that a kill leaves no incomplete checkpoint, and that errors name damaged files and files of other runs."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ WORKER = Path(__file__).with_name("checkpoint_files_worker.py")
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """Return one name per session, so that `mpi_results` runs a worker once."""
+    """Return one name per session, so that `mpi_results` runs a worker only once."""
     return str(tmp_path_factory.mktemp("checkpoints"))
 
 
@@ -24,9 +24,9 @@ POINTS = {
     "after_rename": 6,
     "in_prune": 6,
 }
-"""Places where a rank dies while the checkpoint of step 6 is written, and the step that the run then resumes from."""
+"""Points at which a rank dies while writing the checkpoint of step 6, and the step from which the run then resumes."""
 OFTEN = ("in_own_file", "in_complete", "in_prune")
-"""Places of `make test`: each starts two ranks that import all modules again."""
+"""Points tested in `make test`. For each point, two ranks import all modules again."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sources of tokens: text, NumPy arrays, Megatron's pairs; and the errors of wrong files."""
+"""Tests of token sources (text, NumPy arrays, Megatron pairs), and of errors for invalid files."""
 
 import importlib.util
 import math
@@ -42,7 +42,7 @@ def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
 
 
 def write_pair(directory, documents, *, dtype="uint16", name="corpus"):
-    """Write a pair like Megatron's preprocessing: a sequence per document, each with its end-of-document token."""
+    """Write a pair like Megatron's preprocessing: one sequence per document, each with an end-of-document token."""
     prefix = directory / name
     np.concatenate(documents).astype(dtype).tofile(f"{prefix}.bin")
     Path(f"{prefix}.idx").write_bytes(index_of([len(document) for document in documents], dtype=dtype))

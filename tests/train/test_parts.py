@@ -1,4 +1,4 @@
-"""The worker's parts, one by one, without ranks."""
+"""Tests of single components of hpcbench.train, without ranks."""
 
 import json
 import math
@@ -203,7 +203,7 @@ def test_parameter_formula_counts_the_model(positions, tied):
     ],
 )
 def test_parameter_formula_gives_the_published_sizes(billions, hidden, layers):
-    """arXiv 2104.04473, table 1."""
+    """Compare with arXiv 2104.04473, table 1."""
     count = flops.count_parameters(
         layers=layers, hidden=hidden, vocab=51200, seq_len=2048, positions="learned", tied=True
     )
@@ -253,7 +253,7 @@ def test_loss_scale_follows_a_scripted_trace():
     for overflow in (True, True, True, False, False, False, True, True, False, False, False):
         scale.update(overflow=overflow)
         trace.append(math.log2(scale.value))
-    # the first overflow is borne, the next ones halve; a window without one doubles and restores the patience
+    # the first overflow is tolerated, later ones halve; a window without overflow doubles and restores the patience
     assert trace == [12, 11, 10, 10, 10, 11, 11, 10, 10, 10, 11]
     patient = LossScale.of(TRAIN.changed(precision="fp16", loss_scale=64.0, loss_scale_hysteresis=3))
     values = []

@@ -1,4 +1,4 @@
-"""The loss scale by DeepSpeed's rule, the dtypes of messages, and both in the log."""
+"""Tests of the loss scale, which follows DeepSpeed's rule, and of message dtypes, including their log output."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from hpcbench.contract.training import CommPrecision
 from hpcbench.train.precision import LossScale, message_dtypes
 
 TRAIN = small_runs.TRAIN.changed(steps=10, warmup_steps=2, micro_batch=2, eval_samples=8)
-TABLE = [  # steps, overflow, exponent of the scale and patience left after them; window 4, hysteresis 2
+TABLE = [  # steps, overflow, exponent of the scale and remaining patience after them; window 4, hysteresis 2
     (1, True, 12, 1),
     (1, True, 11, 1),
     (1, True, 10, 1),
@@ -37,7 +37,7 @@ TABLE = [  # steps, overflow, exponent of the scale and patience left after them
 
 
 class DeepSpeedRule:
-    """A loss scale by DeepSpeed's description: it counts iterations from the last overflow."""
+    """A loss scale as described by DeepSpeed, which counts iterations since the last overflow."""
 
     def __init__(self, scale: float, window: int, hysteresis: int, smallest: float) -> None:
         self.scale, self.window, self.delay, self.smallest = scale, window, hysteresis, smallest

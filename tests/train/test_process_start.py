@@ -1,4 +1,4 @@
-"""Setup lines and a preloaded library of the engine's own runs."""
+"""Tests of setup lines and preloaded libraries in the engine's own runs."""
 
 import json
 import os

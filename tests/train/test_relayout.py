@@ -1,4 +1,4 @@
-"""A run continues in another layout: the same numbers, each read from the few files that contain it."""
+"""Tests that a run resumed in another layout gives the same results, and reads only the files it needs."""
 
 import math
 from itertools import pairwise
@@ -16,9 +16,9 @@ from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
 FIRST, OTHERS = 5, 21
-"""Journeys of the worker's matrix in `make test`, and the additional ones of `make test-long`."""
+"""Layout changes of the worker that `make test` runs, and those that only `make test-long` runs."""
 TOLERANCE = 1e-12
-"""Relative tolerance in fp64: sums over ranks have another order than on one rank."""
+"""Relative tolerance in fp64. Sums over ranks have a different order than on one rank."""
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def test_a_run_continues_in_another_layout_like_in_one_process(mpi_results, plac
 
 
 def test_a_stage_opens_no_file_of_another_stage(mpi_results, place):
-    """The first four ranks of the cube are its first stage, whose layers are those of stages 0 and 1 of four."""
+    """The first four ranks of the cube form its first stage, whose layers belong to stages 0 and 1 of four."""
     (result,) = [
         journey
         for journey in journeys(mpi_results, place)
@@ -101,9 +101,9 @@ def test_errors_of_messages_of_experts_are_conserved(mpi_results, place):
 
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
-    """Under sequence parallelism its ranks have different errors of norms, biases of rows and positions.
+    """With sequence parallelism, the errors of norms, biases of row layers and positions differ between tensor ranks.
 
-    Momenta of 1-bit Adam are complete, so all ranks have the same errors.
+    The momenta of 1-bit Adam are complete, so all ranks have the same errors.
     """
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     legs = [result for result in results if result["journey"] == journey and result["fault"] is None]
@@ -133,7 +133,7 @@ def test_no_seed_of_a_codec_is_used_twice(mpi_results, place):
 
 @st.composite
 def cuts(draw, shape):
-    """Draw a tensor cut along one dim or not at all, and each box cut into runs."""
+    """Draw a tensor that is cut along at most one dimension, with each box cut into runs."""
     dim = draw(st.sampled_from([None, *range(len(shape))]))
     count = draw(st.integers(1, 5)) if dim is not None else 1
     extents = []

@@ -1,4 +1,4 @@
-"""Resources in a run's log: the slow host, the memory, and the hardware."""
+"""Tests of resources in a run's log: slow hosts, memory and hardware."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ SLEEP = 0.25
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, mpi_run):
-    """Return records of a run of 4 ranks on 2 hosts, with evaluations between its steps. The last rank is slow."""
+    """Return the records of a run on 4 ranks and 2 hosts, with evaluations between steps. The last rank is slow."""
     folder = tmp_path_factory.mktemp("slow")
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
@@ -60,7 +60,7 @@ def test_the_slow_host_is_reported_and_waiting_hosts_are_not(records):
 
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
-    """Evaluations and the sums of losses use the same channels, between the steps."""
+    """Evaluations and loss sums use the same channels between the steps."""
     assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
     steps = [record for record in records if isinstance(record, Step) and record.step >= 3]
@@ -81,7 +81,7 @@ def test_memory_is_that_of_the_ranks(records):
     )
     assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "residuals of both hops, in fp32"
     assert memory["device_optimizer_bytes"] == 3 * memory["device_parameters_bytes"] // 2, "ZeRO-1 over two ranks"
-    # an interpreter with PyTorch imported, independent of earlier tests
+    # an interpreter that has imported PyTorch, independent of earlier tests
     asked = (
         "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
     )
@@ -93,7 +93,7 @@ def test_memory_is_that_of_the_ranks(records):
 
 
 def test_memory_is_that_of_the_process(tmp_path):
-    """A large process has started a small one, for which ``ru_maxrss`` is that of the large one."""
+    """A large process starts a small one. ``ru_maxrss`` of the small process is that of the large one."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024
@@ -112,7 +112,7 @@ def test_processors_are_logged_once_per_host(records):
 
 
 def test_stages_of_a_pipeline_are_compared_with_the_same_stage():
-    """The last stage computes twice as long, which is not a fault of its hosts. n3 is slow among those of its stage."""
+    """The last stage computes twice as long, which is not caused by its hosts. n3 is slow compared with its stage."""
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
     assert [row.compute_s for row in rows] == [1, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""A run from first step to last on one rank: the collector reads the worker's output."""
+"""Tests of a complete run on one rank, whose output is read by the collector."""
 
 import io
 import json
@@ -75,7 +75,7 @@ def logged_with(trainer, **meters):
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
 def test_transfers_over_the_hosts_link_and_lasting_memory_are_as_predicted(corpus, zero, micro_batches):
-    """Only the counted steps are compared, because loading weights uses the link, too."""
+    """Only the counted steps are compared, because loading weights also uses the host link."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))
@@ -105,7 +105,7 @@ def test_the_page_names_all_contents_of_the_last_lines(corpus):
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
 def test_the_log_names_the_formula_of_each_count(corpus, recompute):
-    """The formula, evaluated, gives the number."""
+    """Each formula must evaluate to the logged number."""
     run_facts = facts(RUN.changed(train=RUN.train.changed(recompute=recompute)), corpus)
     sizes = {"s": 16, "l": 1, "h": 16, "V": 256, "f": 3 if recompute in ("none", "selective") else 4}
     for kind, explanation in run_facts["flops_formulas"].items():
@@ -187,7 +187,7 @@ def test_one_bit_adam_refuses_to_clip_without_a_norm(corpus):
 
 @pytest.mark.parametrize(("capacity", "drops"), [(0.5, True), (4.0, False)])
 def test_step_lines_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
-    """Two samples of 16 tokens choose 2 experts each: 64 rows per step."""
+    """Two samples of 16 tokens select 2 experts per token, so each step has 64 rows."""
     lines = []
     monkeypatch.setattr(LogWriter, "step", lambda self, step: lines.append(step))
     run = RUN.changed(model=RUN.model.changed(experts=Experts(count=4, top=2, capacity=capacity, min_capacity=1)))

@@ -1,6 +1,6 @@
-"""The worker as jobs start it: when stopped it writes a checkpoint and ends with status 75.
+"""Tests of hpcbench.train as jobs start it. When stopped, it writes a checkpoint and exits with status 75.
 
-When restarted it continues.
+After a restart, training continues.
 """
 
 import json
@@ -84,8 +84,8 @@ def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     [
         (0, 10, 0, 1),
         (3, 10, 0, 4),
-        (3, 100, 50, 54),  # the number of skipped steps does not change
-        (10, 100, 94, 98),  # half of the six that remained
+        (3, 100, 50, 54),  # the number of skipped steps is constant
+        (10, 100, 94, 98),  # half of the remaining six
         (10, 100, 99, 100),  # one step is better than none
         (0, 10, 5, 6),
     ],
@@ -103,7 +103,7 @@ def logged(done):
 
 
 def figures(done):
-    """Return step lines without their times."""
+    """Return step lines without times."""
     lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", '{"event": "evaluation"'))]
     return [re.sub(r" \| (time|samples/s|model|hardware) [^|]+(?= \|)", "", line) for line in lines]
 
@@ -126,9 +126,9 @@ def write_run(directory, name, **settings):
 
 @pytest.fixture(scope="module")
 def runs(mpi_run, directory):
-    """Make an uninterrupted run, and one that stops after its first step and resumes twice.
+    """Run without interruption, and run with a stop after the first step and two resumes.
 
-    The second time it resumes from an older checkpoint.
+    The second resume uses an older checkpoint.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HPCBENCH_ATTEMPT", raising=False)
@@ -140,7 +140,7 @@ def runs(mpi_run, directory):
         shutil.copytree(where, directory / "other")
         patch.setenv("HPCBENCH_ATTEMPT", "2")
         resumed = mpi_run(2, WORKER, str(where / "run.json"))
-        # as if the second attempt died after step 6, with a damaged checkpoint of that step
+        # as if the second attempt had died after step 6, with a damaged checkpoint of step 6
         spoilt = where / "checkpoint" / "step-000006" / "rank-00001.pt"
         spoilt.write_bytes(spoilt.read_bytes()[:-1])
         patch.setenv("HPCBENCH_ATTEMPT", "3")
@@ -171,7 +171,7 @@ def test_a_restarted_run_has_the_log_of_an_uninterrupted_one(runs):
     events, _ = logged(resumed)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
     assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
-    # one step was taken before the stop; two of the remaining seven are warm-up
+    # one step preceded the stop; two of the remaining seven are warm-up
     assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
     assert (logged(uninterrupted)[0]["traffic"]["from_step"]) == 3
 

@@ -1,4 +1,4 @@
-"""Messages of the worker before it trains: an MPI library without threads, and rules that match no traffic."""
+"""Tests of messages before training starts: an MPI library without threads, and rules that match no traffic."""
 
 import json
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Schedulers: one interface, a back end for each, and the LSF plugin of submitit."""
+"""Schedulers: a common interface, one backend per scheduler, and an LSF plugin for submitit."""

@@ -1,4 +1,4 @@
-"""Accounts that the user may charge, as schedulers list them, for messages about a refused account."""
+"""The user's accounts, as listed by schedulers, for messages about refused accounts."""
 
 import getpass
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpcbench.batch.schedulers.attempt import ask_scheduler
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. Only the clarity of a message depends on the result."""
+"""Deadline of each call in seconds. The result only improves an error message."""
 _REMEDY = "set account: in the study to one that may run there"
 _MOST = 20
 """Maximum number of accounts in a message."""
@@ -15,19 +15,25 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Association:
-    """An account that the user may charge, from Slurm's accounting."""
+    """An account available to the user, from Slurm accounting."""
 
     account: str
     partition: str
-    """The only partition of the account; empty for all partitions."""
+    """Partition to which the account is restricted. Empty for all partitions."""
     qos: tuple[str, ...]
-    """Qualities of service that the account may use."""
+    """Qualities of service available to the account."""
     max_submit: str
-    """Maximum number of submitted jobs; empty if unlimited."""
+    """Maximum number of submitted jobs. Empty if unlimited."""
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
-    """Return the user's associations in Slurm's accounting, and why the call failed. `seconds` is its deadline."""
+    """Return the user's associations in Slurm accounting, and why the call failed.
+
+    Parameters
+    ----------
+    seconds
+        Deadline of the call in seconds.
+    """
     fields = ("Account", "Partition", "QOS", "MaxSubmit")
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
     answer = ask_scheduler([*argv, f"format={','.join(fields)}"], seconds=seconds)
@@ -41,7 +47,7 @@ def list_associations(*, seconds: float | None = None) -> tuple[list[Association
 
 
 def slurm_remedy() -> str:
-    """Return the remedy for an account that Slurm refuses."""
+    """Return the remedy for an account refused by Slurm."""
     rows, problem = list_associations(seconds=PATIENCE)
     if problem:
         return _REMEDY
@@ -52,7 +58,7 @@ def slurm_remedy() -> str:
 
 
 def lsf_remedy() -> str:
-    """Return the remedy for a project or user group that LSF refuses. LSF lists user groups, but no projects."""
+    """Return the remedy for a project or user group refused by LSF. LSF lists user groups but not projects."""
     answer = ask_scheduler(["bugroup", "-w"], seconds=PATIENCE)
     user, lines = getpass.getuser(), answer.out.splitlines()[1:] if answer.ok else []
     rows = [line.replace("(", " ").replace(")", " ").split() for line in lines]
@@ -61,7 +67,7 @@ def lsf_remedy() -> str:
 
 
 def flux_remedy() -> str:
-    """Return the remedy for a bank that Flux refuses, with flux-accounting's list of the user's banks."""
+    """Return the remedy for a bank refused by Flux, including the user's banks in flux-accounting."""
     argv = ["flux", "account", "view-user", getpass.getuser(), "--list-banks"]
     answer = ask_scheduler(argv, seconds=PATIENCE)
     banks = " ".join(answer.out.split())[:400] if answer.ok else ""

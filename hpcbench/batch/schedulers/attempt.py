@@ -1,4 +1,4 @@
-"""Calls of programs that may be missing, fail or hang: each outcome is a value, never an exception."""
+"""Calls of programs that may be missing, fail, or hang. Outcomes are returned as values, never raised."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.errors import UserError
 
 PATIENCE = 10.0
-"""Deadline of a program in seconds. A client whose daemon is down retries for minutes."""
+"""Default deadline in seconds. Clients retry for minutes if their daemon is down."""
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,25 @@ class CommandOutcome:
     present: bool
     """Whether the program is on PATH."""
     status: int | None
-    """Exit status; None if the program did not start, or did not end before the deadline."""
+    """Exit status, or None if the program did not start or exceeded the deadline."""
     out: str = ""
     err: str = ""
     seconds: float = 0.0
-    """Deadline that passed, in seconds; 0 if the program ended."""
+    """Exceeded deadline in seconds, or 0 if the program ended in time."""
 
     @property
     def ok(self) -> bool:
-        """Whether the program ended with status 0."""
+        """Whether the program exited with status 0."""
         return self.status == 0
 
     @property
     def hung(self) -> bool:
-        """Whether the program exists and gave no exit status."""
+        """Whether the program exists but did not exit."""
         return self.present and self.status is None
 
     @property
     def problem(self) -> str:
-        """Why the call failed, for people; empty if it succeeded."""
+        """Human-readable reason for a failure. Empty on success."""
         if not self.present:
             return f"{self.program} is not on PATH"
         if self.status is None:
@@ -54,16 +54,16 @@ class CommandOutcome:
 def attempt(
     argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None
 ) -> CommandOutcome:
-    """Run a program until its deadline; then kill it with its child processes.
+    """Run a program. At its deadline, kill the program and its child processes.
 
     Parameters
     ----------
     argv
-        Name or path of the program, and its arguments.
+        Name or path of the program, followed by its arguments.
     seconds
-        Deadline in seconds; `PATIENCE` by default.
+        Deadline in seconds. By default `PATIENCE`.
     env
-        Environment variables; those of this process with English messages by default.
+        Environment variables. By default the environment of this process, with English messages.
     """
     name, limit = argv[0].rpartition("/")[2], PATIENCE if seconds is None else seconds
     environment = dict(env) if env is not None else {**os.environ, "LC_ALL": "C"}
@@ -80,5 +80,5 @@ def attempt(
 
 
 def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> CommandOutcome:
-    """Run a scheduler's program as `attempt` does, without the variables of an outer job except ``FLUX_URI``."""
+    """Run a scheduler command with `attempt`, without variables of an enclosing job except ``FLUX_URI``."""
     return attempt(argv, seconds=seconds, env=plain_environment(keep=("FLUX_URI",)))

@@ -1,4 +1,4 @@
-"""Cancellation of jobs, with more force if the first signal has no effect."""
+"""Job cancellation that escalates if the first signal has no effect."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ from hpcbench.contract.state import State
 
 @dataclass(frozen=True)
 class Force:
-    """One way to end jobs."""
+    """A method to end jobs."""
 
     end: Callable[[Sequence[str]], Mapping[str, str]]
-    """Function of job ids; returns the scheduler's answer for each job that it refuses to end."""
+    """Function that takes job ids and returns the scheduler's response for each job that it refuses to end."""
     patience: float
-    """Seconds until the next force is tried."""
+    """Seconds to wait before the next method is tried."""
 
 
 def cancel(
@@ -24,14 +24,14 @@ def cancel(
     forces: Sequence[Force],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
-    """End these jobs and no others; return for each ``ended``, ``already over``, or why not.
+    """End these jobs. Return ``ended``, ``already over``, or the reason for failure for each job.
 
     Parameters
     ----------
     query
-        Function that returns the statuses of the ids that the scheduler still lists.
+        Function that returns the statuses of those ids that the scheduler still lists.
     forces
-        Ways to end jobs, the mildest first.
+        Methods to end jobs, the mildest first.
     """
     wanted = list(dict.fromkeys(ids))
     statuses = query(wanted)
@@ -60,7 +60,7 @@ def _wait(
     patience: float,
     sleep: Callable[[float], None],
 ) -> Mapping[str, JobStatus]:
-    """Wait until all jobs are over or the time is up, and return their statuses."""
+    """Wait until all jobs have ended or the time has elapsed. Return their statuses."""
     waited, pause = 0.0, 0.5
     statuses = query(jobs) if jobs else {}
     while _alive(jobs, statuses) and waited < patience:
@@ -71,7 +71,7 @@ def _wait(
 
 
 def _alive(jobs: Sequence[str], statuses: Mapping[str, JobStatus]) -> list[str]:
-    """Return the jobs that may still hold nodes, jobs on dead hosts included."""
+    """Return the jobs that may still hold nodes, including jobs on dead hosts."""
     return [
         job
         for job in jobs

@@ -1,7 +1,7 @@
-"""Environment of the calls to a scheduler's programs, which jobs may inherit.
+"""Environment for scheduler commands, which submitted jobs may inherit.
 
-A shell inside a job has variables of that job. Schedulers and launchers read them as options: one inherited binding can
-pin all ranks to a few cores, without a warning.
+A shell inside a job contains that job's variables, which schedulers and launchers read as options. A single inherited
+binding can silently pin all ranks to a few cores.
 """
 
 import os
@@ -13,10 +13,10 @@ PREFIXES = (
     *("PMIX_", "PMI_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPIEXEC_", "PALS_", "CRAY_PMI_"),
     *("FLUX_", "PBS_"),
 )
-"""Prefixes of variables that a scheduler or launcher sets in its jobs or takes for options."""
+"""Prefixes of variables that a scheduler or launcher sets in its jobs or reads as options."""
 
 _SETTINGS = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
-"""Prefixes of the users' settings for Open MPI and its variant Spectrum MPI."""
+"""Prefixes of user settings for Open MPI and Spectrum MPI."""
 
 NAMES = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID")
 
@@ -24,21 +24,21 @@ CONFIGURATION = frozenset(
     {
         *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"),
         *("LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR"),
-        "LS_COLORS",  # not a variable of LSF
+        "LS_COLORS",  # not an LSF variable
     }
 )
-"""Variables that locate the scheduler and identify the user. Without them its programs fail."""
+"""Variables that locate the scheduler and identify the user. Scheduler commands fail without them."""
 
 
 def clean_environment(environment: Mapping[str, str] | None = None, keep: Collection[str] = ()) -> dict[str, str]:
-    """Return a copy of the environment without the variables of another job.
+    """Return a copy of the environment without the variables of an enclosing job.
 
     Parameters
     ----------
     environment
-        Variables; those of this process by default.
+        Environment variables. By default the environment of this process.
     keep
-        More names to keep, such as ``FLUX_URI``, which selects the instance of Flux.
+        Names of additional variables to keep, such as ``FLUX_URI``, which selects the Flux instance.
     """
     source = os.environ if environment is None else environment
     names = CONFIGURATION.union(keep)
@@ -46,16 +46,16 @@ def clean_environment(environment: Mapping[str, str] | None = None, keep: Collec
 
 
 def settings_left_out(environment: Mapping[str, str], site: Collection[str]) -> list[str]:
-    """Return the names of MPI settings of this shell that jobs will not get.
+    """Return the names of MPI settings in this shell that are not passed on to jobs.
 
-    Inside a rank of another launcher the result is empty: the settings may belong to that launcher.
+    Inside a rank of another launcher the result is empty, because the settings may belong to that launcher.
 
     Parameters
     ----------
     environment
-        Variables of this process.
+        Environment variables of this process.
     site
-        Names of variables that the site sets.
+        Names of variables set by the site.
     """
     if {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"} & environment.keys():
         return []
@@ -67,5 +67,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment of calls whose output is parsed: English messages, and times in UTC."""
+    """Return an environment for calls with parsed output: English messages, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,4 +1,4 @@
-"""Calls of external programs with a deadline. A call returns a result for every exit status."""
+"""Calls of external programs with a deadline. Nonzero exit statuses are returned, not raised."""
 
 import contextlib
 import os
@@ -14,16 +14,16 @@ from pathlib import Path
 from hpcbench.errors import UserError
 
 PATIENCE = 90.0
-"""Deadline of a program in seconds. Slurm's clients give up after 20 to 60 s if the controller does not answer."""
+"""Default deadline in seconds. Slurm clients give up after 20 to 60 s if the controller does not respond."""
 
 _MANY = 200
 
 
 class SilenceError(UserError):
-    """A program did not end before its deadline, or reported that its daemon does not answer."""
+    """A program exceeded its deadline, or reported that its daemon does not respond."""
 
     out: str = ""
-    """Standard output that it printed before it was killed."""
+    """Standard output of the program before it was killed."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class ProgramResult:
 
     @property
     def output(self) -> str:
-        """Standard output and standard error, joined for a message."""
+        """Standard output and standard error, joined for messages."""
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
 
     @property
     def errors(self) -> list[str]:
-        """Lines with the cause: numbered lines (as LSF's filters print them), or lines with "error", or all lines."""
+        """Lines with the cause: numbered lines (printed by LSF filters), else lines with "error", else all lines."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
         return numbered[-1:] or [line for line in lines if "error" in line.lower()] or lines
 
     @property
     def first_line(self) -> str:
-        """First error line, followed by the last error line where it differs."""
+        """First error line, followed by the last error line if it differs."""
         lines = self.errors or [f"no output, exit status {self.status}"]
         last = lines[-1] if "error" in lines[-1].lower() else lines[0]
         return "; ".join(dict.fromkeys((lines[0], last)))
@@ -58,7 +58,7 @@ class ProgramResult:
 def program(argv: Sequence[str]) -> str:
     """Return the name of the called program.
 
-    A shell that only redirects standard input has the name as its fourth argument.
+    If the command is a shell that only redirects stdin, the name is the fourth argument.
     """
     return argv[3] if argv[0] == "bash" else argv[0]
 
@@ -71,27 +71,27 @@ def ask(
     cwd: Path | None = None,
     hangs: "re.Pattern[str] | None" = None,
 ) -> ProgramResult:
-    """Run a program and return its answer.
+    """Run a program and return its result.
 
-    The program gets its own process group. At a time-out the whole group is killed, wrappers of the site included.
+    The program runs in its own process group. On timeout the whole group is killed, including site wrappers.
 
     Parameters
     ----------
     argv
-        Command.
+        Command and arguments.
     environment
         Environment variables of the program.
     patience
-        Deadline in seconds; `PATIENCE` by default.
+        Deadline in seconds. By default `PATIENCE`.
     cwd
-        Working directory; that of this process by default.
+        Working directory. By default that of this process.
     hangs
-        Output that means "the daemon does not answer, still trying". The program is killed when it prints that.
+        Pattern of output that means "the daemon does not respond, still trying". On a match, the program is killed.
 
     Raises
     ------
     SilenceError
-        The program did not end before the deadline, or printed what `hangs` matches.
+        The program exceeded the deadline, or its output matched `hangs`.
     UserError
         The program does not exist.
     """
@@ -130,12 +130,13 @@ def _listen(
     deadline: float,
     hangs: "re.Pattern[str] | None",
 ) -> None:
-    """Append standard output and standard error to `buffers` until both are closed and the process has ended.
+    """Append stdout and stderr to `buffers` until both are closed and the process has ended.
 
     Raises
     ------
     TimeoutError
-        The process did not end before the deadline, or its output matches `hangs`; then the error quotes the match.
+        The process exceeded the deadline, or its output matched `hangs`. In the latter case, the error quotes the
+        match.
     """
     assert process.stdout is not None and process.stderr is not None
     printed = dict(zip((process.stdout.fileno(), process.stderr.fileno()), buffers, strict=True))
@@ -168,6 +169,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the ids in portions that fit on a command line."""
+    """Yield the ids in chunks that fit on a command line."""
     for begin in range(0, len(ids), _MANY):
         yield ids[begin : begin + _MANY]

@@ -1,4 +1,4 @@
-"""Results of queries of schedulers about a machine: whether they run, their queues, and their nodes."""
+"""Facts about a machine reported by its scheduler: availability, queues, and nodes."""
 
 import re
 import shutil
@@ -10,29 +10,29 @@ from hpcbench.batch.schedulers.attempt import CommandOutcome
 
 @dataclass(frozen=True)
 class Sighting:
-    """Outcome of the first calls to one kind of scheduler."""
+    """Outcome of the first calls to a scheduler."""
 
     kind: str
     answers: bool | None
-    """Whether the scheduler answers and takes jobs; None if its client hangs."""
+    """Whether the scheduler responds and accepts jobs. None if its client hangs."""
     fact: str
-    """Result or failure, for people."""
+    """Human-readable result or failure."""
     client: str | None = None
-    """Path of its program for jobs. It proves nothing: sites wrap these programs."""
+    """Path of the submission command. Its presence proves nothing, because sites wrap these commands."""
     name: str | None = None
-    """Name of the cluster that the scheduler reports."""
+    """Cluster name reported by the scheduler."""
     version: str | None = None
 
 
 def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: str) -> Sighting:
-    """Return the sighting of a scheduler that did not answer a call.
+    """Return the sighting of a scheduler that did not respond to a call.
 
     Parameters
     ----------
     client
-        Name of its program for jobs.
+        Name of the submission command.
     otherwise
-        What is wrong with the output if the call itself succeeded.
+        Description of the fault in the output if the call succeeded.
     """
     path = shutil.which(client)
     printed = " ".join(attempt.out.split())[:120]
@@ -44,7 +44,7 @@ def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: s
 
 @dataclass(frozen=True)
 class Nodes:
-    """Identical nodes; None is a property that could not be detected."""
+    """A group of identical nodes. Undetected properties are None."""
 
     count: int
     cores: int | None = None
@@ -56,13 +56,13 @@ class Nodes:
     socket_gpus: tuple[int, ...] | None = None
     gpu_memory_gb: int | None = None
     doubt: str = ""
-    """Why the number of GPUs has to be checked, for people; empty if it is certain."""
+    """Human-readable reason why the GPU count needs checking. Empty if the count is certain."""
     gres: str = ""
-    """Request for whole GPUs only, such as ``gpu:a100:4``; empty unless the node also has slices of GPUs."""
+    """GPU request that excludes GPU slices, such as ``gpu:a100:4``. Empty if the node has no slices."""
 
     @property
     def shape(self) -> tuple[int | None, int | None, str | None]:
-        """Properties that a site file describes: cores, GPUs and their model."""
+        """Properties described in a site file: number of cores, number of GPUs, and GPU model."""
         return self.cores, self.gpus, self.gpu
 
     def __str__(self) -> str:
@@ -88,22 +88,22 @@ class QueueFacts:
     min_nodes: int | None = None
     max_nodes: int | None = None
     max_walltime: str | None = None
-    """Longest walltime, in the notation of site files."""
+    """Maximum walltime, in the format of site files."""
     max_submitted: int | None = None
     sharing: str = "?"
-    """Rule about sharing nodes: Slurm's ``OverSubscribe``, LSF's ``SCHEDULING POLICIES``."""
+    """Node sharing policy: Slurm's ``OverSubscribe``, or LSF's ``SCHEDULING POLICIES``."""
     notes: Sequence[str] = ()
-    """Other properties, for people."""
+    """Other properties, in human-readable form."""
     barred: str = ""
-    """Why this user may not submit to it, for people; empty if no rule is known that forbids it."""
+    """Human-readable reason why this user must not submit to the queue. Empty if no such rule is known."""
 
     def kind(self) -> Nodes | None:
-        """Return the most frequent kind of node, kinds with GPUs before the others."""
+        """Return the most frequent kind of node. Kinds with GPUs take precedence."""
         return max(merge(self.nodes), key=lambda nodes: (bool(nodes.gpus), nodes.count), default=None)
 
 
 def merge(nodes: Sequence[Nodes]) -> list[Nodes]:
-    """Join nodes of one shape that differ only in their memory; the smallest memory counts for all."""
+    """Merge groups of nodes that differ only in memory. The merged group has the smallest memory."""
     merged: dict[tuple[int | None, int | None, str | None], Nodes] = {}
     for each in nodes:
         before = merged.get(each.shape)
@@ -117,6 +117,6 @@ def merge(nodes: Sequence[Nodes]) -> list[Nodes]:
 
 
 def parse_bytes(text: str) -> float:
-    """Return the bytes of a size such as ``606.6G``, in binary units; 0 for another text."""
+    """Convert a size in binary units, such as ``606.6G``, to bytes. Return 0 if it is not a size."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ") if match else 0.0

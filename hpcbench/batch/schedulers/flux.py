@@ -1,4 +1,4 @@
-"""Flux: each job is submitted by ``flux batch``, and polled by ``flux jobs``."""
+"""Flux backend. Jobs are submitted with ``flux batch`` and polled with ``flux jobs``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
-"""Messages of a lost connection: the job may have been submitted."""
+"""Messages of a lost connection. The job may have been submitted."""
 _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
-"""Words in a refusal by flux-accounting."""
+"""Keywords in a refusal by flux-accounting."""
 
 
 @register_scheduler("flux")
 class Flux(JobScheduler):
-    """One Flux instance: the machine's, or the one that FLUX_URI names."""
+    """A Flux instance: the system instance, or the instance selected by FLUX_URI."""
 
     programs = ("flux",)
 
     @classmethod
     def check(cls, site: Site) -> None:
-        """Check that Flux can be used here."""
+        """Check that Flux is usable here."""
         super().check(site)
         done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
         if done.status:
@@ -41,14 +41,14 @@ class Flux(JobScheduler):
         if len(job.jobs) != 1:
             raise UserError(f"{job.name}: Flux has no job arrays: submit its {len(job.jobs)} jobs one by one")
         scheme = "afterany" if job.after_any else "afterok"
-        # The name on the command line overrides that of the script, which several submissions may share.
+        # The name on the command line overrides the name in the script, which several submissions may share.
         argv = ["batch", f"--job-name={job.name}", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
         try:
             done = ask(["flux", *argv], {**clean_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"})
         except SilenceError as error:
             raise UnclearError(f"flux batch {script}: {error}") from None
         id = flux_answers.submitted(done.out)
-        if id is not None:  # with an id the job was submitted, despite a warning or an exit status
+        if id is not None:  # An id means that the job was submitted, despite a warning or a nonzero exit status.
             return Receipt(id, [id], ["flux", *argv], done.output)
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
@@ -57,15 +57,15 @@ class Flux(JobScheduler):
         raise UserError(f"flux batch {script}: {done.first_line}: Flux refused the job{remedy}")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up the job that was submitted under a name."""
+        """Look up the job with a given name."""
         return self.choose(_named(name), 1)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of the live jobs that have one of these names, asked for one by one: Flux takes one name."""
+        """Return the ids of live jobs with these names, with one call per name because Flux accepts only one."""
         return [id for name in names for id, word in _named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses that `flux jobs` reports for these ids."""
+        """Return the statuses of these ids as reported by `flux jobs`."""
         statuses: dict[str, JobStatus] = {}
         for some in portions(ids):
             done = _flux("jobs", "-n", "-o", flux_answers.FORMAT, *some)
@@ -80,7 +80,7 @@ class Flux(JobScheduler):
         statuses = self.poll(ids)
         alive = [id for id, word in statuses.items() if word.state.alive]
         answers = {id: "already over" if id in statuses else "unknown to Flux" for id in ids}
-        # A single call for all ids would fail if one has just ended, and would not name that id.
+        # If a job has just ended, a single call for all ids would fail without naming it.
         for id in alive:
             done = _flux("cancel", id)
             over = done.status and "inactive" in done.err
@@ -89,7 +89,7 @@ class Flux(JobScheduler):
 
 
 def _named(name: str) -> Mapping[str, JobStatus]:
-    """Return the state of every job of this name, keyed by id."""
+    """Return the statuses of all jobs with this name, keyed by id."""
     done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
     if done.status:
         raise UserError(f"flux jobs --name={name}: {done.first_line}")
@@ -97,6 +97,6 @@ def _named(name: str) -> Mapping[str, JobStatus]:
 
 
 def _flux(*argv: str) -> ProgramResult:
-    """Call Flux with ids in ASCII, and with FLUX_URI, which selects the instance."""
+    """Call Flux with ASCII ids, and with FLUX_URI, which selects the instance."""
     environment = {**plain_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"}
     return ask(["flux", *argv], environment)

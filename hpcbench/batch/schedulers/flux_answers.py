@@ -1,4 +1,4 @@
-"""Parsers of Flux's output: ids in either form, and states of jobs."""
+"""Parsers of Flux output: job ids in both formats, and job states."""
 
 import datetime
 import re
@@ -9,7 +9,7 @@ from hpcbench.contract.state import State
 
 FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")
 FORMAT = "|".join(f"{{{name}}}" for name in FIELDS)
-"""Output format for ``flux jobs``. The note comes last because it may contain the separator."""
+"""Output format for ``flux jobs``. The note is last because it may contain the separator."""
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ID = re.compile(rf"[ƒf]([{_DIGITS}]{{2,12}})")
 _STATES = {
@@ -33,11 +33,11 @@ _CAUSES = {
     "cancel": State.CANCELLED,
     "dependency": State.CANCELLED,
 }
-"""State of a failed job by the type of its exception."""
+"""State of a failed job, keyed by exception type."""
 
 
 def decimal(text: str) -> str | None:
-    """Convert an id to digits, from digits or from base 58 after ƒ or f (Flux RFC 19); None if it is not an id."""
+    """Convert a decimal or base58 id (``ƒ`` or ``f`` prefix, Flux RFC 19) to decimal. Return None for other text."""
     if text.isascii() and text.isdigit():
         return text
     match = _ID.fullmatch(text)
@@ -50,13 +50,13 @@ def decimal(text: str) -> str | None:
 
 
 def submitted(output: str) -> str | None:
-    """Return the id that ``flux batch`` printed on a separate line, as digits. A site may print other lines."""
+    """Return the decimal id in the output of ``flux batch``. Lines printed by the site are skipped."""
     ids = [id for line in output.splitlines() if (id := decimal(line.strip()))]
     return ids[-1] if ids else None
 
 
 def named(output: str, name: str) -> Mapping[str, JobStatus]:
-    """Return the statuses of jobs of this name, keyed by id, from lines of id, status and name."""
+    """Return the statuses of jobs with this name, keyed by id. Each line contains id, status, and name."""
     statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
         text, _, remainder = line.strip().partition("|")
@@ -68,7 +68,7 @@ def named(output: str, name: str) -> Mapping[str, JobStatus]:
 
 
 def read_statuses(output: str) -> Mapping[str, JobStatus]:
-    """Return statuses, keyed by id, from the output of ``flux jobs`` in `FORMAT`; other lines are skipped."""
+    """Parse the output of ``flux jobs`` in `FORMAT`. Return statuses keyed by id. Other lines are skipped."""
     statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
         cells = line.split("|", len(FIELDS) - 1)
@@ -87,7 +87,7 @@ def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, n
 
 
 def _exit(code: str, state: State) -> int | None:
-    """Return the exit status of a shell. Flux reports signals as negative numbers, and -128 if the job never ran."""
+    """Convert to a shell exit status. Flux reports signals as negative numbers, and -128 if the job never ran."""
     if state.alive or not re.fullmatch(r"-?\d+", code) or code == "-128":
         return None
     return int(code) if int(code) >= 0 else 128 - int(code)

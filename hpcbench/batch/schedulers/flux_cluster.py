@@ -1,4 +1,4 @@
-"""Queries of a Flux instance about itself: its version, queues and nodes."""
+"""Flux instance queries: version, queues, and nodes."""
 
 import re
 import shutil
@@ -13,11 +13,11 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 
 
 def find_flux() -> Sighting:
-    """Ask for the size of the instance, its version, and a job."""
+    """Query the size of the Flux instance, its version, and its jobs."""
     size = ask_scheduler(["flux", "getattr", "size"])
     if not size.ok or not size.out.strip().isdigit():
         return report_failure("flux", "flux", size, "flux getattr size gives no number")
-    jobs = ask_scheduler(["flux", "jobs", "-n", "-c", "1"])  # a broker has a size without a job manager
+    jobs = ask_scheduler(["flux", "jobs", "-n", "-c", "1"])  # a broker reports a size even without a job manager
     if not jobs.ok:
         return report_failure("flux", "flux", jobs, "")
     printed = ask_scheduler(["flux", "version"])
@@ -27,12 +27,12 @@ def find_flux() -> Sighting:
 
 
 def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
-    """Return the queues and why their limits are unknown, if this Flux cannot print limits.
+    """Return the queues, and why their limits are unknown if this Flux version cannot print limits.
 
     Parameters
     ----------
     nodes
-        Nodes by queue; those under the empty name belong to all queues.
+        Nodes keyed by queue. Nodes under the empty name belong to all queues.
     """
     answer = ask_scheduler(["flux", "queue", "list", "-no", _QUEUES])
     problem = answer.problem
@@ -43,7 +43,7 @@ def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
         name, time, least, most = (part.strip() for part in (line + "|||").split("|")[:4])
         plain = name.rstrip("*")
         if not plain:
-            continue  # the only queue, which needs no name
+            continue  # a single, unnamed queue
         queues.append(
             QueueFacts(
                 plain,
@@ -59,7 +59,7 @@ def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
 
 
 def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
-    """Return the nodes by queue, and why the call failed. A resource of several queues is listed for each of them."""
+    """Return the nodes keyed by queue, and why the call failed. Nodes shared by several queues are listed for each."""
     answer = ask_scheduler(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
     nodes_by_queue: dict[str, list[Nodes]] = {}
     for line in answer.out.splitlines() if answer.ok else ():

@@ -1,8 +1,8 @@
-"""The local scheduler: a detached process that runs a submission's job scripts one after another.
+"""Local scheduler: a detached process that runs the job scripts of a submission sequentially.
 
-With one lock per user, two submissions never run at the same time and disturb each other's measurements. The job
-inherits the lock, so that it is held even if the queue is killed and its job continues. A job's id is the absolute path
-of its directory.
+A per-user lock prevents two submissions from running at the same time and disturbing each other's measurements. Jobs
+inherit the lock, so it is held even if the queue is killed while a job continues. A job id is the absolute path of the
+job directory.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 GRACE = 15.0
-"""Seconds in which a job must end after a signal. Its script gives the launcher five of them."""
+"""Seconds within which a job must end after a signal. The job script gives the launcher 5 s of this time."""
 _LOOK = 0.2
-"""Seconds between two checks of a job that this one waits for."""
+"""Seconds between two checks of a dependency."""
 
 
 @register_scheduler("local")
 class Local(JobScheduler):
-    """Scheduler that runs jobs on this machine, in the background."""
+    """Scheduler that runs jobs on this machine in the background."""
 
     interval = 0.5
     keeps_accounts = False
@@ -56,11 +56,11 @@ class Local(JobScheduler):
 
     @classmethod
     def check(cls, site: Site) -> None:
-        """Check the lock of the queues, because a queue prints only to its log."""
-        lock_path()  # report its errors now: the queue prints only to its log
+        """Check the queue lock, because a queue reports errors only in its log."""
+        lock_path()  # report errors now, because the queue prints only to its log
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Note the job for a queue of this submission."""
+        """Add the job to the next queue of this submission."""
         self._waiting.append(job)
         id = str(self.root / "jobs" / job.jobs[0])
         for name in ("process.json", "dropped.json"):
@@ -68,7 +68,7 @@ class Local(JobScheduler):
         return Receipt(id, [id])
 
     def begin(self) -> str:
-        """Start the queue that runs the noted jobs."""
+        """Start a queue that runs the added jobs."""
         if not self._waiting:
             return ""
         directory = self.root / "queues"
@@ -90,12 +90,12 @@ class Local(JobScheduler):
             )
         write_json(directory / f"{number}.json", {"process": _identity(queue), "time": now(), "jobs": jobs})
         assert queue.stdin is not None
-        queue.stdin.close()  # start signal for the queue, whose file is complete now
+        queue.stdin.close()  # start signal for the queue, because its file is now complete
         self._waiting = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
     def _forgotten(self) -> list[SubmittedJob]:
-        """Return the jobs that were submitted by a command that was killed before it started a queue."""
+        """Return the jobs of a command that was killed before it started a queue."""
         begun = {job["name"] for _, queue in queues(self.root) for job in queue["jobs"]}
         begun |= {job.name for job in self._waiting}
         ledger = Ledger(self.root)
@@ -103,11 +103,11 @@ class Local(JobScheduler):
         return [job for job in last if job.name not in begun]
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Return None: a job without a started queue does not exist."""
+        """Return None, because a job without a started queue does not exist."""
         return None
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses of these ids, from the files of their queues and jobs."""
+        """Return the statuses of these ids from queue and job files."""
         queue_of = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
         return {id: _word(self.root, Path(id), *queue_of.get(Path(id).name, (None, None))) for id in ids}
 
@@ -128,12 +128,12 @@ class Local(JobScheduler):
 
 
 def _drop(directory: Path, reason: str = "") -> None:
-    """Record that a job must not run, or must end."""
+    """Record that a job must not start, or must end."""
     written(directory, lambda: write_json(directory / "dropped.json", {"time": now(), "reason": reason}))
 
 
 def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | None) -> JobStatus:
-    """Return the status of the job in the directory, which belongs to a queue."""
+    """Return the status of the job in a directory, given its queue."""
     expected = root / "jobs" / directory.name
     if not (directory.exists() and expected.exists() and directory.samefile(expected)):
         return JobStatus(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was submitted")
@@ -164,7 +164,7 @@ def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | No
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of this process, with absolute paths in PYTHONPATH."""
+    """Return the process environment, with absolute paths in PYTHONPATH."""
     variables = dict(os.environ)
     paths = [str(Path(path).resolve()) for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
     package = Path(hpcbench.__file__).resolve().parent.parent
@@ -181,7 +181,7 @@ def lock_path() -> Path:
     Raises
     ------
     UserError
-        Its directory belongs to another user.
+        The directory of the lock belongs to another user.
     """
     directory = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -191,7 +191,7 @@ def lock_path() -> Path:
 
 
 def serve(root: Path, number: str) -> None:
-    """Run the jobs of a queue of the submission at `root`, each when the one before it has ended."""
+    """Run the jobs of a queue of the submission at `root` sequentially."""
     queue = read_queue(root / "queues" / f"{number}.json")
     if queue is None:
         raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
@@ -213,10 +213,10 @@ def serve(root: Path, number: str) -> None:
 
 
 def _await(ids: Sequence[str], *, any_end: bool) -> str:
-    """Wait until these jobs, also of other submissions, have ended; return why the next job cannot start."""
+    """Wait until these jobs, possibly of other submissions, have ended. Return why the next job cannot start."""
     for id in ids:
         root = Path(id).parent.parent
-        local = Local(root, None)  # type: ignore[arg-type]  # a site is not asked for
+        local = Local(root, None)  # type: ignore[arg-type]  # the site is not needed
         while True:
             mark = read_mark(Path(id))
             if mark is not None and mark.state == "ended" and (mark.exit == 0 or any_end):
@@ -231,8 +231,8 @@ def _await(ids: Sequence[str], *, any_end: bool) -> str:
 
 
 def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[str]) -> None:
-    """Run a job once: request a stop before its time limit, and end it at the limit."""
-    with contextlib.suppress(OSError):  # the script reports a full disk itself
+    """Run a job once. Request a stop before the time limit, and end the job at the limit."""
+    with contextlib.suppress(OSError):  # the job script reports a full disk itself
         set_aside(directory)
     with (directory / "out.log").open("ab") as log:
         process = subprocess.Popen(
@@ -246,7 +246,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
         )
     process_identity = _identity(process)
     written(directory, lambda: write_json(directory / "process.json", process_identity))
-    if (directory / "dropped.json").exists():  # by a command that did not see the process yet
+    if (directory / "dropped.json").exists():  # dropped by a command that did not see the process yet
         end_tree(process_identity, grace=GRACE)
     if limit is None:
         process.wait()
@@ -264,7 +264,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
 
 
 def _identity(child: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """Return the identity of a child process, which exists until `wait` is called."""
+    """Return the identity of a child process. The process exists until `wait` is called."""
     child_identity = identity(child.pid)
     if child_identity is None:
         raise UserError(f"/proc/{child.pid}/stat: cannot be read: the local scheduler needs Linux's /proc")
@@ -277,7 +277,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Run ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
-    # nohup, and make for background jobs, ignore these signals. A shell cannot trap signals ignored at its start.
+    # nohup ignores these signals, as does make for background jobs. A shell cannot trap signals ignored at its start.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _stop)
@@ -287,7 +287,7 @@ def main() -> int:
     except UserError as error:
         print(f"{now()} {error}", file=sys.stderr)
         return 2
-    except OSError as error:  # its disk is full, read-only or gone
+    except OSError as error:  # the disk is full, read-only, or unavailable
         print(f"{now()} {describe_disk_error(Path(sys.argv[1]), error)}", file=sys.stderr)
         return 2
     return 0

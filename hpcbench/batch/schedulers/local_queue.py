@@ -8,17 +8,17 @@ from typing_extensions import TypedDict
 
 
 class Waiting(TypedDict):
-    """A job of a queue."""
+    """A pending job in a queue."""
 
     id: str
     name: str
-    """Name that the job was submitted under."""
+    """Name under which the job was submitted."""
     after: list[str]
     after_any: bool
 
 
 class LocalQueue(TypedDict):
-    """A process that runs jobs one after another."""
+    """A queue process that runs jobs sequentially."""
 
     process: dict[str, Any]
     jobs: list[Waiting]
@@ -28,7 +28,7 @@ _QUEUE = TypeAdapter(LocalQueue)
 
 
 def read_queue(path: Path) -> LocalQueue | None:
-    """Read a queue's file; None if it is missing or damaged."""
+    """Read a queue file. Return None if it is missing or damaged."""
     try:
         return _QUEUE.validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -36,7 +36,7 @@ def read_queue(path: Path) -> LocalQueue | None:
 
 
 def queues(root: Path) -> list[tuple[Path, LocalQueue]]:
-    """Return the readable queues of a submission with their files, in the order of their start."""
+    """Return the readable queue files of a submission and their contents, in start order."""
     paths = [path for path in (root / "queues").glob("*.json") if path.stem.isdecimal()]
     pairs = ((path, read_queue(path)) for path in sorted(paths, key=lambda path: int(path.stem)))
     return [(path, queue) for path, queue in pairs if queue is not None]

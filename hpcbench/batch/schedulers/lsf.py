@@ -1,4 +1,4 @@
-"""LSF: jobs are submitted by bsub, and polled by bjobs and bhist."""
+"""LSF backend. Jobs are submitted with bsub and polled with bjobs and bhist."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 TERMINATE_WAIT = 45.0
-"""Seconds between a cancel and the next, harder one: LSF itself sends SIGINT, SIGTERM and SIGKILL 10 s apart."""
+"""Seconds before a cancellation escalates. LSF itself sends SIGINT, SIGTERM and SIGKILL 10 s apart."""
 
 _REFUSED = re.compile(r"Job <([^>]+)>: (.+)")
 
 
 @register_scheduler("lsf")
 class Lsf(JobScheduler):
-    """LSF, from a node where its programs are."""
+    """LSF, used from a node with LSF commands."""
 
     programs = ("bsub", "bjobs", "bkill")
     most_after = 100
@@ -36,7 +36,7 @@ class Lsf(JobScheduler):
         self._query = LsfQuery()
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """Check the jobs' queues with `bqueues`."""
+        """Check the queues of the jobs with `bqueues`."""
         from hpcbench.batch.schedulers.lsf_preflight import preflight
 
         return preflight(self.root, jobs)
@@ -53,20 +53,20 @@ class Lsf(JobScheduler):
         return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up the job that was submitted under a name."""
+        """Look up the job with a given name."""
         return self.choose(self._query.named(_plain(name)), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of the live jobs of these names, with one call per name because bjobs accepts only one."""
+        """Return the ids of live jobs with these names, with one call per name because bjobs accepts only one."""
         items = [item for name in names for item in self._query.named(_plain(name)).items()]
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 
     def queue_name(self, submission: str, job: str, before: int = 0) -> str:
-        """Return the name without hyphens, because submission filters of some sites parse any ``-n`` as an option."""
+        """Return the name without hyphens, because submission filters at some sites parse any ``-n`` as an option."""
         return _plain(super().queue_name(submission, job, before))
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses that `bjobs` and `bhist` report for these ids."""
+        """Return the statuses of these ids as reported by `bjobs` and `bhist`."""
         return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
@@ -80,12 +80,13 @@ def _plain(name: str) -> str:
 
 
 def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
-    """Return the options of the command line, which override those of the script.
+    """Return command-line options, which override the options in the script.
 
     Parameters
     ----------
     ends_orphans
-        Whether this LSF has -ti, which ends a job whose dependency failed. Without -ti the job waits forever.
+        Whether this LSF version supports -ti, which ends a job whose dependency failed. Without -ti the job waits
+        forever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", _plain(job.name) + array]
@@ -97,7 +98,7 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
 
 
 def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    """End jobs; return LSF's answer for each job that it refuses to end."""
+    """End jobs. Return LSF's response for each job that it refuses to end."""
     refused: dict[str, str] = {}
     for some in portions(ids):
         answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)

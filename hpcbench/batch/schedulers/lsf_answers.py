@@ -1,4 +1,4 @@
-"""Parsers of the output of LSF's bjobs and bhist."""
+"""Parsers for the output of LSF's bjobs and bhist."""
 
 import datetime
 import re
@@ -22,7 +22,7 @@ STATES: Mapping[str, State] = {
     "DONE": State.COMPLETED,
     "EXIT": State.FAILED,
 }
-"""LSF's job states. EXIT is refined by the reason."""
+"""LSF job states. EXIT is refined according to the reason."""
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
@@ -45,22 +45,22 @@ TERMINATIONS: Mapping[str, State] = {
     "TERM_MEMLIMIT": State.OUT_OF_MEMORY,
     "TERM_SWAP": State.OUT_OF_MEMORY,
     "TERM_ZOMBIE": State.NODE_FAILED,
-    "TERM_CSM_ALLOC": State.NODE_FAILED,  # IBM's job step manager could not set up or keep the nodes
+    "TERM_CSM_ALLOC": State.NODE_FAILED,  # IBM's job step manager could not set up or hold the nodes
     "TERM_PREEMPT": State.PREEMPTED,
     "TERM_REQUEUE_OWNER": State.PREEMPTED,
     "TERM_REQUEUE_ADMIN": State.PREEMPTED,
     "TERM_RC_RECLAIM": State.PREEMPTED,
 }
-"""State for each reason that LSF gives for the end of a job.
+"""State for each termination reason in LSF.
 
-It takes precedence over the exit status, which may be empty or may be that of the program.
+The reason takes precedence over the exit status, which may be empty or may be that of the program.
 """
 
 AT_RUN_LIMIT = 140
 """Exit status after SIGUSR2, which LSF sends at the run limit."""
 AT_LIMIT = f"exit {AT_RUN_LIMIT}: LSF's run limit"
 _LIMIT_SLACK = 5.0
-"""Tolerance in seconds: a job that ends so shortly before its run limit was ended by the limit."""
+"""Tolerance in seconds. A job that ends within this time before its run limit was ended by the limit."""
 BY_BKILL = 130
 """Exit status after SIGINT, the first signal of bkill."""
 
@@ -68,22 +68,22 @@ FIELDS = (
     *("jobid", "jobindex", "stat", "exit_code", "submit_time", "start_time", "finish_time", "run_time", "max_mem"),
     *("exec_host", "job_name", "exit_reason", "pend_reason"),
 )
-"""Fields of `bjobs -o`. Fields that may be free text come last."""
+"""Fields of `bjobs -o`. Fields that may contain free text come last."""
 
 _SHOWN = 7
-"""Number of digits of an id that bjobs prints by default. It cuts off the first digits of longer ids."""
+"""Number of id digits that bjobs prints by default. Leading digits of longer ids are cut off."""
 
 
 @dataclass(frozen=True)
 class LsfTimeReader:
-    """Reader of LSF's times, which lack the year and are in UTC."""
+    """Parser of LSF times, which are in UTC and lack the year."""
 
     now: datetime.datetime
 
     def read(self, cell: str) -> str | None:
-        """Return the last time of form ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
+        """Return the most recent time that matches ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
 
-        A letter after it names its kind.
+        A letter after the time, which denotes its kind, is ignored.
         """
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
@@ -95,14 +95,14 @@ class LsfTimeReader:
             try:
                 time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
             except ValueError:
-                continue  # 29 February, in a year that has none
+                continue  # 29 February in a non-leap year
             if match[3] or time < self.now + datetime.timedelta(days=1):
                 return time.strftime("%Y-%m-%dT%H:%M:%SZ")
         return None
 
 
 def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
-    """Return the status for a state of LSF, in upper or lower case."""
+    """Return the status for an LSF state, in upper or lower case."""
     theirs = stat.strip().upper()
     state = STATES.get(theirs, State.UNKNOWN)
     if theirs == "PEND":
@@ -122,12 +122,12 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
 
 
 def waiting(reason: str) -> JobStatus:
-    """Return the status of a waiting job, with the remedy if it would wait forever."""
+    """Return the status of a pending job, with a remedy if the job would wait forever."""
     return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
 def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
-    """Parse the output of ``bjobs -o "... delimiter='^'"``; lines before the header are a banner."""
+    """Parse the output of ``bjobs -o "... delimiter='^'"``. Banner lines before the header are skipped."""
     statuses: dict[str, JobStatus] = {}
     names: list[str] = []
     for line in text.splitlines():
@@ -162,7 +162,7 @@ def _row_word(row: Mapping[str, str], clock: LsfTimeReader) -> JobStatus:
 
 
 def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
-    """Parse the output of ``bjobs`` or ``bjobs -w``; hosts may continue on separate lines."""
+    """Parse the output of ``bjobs`` or ``bjobs -w``. Hosts may continue on separate lines."""
     statuses: dict[str, JobStatus] = {}
     header, last = "", ""
     for line in text.splitlines():
@@ -181,7 +181,7 @@ def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
 
 
 def read_pending(text: str) -> dict[str, str]:
-    """Return why jobs wait, from the output of ``bjobs -p``: the lines below the row of each job."""
+    """Return the pending reasons in the output of ``bjobs -p``: the lines below each job's row."""
     reasons: dict[str, str] = {}
     last = ""
     for line in text.splitlines():
@@ -194,30 +194,30 @@ def read_pending(text: str) -> dict[str, str]:
 
 
 def _host(header: str, line: str, wide: bool) -> str:
-    """Return the cell below EXEC_HOST. In the wide form cells may be shifted to the right, but none is empty."""
+    """Return the EXEC_HOST cell. In the wide format cells may be shifted to the right, but no cell is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
     return "" if cells == ["-"] else "".join(cells)
 
 
 def element(job: str, index: str) -> str:
-    """Return ``123[4]``, or ``123`` for a job that is not an element of an array."""
+    """Return ``123[4]`` for an array element, or ``123`` for a single job."""
     return f"{job}[{index}]" if index not in ("", "0", "-") else job
 
 
 def _index(text: str) -> str:
-    """Return the index of an element from the end of its name. bjobs may cut off the beginning: ``*ame[4]``."""
+    """Return the array index at the end of a job name. bjobs may cut off the beginning: ``*ame[4]``."""
     match = re.search(r"\S\[(\d+)\](?=\s|$)", text)
     return match[1] if match else ""
 
 
 def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
-    """Return the status of this id, even if bjobs has cut off its first digits."""
+    """Return the status of an id, even if bjobs has cut off its leading digits."""
     number, bracket, index = job.partition("[")
     return statuses.get(job) or (statuses.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
 
 def read_history(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
-    """Parse the output of ``bhist -l`` and return each job's status after its last event."""
+    """Parse the output of ``bhist -l``. Return the status of each job after its last event."""
     statuses: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
         head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)
@@ -268,7 +268,7 @@ def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
         return None
     over = stat in ("DONE", "EXIT")
     status = word(stat, exit_status, reason)
-    if stat == "EXIT" and not reason:  # variants of LSF give no reason, and end jobs at the limit as bkill does
+    if stat == "EXIT" and not reason:  # Some LSF variants report no reason, and end jobs at the limit like bkill.
         if asked:
             status = replace(status, state=State.CANCELLED, reason=asked)
         elif _at_limit(section, start, end):
@@ -277,14 +277,14 @@ def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
 
 
 def _at_limit(section: str, start: str | None, end: str | None) -> bool:
-    """Return whether a job ran until the run limit in its section."""
+    """Return whether a job ran until the run limit stated in its section."""
     limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
     ran = measure_seconds(start, end)
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 
 def _events(section: str, clock: LsfTimeReader) -> Iterator[tuple[str | None, str]]:
-    """Yield times and texts without blanks, because LSF breaks lines anywhere, even within words."""
+    """Yield the time and text of each event. Blanks are removed, because LSF breaks lines even within words."""
     stamp = re.compile(r"^([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?): ?", re.MULTILINE)
     body = re.split(r"^Summary of time", section, flags=re.MULTILINE)[0]
     pieces = stamp.split(body)

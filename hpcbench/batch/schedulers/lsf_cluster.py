@@ -1,4 +1,4 @@
-"""Queries of LSF about the cluster: its daemons, settings, queues, hosts, and the options of bsub."""
+"""LSF cluster queries: daemons, settings, queues, hosts, and bsub options."""
 
 import re
 import shutil
@@ -12,22 +12,22 @@ from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, parse
 from hpcbench.batch.scripts.duration import Duration
 
 _ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
-"""Options that every bsub has: a text without them does not list the options."""
+"""Options supported by every bsub. A help text without them is not a list of options."""
 
 
 @dataclass(frozen=True)
 class LsfParameters:
-    """Settings of the cluster that ``bparams`` prints."""
+    """Cluster settings printed by ``bparams``."""
 
     default_queue: str | None
     max_array: int | None
-    """Maximum size of a job array; None if LSF does not print it."""
+    """Maximum job array size, or None if LSF does not print it."""
     reserves_per_task: bool
-    """Whether a resource request counts for each slot, not for each host."""
+    """Whether resource requests are per slot instead of per host."""
 
 
 def find_lsf() -> Sighting:
-    """Ask for the name of the cluster, and whether the daemon that takes jobs answers."""
+    """Query the cluster name, and whether the daemon that accepts jobs responds."""
     answer = ask_scheduler(["lsid"])
     name = re.search(r"My cluster name is (\S+)", answer.out)
     if not answer.ok or not name:
@@ -37,7 +37,7 @@ def find_lsf() -> Sighting:
     bsub = shutil.which("bsub")
     if not bsub:
         return Sighting("lsf", False, f"{product}: lsid answers, but bsub is not on PATH", None, name[1])
-    queues = ask_scheduler(["bqueues", "-l"])  # lsid queries a different daemon from the one that accepts jobs
+    queues = ask_scheduler(["bqueues", "-l"])  # lsid does not query the daemon that accepts jobs
     if not queues.ok or "QUEUE" not in queues.out:
         why = queues.problem or f"bqueues lists no queue: {queues.err.strip()[:120]}"
         fact = f"{product}: lsid answers, but not the daemon that takes jobs: {why}"
@@ -46,7 +46,7 @@ def find_lsf() -> Sighting:
 
 
 def read_parameters() -> LsfParameters:
-    """Return LSF's settings. Variants of LSF have fewer options of bparams."""
+    """Return the LSF settings. In some LSF variants bparams has fewer options."""
     answer = ask_scheduler(["bparams", "-a"])
     text = answer.out if answer.ok else ask_scheduler(["bparams", "-l"]).out
     default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", text) or re.search(
@@ -61,8 +61,8 @@ def read_parameters() -> LsfParameters:
 
 
 def list_bsub_options() -> set[str]:
-    """Return the options in the help of bsub; empty if the help does not list them."""
-    answer = ask_scheduler(["bsub", "-h"])  # variants of LSF print the help and then fail
+    """Return the options in bsub's help text. Empty if the help text does not list options."""
+    answer = ask_scheduler(["bsub", "-h"])  # some LSF variants print the help text and then fail
     listed = set(re.findall(r"(?<![\w-])-[A-Za-z]\w*", f"{answer.out}\n{answer.err}"))
     return listed if listed.issuperset(_ALWAYS) else set()
 
@@ -75,9 +75,9 @@ def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> 
     hosts
         Kinds of hosts of the cluster.
     default
-        Name of the default queue, if bparams prints it.
+        Name of the default queue, if printed by bparams.
     slots
-        Whether jobs ask for slots, so that limits of slots limit their nodes.
+        Whether jobs request slots, so that slot limits also limit the number of nodes.
     """
     answer = ask_scheduler(["bqueues", "-l"])
     blocks = re.split(r"^QUEUE:\s*", answer.out, flags=re.MULTILINE)[1:]
@@ -85,14 +85,14 @@ def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> 
 
 
 def list_hosts() -> tuple[list[Nodes], list[str], str]:
-    """Return the kinds of hosts, the hosts with GPUs in MIG mode, and why the call failed."""
+    """Return host kinds, hosts with GPUs in MIG mode, and why the call failed."""
     answer = ask_scheduler(["lshosts", "-w"])
     gpus, in_slices = _gpus()
     counts: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
     for line in answer.out.splitlines():
         cells = line.split()
         if len(cells) < 8 or cells[0] == "HOST_NAME" or cells[7] != "Yes" or not cells[4].isdigit():
-            continue  # no server, or one that is down
+            continue  # not a server, or a server that is down
         models, places = gpus.get(cells[0], ((), ()))
         counts[int(cells[4]), int(parse_bytes(cells[5])) >> 30 or None, models, places] += 1
     hosts = [
@@ -114,9 +114,9 @@ def list_hosts() -> tuple[list[Nodes], list[str], str]:
 
 
 def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[str]]:
-    """Return each host's GPU models and GPUs per NUMA node, and the hosts with slices of GPUs.
+    """Return each host's GPU models and GPUs per NUMA node, and the hosts with GPU slices.
 
-    Only the first row of a host names it. GPUs in MIG mode are left out.
+    Only the first row of a host contains its name. GPUs in MIG mode are omitted.
     """
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
     in_slices: dict[str, None] = {}
@@ -144,7 +144,7 @@ def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[st
 
 
 def _bounded(line: QueueFacts) -> QueueFacts:
-    """Return the queue with no more nodes in a job than the cluster has of their kind."""
+    """Cap a queue's maximum nodes per job at the number of nodes of this kind in the cluster."""
     kind = line.kind()
     if kind is None or (line.max_nodes is not None and line.max_nodes <= kind.count):
         return line
@@ -185,7 +185,7 @@ def _queue(block: str, hosts: Sequence[Nodes], default: str | None, *, slots: bo
 
 
 def _run_limit(block: str, notes: list[str]) -> str | None:
-    """Return the longest walltime that the queue accepts."""
+    """Return the maximum walltime of a queue."""
     cell = _maximum(block, "RUNLIMIT")
     try:
         return str(Duration.of_lsf(cell)) if cell else None
@@ -195,7 +195,7 @@ def _run_limit(block: str, notes: list[str]) -> str | None:
 
 
 def _most_slots(block: str, notes: list[str]) -> int | None:
-    """Return the maximum slots of a job. TASKLIMIT (PROCLIMIT in older LSF) lists minimum, default and maximum."""
+    """Return the maximum slots per job. TASKLIMIT (PROCLIMIT in older LSF) lists minimum, default and maximum."""
     cells = [cell for head in ("TASKLIMIT", "PROCLIMIT") if (cell := _maximum(block, head))]
     bounds = [int(cell.split()[-1]) for cell in cells if re.fullmatch(r"\d+(\s+\d+){0,2}", cell)]
     notes += [f"{name} {slots} slots" for name, slots in _slot_limits(block).items()]
@@ -203,7 +203,7 @@ def _most_slots(block: str, notes: list[str]) -> int | None:
 
 
 def _slot_limits(block: str) -> dict[str, int]:
-    """Return the slot limits of the queue and of one user, from its table of parameters."""
+    """Return the queue's slot limits, in total and per user, from its parameter table."""
     lines = block.splitlines()
     for heads, values in pairwise(lines):
         row = dict(zip(heads.split(), values.split(), strict=False))
@@ -213,7 +213,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """Return the maximum below a column header, not the default; empty if there is none."""
+    """Return the maximum, not the default, below a column header. Empty if the maximum is missing."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

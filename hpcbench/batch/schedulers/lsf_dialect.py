@@ -1,4 +1,4 @@
-"""Command lines and output of LSF's bsub, and the remedies for refusals."""
+"""Command lines and output of LSF's bsub, and remedies for refusals."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.batch.schedulers.submit_command import SubmitDialect
 
 OVER = re.compile("already finished|No matching job|is being terminated|is not found")
-"""Output of bkill for a job that is already over."""
+"""Output of bkill for a job that has already ended."""
 
 DIALECT = SubmitDialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
@@ -49,12 +49,12 @@ def build_bsub_command(path: Path, options: Sequence[str], by: str) -> list[str]
     Parameters
     ----------
     path
-        The script. With ``file`` the path is relative to the directory where `bsub` runs.
+        Path of the script. With ``file`` the path is relative to the directory where `bsub` runs.
     options
-        Options of `bsub`.
+        `bsub` options.
     by
-        ``stdin`` or ``file``. Most sites ignore the directives of a script that is not on standard input.
+        ``stdin`` or ``file``. Most sites ignore directives in scripts that are not passed on stdin.
     """
     if by == "stdin":
         return ["bash", "-c", _STDIN, "bsub", str(path), *options]
-    return ["bsub", *options, f"./{path}"]  # the job starts in this directory, where a shell splits the path at blanks
+    return ["bsub", *options, f"./{path}"]  # the job starts in this directory, and a shell splits the path at blanks

@@ -1,6 +1,6 @@
-"""Checks before submission to LSF: whether each queue exists, accepts jobs, and starts them.
+"""Checks before submission to LSF: whether each queue exists, is open, and is active.
 
-`bsub` cannot check a job without submitting it. So limits, accounts and dependencies are checked at submission.
+`bsub` cannot check a job without submitting it. Limits, accounts and dependencies are checked during submission.
 """
 
 import re
@@ -15,24 +15,24 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline in seconds. The result only gives an earlier message."""
+"""Deadline in seconds. The check only makes an error message appear earlier."""
 _QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
 
 
 def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
-    """Ask `bqueues` about the queues of a submission on disk; yield lines for the user.
+    """Check the queues of a submission on disk with `bqueues`. Yield lines for the user.
 
     Parameters
     ----------
     root
-        The submission's directory.
+        Directory of the submission.
     jobs
         Jobs to submit.
 
     Raises
     ------
     UserError
-        A queue does not exist, or is closed.
+        A queue does not exist or is closed.
     """
     if shutil.which("bqueues") is None:
         return
@@ -59,7 +59,7 @@ def _of_queue(queue: str) -> Iterator[str]:
 
 
 def _status(table: str, queue: str) -> str:
-    """Return the status of a queue from the output of `bqueues`; empty if it is not listed."""
+    """Return the status of a queue in the output of `bqueues`. Empty if the queue is not listed."""
     rows = [line.split() for line in table.splitlines()]
     heads = next((row for row in rows if row[:1] == ["QUEUE_NAME"]), [])
     row_of_queue = next((row for row in rows if row[:1] == [queue]), [])

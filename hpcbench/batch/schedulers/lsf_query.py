@@ -1,7 +1,7 @@
-"""Queries of jobs in LSF: bjobs, and bhist for jobs that bjobs no longer lists.
+"""LSF job queries with bjobs, and with bhist for jobs that bjobs no longer lists.
 
-Variants of LSF have fewer options and fields. A refused field is dropped. If LSF still refuses, the wide table replaces
-the fields, and then the plain table.
+Some LSF variants support fewer options and fields. Refused fields are dropped. If LSF still refuses the query, the wide
+table is requested, and then the plain table.
 """
 
 import datetime
@@ -26,16 +26,16 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF's programs when the daemon hangs. They retry forever, and bsub sends the job each time."""
+"""Message of LSF commands when the daemon hangs. They retry forever, and bsub resends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
 _FEW = ("jobid", "jobindex", "stat", "job_name")
-"""Fields of the query if LSF refuses others without naming them."""
+"""Fields of the fallback query, used if LSF refuses fields without naming them."""
 
 
 class LsfQuery:
-    """Queries of one LSF, which remember the options that it refuses."""
+    """LSF job queries that remember refused options."""
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -44,12 +44,12 @@ class LsfQuery:
         self._asks_reasons = True
 
     def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids; ids that LSF does not list are left out.
+        """Return the statuses of these ids. Ids that LSF does not list are omitted.
 
         Raises
         ------
         UserError
-            LSF does not answer.
+            LSF does not respond.
         """
         wanted = list(dict.fromkeys(ids))
         statuses = self.listed(wanted)
@@ -64,12 +64,12 @@ class LsfQuery:
         return statuses
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses that bjobs lists for these ids. It keeps ended jobs for about an hour.
+        """Return the statuses of these ids as listed by bjobs, which keeps ended jobs for about an hour.
 
         Raises
         ------
         UserError
-            LSF does not answer.
+            LSF does not respond.
         """
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)):
@@ -77,12 +77,12 @@ class LsfQuery:
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """Return the statuses of all listed jobs that were submitted under this name, keyed by the ids of elements.
+        """Return the statuses of all listed jobs with this name, keyed by element id.
 
         Raises
         ------
         UserError
-            LSF does not answer.
+            LSF does not respond.
         """
         return self._bjobs(["-J", name])
 
@@ -93,7 +93,7 @@ class LsfQuery:
             fields = form == "fields"
             statuses = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
-                return statuses  # for every exit status, because LSF fails if one of many jobs is unknown
+                return statuses  # Parse regardless of the exit status, because LSF fails if any job is unknown.
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
             unknown = [field for field in spared if re.search(rf"\b{field}\b", answer.output, re.IGNORECASE)]
             few = tuple(field for field in self._fields if field in _FEW)
@@ -107,7 +107,7 @@ class LsfQuery:
                 raise UserError(f"bjobs: {answer.first_line}: LSF cannot be queried at the moment")
 
     def _with_reasons(self, statuses: dict[str, JobStatus]) -> dict[str, JobStatus]:
-        """Add the reasons of waiting jobs, by another call if no field contains them."""
+        """Add the reasons of pending jobs. If no field contains them, make another call."""
         waits = [job for job, status in statuses.items() if status.state is State.PENDING and not status.reason]
         if not waits or not self._asks_reasons or (self._forms[0] == "fields" and "pend_reason" in self._fields):
             return statuses
@@ -122,7 +122,7 @@ class LsfQuery:
         return ["-w"] if form == "wide" else []
 
     def _past(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses from LSF's event logs. Reading them may take long, and a site may forbid it."""
+        """Return the statuses from LSF's event logs. Reading the logs may be slow, and some sites forbid it."""
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)) if self._history else ():
             try:
@@ -137,13 +137,13 @@ class LsfQuery:
 
 
 def _answered(answer: ProgramResult) -> bool:
-    """Return whether the output is about jobs, or states that there are none."""
+    """Return whether the output lists jobs, or states that there are none."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 
 
 def _reached(answer: ProgramResult) -> bool:
-    """Return whether LSF itself refused, and is not unreachable."""
+    """Return whether LSF was reached. In this case, a failure is a refusal."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 

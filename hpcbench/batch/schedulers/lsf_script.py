@@ -1,4 +1,4 @@
-"""The job script in which LSF runs a pickled function."""
+"""Job script that runs a pickled function under LSF."""
 
 import re
 import shlex
@@ -9,12 +9,12 @@ from pathlib import Path
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 _RANKS = ("JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
-"""Variables in which launchers pass the rank of a process; the first that is set counts."""
+"""Variables with which launchers pass the rank to a process. The first variable that is set is used."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of a job: those of submitit, and LSF's with the prefix ``lsf_``."""
+    """Job parameters of submitit, and LSF parameters, whose names in submitit start with ``lsf_``."""
 
     job_name: str = "submitit"
     time: int = 5
@@ -24,26 +24,26 @@ class Parameters:
     cpus_per_task: int = 1
     gpus_per_node: int = 0
     mem_gb: float | None = None
-    """Reserved memory per host in GB. No limit is set, because its unit depends on the site."""
+    """Reserved memory per host in GB. No memory limit is set, because its unit depends on the site."""
     stderr_to_stdout: bool = False
     queue: str | None = None
     project: str | None = None
-    """Project: option ``-P``."""
+    """Project (option ``-P``)."""
     group: str | None = None
-    """User group: option ``-G``."""
+    """User group (option ``-G``)."""
     whole_nodes: bool = False
     """Whether to request whole nodes (``-nnodes``, on CORAL machines) instead of slots."""
     hand_in: str = "stdin"
-    """Way of submission: ``stdin``, or ``file`` if the site requires ``bsub script``."""
+    """Submission method: ``stdin``, or ``file`` if the site requires ``bsub script``."""
     launcher: str = "mpirun -n {tasks}"
-    """Command that starts several tasks."""
+    """Launch command for multiple tasks."""
     signal_delay_min: int = 2
-    """Minutes before the limit at which a function is asked to checkpoint (``-wa`` and ``-wt``); 0 for never."""
+    """Minutes before the time limit at which the function is signaled to checkpoint (``-wa``, ``-wt``). 0 for never."""
     refuses: Sequence[str] = ()
-    """Options that this LSF refuses. Without ``-wa`` and ``-wt`` no function is asked to checkpoint."""
+    """Options that this LSF refuses. Without ``-wa`` and ``-wt`` functions are not signaled to checkpoint."""
     array_parallelism: int = 256
     additional_parameters: Mapping[str, str | int | None] = field(default_factory=dict)
-    """More options, such as ``{"-x": None}``."""
+    """Additional options, such as ``{"-x": None}``."""
     setup: Sequence[str] = ()
     teardown: Sequence[str] = ()
 
@@ -75,7 +75,7 @@ class Parameters:
 
 
 def one_line(text: str) -> str:
-    """Quote a text as one word of bash without line breaks, because a line could begin with a directive."""
+    """Quote text as one bash word without line breaks, because a line could start with a directive."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = "".join(char if char.isprintable() and char not in "\\'" else f"\\U{ord(char):08x}" for char in text)
@@ -83,16 +83,16 @@ def one_line(text: str) -> str:
 
 
 def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0) -> str:
-    """Return the text of the script.
+    """Return the script text.
 
-    Logs are opened by the script and not by LSF, whose directives cannot hold every path.
+    The script opens the logs instead of LSF, because LSF directives cannot contain every path.
 
     Parameters
     ----------
     command
-        A shell command that loads the pickle in `folder` and runs it.
+        Shell command that loads the pickle in `folder` and runs it.
     elements
-        Number of elements of an array; 0 for a single job.
+        Number of array elements, or 0 for a single job.
     """
     lines = ["#!/bin/bash", *_directives(shape, elements), ""]
     lines += ["trap '' USR1 USR2 # asks for a checkpoint: the function's business, not the shell's", ""]
@@ -133,7 +133,7 @@ def _directives(shape: Parameters, elements: int) -> list[str]:
 
 
 def _task(command: str, shape: Parameters) -> str:
-    """Return the commands of each process: read its rank from the launcher, open its logs, run."""
+    """Return the commands of each process: read the rank, open the logs, and run."""
     rank = "0"
     for name in reversed(_RANKS):
         rank = f"${{{name}:-{rank}}}"

@@ -1,4 +1,4 @@
-"""The scheduler of a submission that lies on disk."""
+"""Scheduler access for existing submissions."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from hpcbench.files import read_json, shown_path
 
 
 def open_site(root: Path) -> Site:
-    """Return the site as it was when the submission was written.
+    """Load the site stored in a submission.
 
     Raises
     ------
     UserError
-        Its ``site.json`` is missing or damaged.
+        The submission's ``site.json`` is missing or damaged.
     """
     try:
         return Site.model_validate(read_json(root / "site.json"))
@@ -31,7 +31,7 @@ def open_scheduler(root: Path) -> JobScheduler:
     Raises
     ------
     UserError
-        Its ``site.json`` is missing or damaged.
+        The submission's ``site.json`` is missing or damaged.
     """
     root = root.absolute()
     site = open_site(root)

@@ -1,4 +1,4 @@
-"""Identity of processes by id and start time, because ids are used again; and termination of process trees."""
+"""Process identification by id and start time, because ids are reused, and termination of process trees."""
 
 import os
 import signal
@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """Return what identifies this process among later ones with its id; None if it does not exist. Zombies count."""
+    """Return a process identity that is unique even if the id is reused, or None if the process does not exist.
+
+    Zombies count as existing.
+    """
     fields = _stat(pid)
     return (
         None if fields is None else {"pid": pid, "start": fields.start, "host": socket.gethostname(), "boot": _boot()}
@@ -17,12 +20,12 @@ def identity(pid: int) -> dict[str, Any] | None:
 
 
 def here(process: dict[str, Any]) -> bool:
-    """Return whether the process was started on this machine, so that it can be looked up."""
+    """Return whether the process was started on this machine, where it can be looked up."""
     return bool(process.get("host") == socket.gethostname())
 
 
 def alive(process: dict[str, Any] | None) -> bool:
-    """Return whether this very process still runs; a zombie does not."""
+    """Return whether this exact process is still running. Zombies are not."""
     if process is None or type(process.get("pid")) is not int or process != identity(process["pid"]):
         return False
     fields = _stat(process["pid"])
@@ -32,8 +35,8 @@ def alive(process: dict[str, Any] | None) -> bool:
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
     """Terminate a process, its descendants, and all processes in its session.
 
-    The process itself is asked first, so that it can end its children and leave its marks. What still runs when it is
-    gone, or after `grace` seconds, is killed.
+    The process itself is signaled first, so that it can end its children and write its status files. After it has
+    ended, or after `grace` seconds, all remaining processes are killed.
     """
     members = {process["pid"]: process, **_family(process)}
     _signal(process, signal.SIGTERM)
@@ -54,7 +57,7 @@ def _signal(process: dict[str, Any], number: signal.Signals) -> None:
 
 
 def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return descendants of the process, and members of its session, which may have lost their parents."""
+    """Return descendants of the process, and members of its session, which may be orphans."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     table = {pid: fields for pid in pids if (fields := _stat(pid))}
     family = {process["pid"]} if alive(process) else set()
@@ -72,7 +75,7 @@ class _Stat(NamedTuple):
     parent: int
     session: int
     start: int
-    """Start time in clock ticks since the machine started."""
+    """Start time in clock ticks since boot."""
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -80,7 +83,7 @@ def _stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may contain blanks and parentheses
+    fields = text.rpartition(")")[2].split()  # the preceding name may contain blanks and parentheses
     return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 

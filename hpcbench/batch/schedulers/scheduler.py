@@ -1,4 +1,4 @@
-"""Interface of the schedulers, and their registry."""
+"""Scheduler interface and registry."""
 
 import importlib
 import re
@@ -17,46 +17,46 @@ from hpcbench.errors import UserError
 
 @dataclass(frozen=True)
 class Receipt:
-    """Answer of the scheduler to a submission."""
+    """Scheduler's response to a submission."""
 
     id: str
-    """Id of the job or of the whole array."""
+    """Id of the job or the whole array."""
     elements: Sequence[str]
-    """Id of each of its jobs, as `poll` and `cancel` take it: ``123``, ``123_4``, ``123[4]``."""
+    """Id of each job in the format of `poll` and `cancel`: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()
     output: str = ""
     """Standard output and error of the submission."""
 
 
 class UnclearError(UserError):
-    """The answer does not show whether the scheduler accepted the job. Look it up by name before another attempt."""
+    """It is unclear whether the scheduler accepted the job. Look up the job by name before retrying."""
 
 
 class JobScheduler(ABC):
-    """A scheduler that runs the jobs of a submission on disk, and reports their status.
+    """A scheduler that runs the jobs of a submission on disk and reports their status.
 
     Parameters
     ----------
     root
-        Absolute path of the submission's directory.
+        Absolute path of the submission directory.
     site
-        The machine.
+        Site of the submission.
     """
 
     kind: str = "local"
     """Name of the scheduler in site files."""
     interval: float = 30.0
-    """Seconds between two polls of a watcher, at least."""
+    """Minimum number of seconds between two polls by a watcher."""
     programs: tuple[str, ...] = ()
-    """Programs of the scheduler; each must be on PATH."""
+    """Scheduler commands. All must be on PATH."""
     keeps_accounts: bool = True
-    """Whether it reports the waiting time and the resources of ended jobs."""
+    """Whether the scheduler reports waiting time and resource usage of ended jobs."""
     element: str = "{}_{}"
-    """Form of the id of an array's element: the job, and the index from 1."""
+    """Format of array element ids, with the array id and a 1-based index."""
     most_after: int = 500
-    """Maximum number of ids that a job can wait for. For more ids, relay jobs wait for parts of the list."""
+    """Maximum number of ids in a dependency. Longer lists are split over relay jobs."""
     slowest: float = 30.0
-    """Seconds after which `find` lists an accepted job. A busy controller lists jobs late."""
+    """Seconds after which `find` is sure to list an accepted job. A busy controller lists jobs late."""
 
     def __init__(self, root: Path, site: Site) -> None:
         self.root = root
@@ -69,7 +69,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UserError
-            It cannot, for instance because its programs are missing.
+            The scheduler is not usable, for example because its commands are missing.
         """
         missing = [program for program in cls.programs if shutil.which(program) is None]
         if missing:
@@ -79,7 +79,7 @@ class JobScheduler(ABC):
             )
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """Check the jobs before any is submitted; return lines for the user.
+        """Check the jobs before the first is submitted. Return lines for the user.
 
         Parameters
         ----------
@@ -91,42 +91,42 @@ class JobScheduler(ABC):
         Raises
         ------
         UserError
-            The scheduler would refuse one of them.
+            The scheduler would refuse a job.
         """
         return ()
 
     @abstractmethod
     def submit(self, job: BatchJob) -> Receipt:
-        """Submit one job, or one array of jobs.
+        """Submit a job or a job array.
 
         Raises
         ------
         UnclearError
-            The scheduler may have accepted the job, such as after a time-out or without an id in the answer.
+            The scheduler may have accepted the job, for example after a timeout or without an id in the response.
         UserError
-            The scheduler refused the job. The message has its words and the remedy.
+            The scheduler refused the job. The message contains the scheduler's message and the remedy.
         """
 
     def begin(self) -> str:
-        """Start the submitted jobs, once after all submissions; return one line for the user, or nothing."""
+        """Start the submitted jobs, once after all submissions. Return one line for the user, or an empty string."""
         return ""
 
     def list_elements(self, job: str, number: int) -> list[str]:
-        """Return the ids of an array's elements, which count from 1."""
+        """Return the ids of all array elements, whose indices start at 1."""
         return [self.element.format(job, k + 1) for k in range(number)]
 
     def choose(self, statuses: Mapping[str, JobStatus], jobs: int) -> Receipt | None:
-        """Return the receipt of one of several jobs that have the same name; None if there is none.
+        """Choose one of several jobs with the same name and return its receipt, or None if there are no jobs.
 
-        A call without an answer may have been sent more than once. Of the jobs that were accepted, the running one
-        counts, else the first that waits, else the first that is over.
+        A call without a response may have been sent more than once. Of the accepted jobs, the running job is chosen,
+        else the first pending job, else the first ended job.
 
         Parameters
         ----------
         statuses
-            Status of each job by id, elements of arrays included.
+            Status of each job and array element, keyed by id.
         jobs
-            Number of elements; 1 for a job that is not an array.
+            Number of array elements, or 1 for a single job.
         """
 
         def rank(id: str) -> tuple[int, int]:
@@ -141,12 +141,12 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up the job that was submitted under a name; None if the scheduler does not list it.
+        """Look up a job by name. Return None if the scheduler does not list it.
 
         Parameters
         ----------
         jobs
-            Number of elements; 1 for a job that is not an array.
+            Number of array elements, or 1 for a single job.
 
         Raises
         ------
@@ -155,10 +155,10 @@ class JobScheduler(ABC):
         """
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids, as `cancel` takes them, of all live jobs that have one of these names.
+        """Return the ids of all live jobs with these names, in the format of `cancel`.
 
-        Several jobs have one name if LSF's program or a site's wrapper sent a call more than once. One of them runs
-        the job; the others end at once.
+        Several jobs share a name if LSF's bsub or a site wrapper sent a call more than once. One of them does the work,
+        and the others exit immediately.
 
         Raises
         ------
@@ -168,34 +168,34 @@ class JobScheduler(ABC):
         return []
 
     def queue_name(self, submission: str, job: str, before: int = 0) -> str:
-        """Return the name of a job in the queue; the ledger, the submission and every search use this one.
+        """Return the name of a job in the queue. The ledger, submissions and searches all use this name.
 
         Parameters
         ----------
         submission
             Name of the submission, unique among all submissions of this user.
         job
-            Id of the job within it.
+            Id of the job within the submission.
         before
-            Number of times that the job was submitted before.
+            Number of earlier submissions of the job.
         """
         return f"{submission}-{job}" + (f".{before + 1}" if before else "")
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses of these ids, by one call for all (and one more for ids that are no longer listed).
+        """Return the statuses of these ids, with one call for all ids and a second call for unlisted ids.
 
-        An id that the scheduler does not list is left out.
+        Ids unknown to the scheduler are omitted.
 
         Raises
         ------
         UserError
-            The scheduler cannot be queried: its programs are missing or fail.
+            The scheduler cannot be queried because its commands are missing or fail.
         """
 
     @abstractmethod
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Cancel running and pending jobs; return for each ``ended``, ``already over``, or why not."""
+        """Cancel running and pending jobs. Return ``ended``, ``already over``, or a reason for failure for each job."""
 
 
 _MODULES = {
@@ -208,7 +208,7 @@ _REGISTRY: dict[str, type[JobScheduler]] = {}
 
 
 def register_scheduler(kind: str) -> Callable[[type[JobScheduler]], type[JobScheduler]]:
-    """Register a scheduler under the `kind` that site files use."""
+    """Register a scheduler under the `kind` used in site files."""
 
     def register(scheduler: type[JobScheduler]) -> type[JobScheduler]:
         _REGISTRY[kind], scheduler.kind = scheduler, kind
@@ -218,6 +218,6 @@ def register_scheduler(kind: str) -> Callable[[type[JobScheduler]], type[JobSche
 
 
 def scheduler_class(kind: str) -> type[JobScheduler]:
-    """Return the class of schedulers of this kind."""
+    """Return the scheduler class of this kind."""
     importlib.import_module(_MODULES[kind])
     return _REGISTRY[kind]

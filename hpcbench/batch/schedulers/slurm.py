@@ -1,4 +1,4 @@
-"""Slurm: jobs are submitted by sbatch, and polled by squeue and sacct."""
+"""Slurm backend. Jobs are submitted with sbatch and polled with squeue and sacct."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 KILL_WAIT = 45.0
-"""Seconds between a cancel and the next, harder one: Slurm itself gives jobs 30 between SIGTERM and SIGKILL."""
+"""Seconds before a cancellation escalates. Slurm itself waits 30 s between SIGTERM and SIGKILL."""
 
 _REFUSED = re.compile(r"Kill job error on job id (\S+): (.+)")
 _OVER = re.compile("already completing or completed|Invalid job id")
@@ -24,7 +24,7 @@ _OVER = re.compile("already completing or completed|Invalid job id")
 
 @register_scheduler("slurm")
 class Slurm(JobScheduler):
-    """Slurm, from a node where its programs are."""
+    """Slurm, used from a node with Slurm commands."""
 
     programs = ("sbatch", "squeue", "scancel")
 
@@ -33,7 +33,7 @@ class Slurm(JobScheduler):
         self._query = SlurmQuery(since(root))
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """Ask Slurm whether it would accept the jobs; yield lines for the user."""
+        """Check that Slurm would accept the jobs. Yield lines for the user."""
         from hpcbench.batch.schedulers.slurm_dialect import DIALECT
         from hpcbench.batch.schedulers.slurm_preflight import preflight
 
@@ -49,16 +49,16 @@ class Slurm(JobScheduler):
         return Receipt(id, elements, answer.argv, answer.output)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up the job that was submitted under a name."""
+        """Look up the job with a given name."""
         return self.choose(self._query.named(name), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of the live jobs that have one of these names."""
+        """Return the ids of live jobs with these names."""
         items = [item for some in portions(names) for item in self._query.named(*some).items()]
         return [id for id, word in items if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses that `squeue` and `sacct` report for these ids."""
+        """Return the statuses of these ids as reported by `squeue` and `sacct`."""
         return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
@@ -69,19 +69,19 @@ class Slurm(JobScheduler):
 
 
 def _options(job: BatchJob) -> list[str]:
-    """Return the options of the command line, which override those of the script."""
+    """Return command-line options, which override the options in the script."""
     options = [f"--job-name={job.name}"]
     if job.array:
         options.append(f"--array=1-{len(job.jobs)}")
     if job.after:
         kind = "afterany" if job.after_any else "afterok"
         options.append(f"--dependency={kind}:" + ":".join(job.after))
-        options.append("--kill-on-invalid-dep=yes")  # without it the job waits forever for a failed one
+        options.append("--kill-on-invalid-dep=yes")  # otherwise the job waits forever after a dependency failed
     return options
 
 
 def _scancel(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    """Cancel jobs; return Slurm's answer for each job that it refuses to end."""
+    """Cancel jobs. Return Slurm's response for each job that it refuses to cancel."""
     refused: dict[str, str] = {}
     for some in portions(ids):
         answer = ask(["scancel", *options, *some], plain_environment())

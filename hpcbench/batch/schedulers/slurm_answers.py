@@ -1,4 +1,4 @@
-"""Parsers of the output of Slurm's squeue and sacct."""
+"""Parsers for the output of Slurm's squeue and sacct."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,13 +38,13 @@ STATES: Mapping[str, State] = {
     "CANCELLED": State.CANCELLED,
     "REVOKED": State.UNKNOWN,
 }
-"""Slurm's job states. A revoked job runs on another cluster of a federation, so its state is unknown."""
+"""Slurm job states. A revoked job runs on another cluster of the federation, so its state is unknown."""
 
 _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
-"""States of Slurm that add nothing to ours."""
+"""Slurm states with no more information than hpcbench's states."""
 
 _WAITED = frozenset({"Resources", "Priority"})
-"""Reasons of waiting jobs. Slurm still reports them for a job that was cancelled in the queue."""
+"""Pending reasons that Slurm still reports after a job was cancelled in the queue."""
 
 _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     (
@@ -64,10 +64,10 @@ _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
         "it is held: run `scontrol release` to start it, or `hpcbench cancel` to end it",
     ),
 )
-"""Remedies for jobs that would wait forever, by Slurm's reason."""
+"""Remedies for jobs that would wait forever, keyed by Slurm's reason."""
 
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
-"""Fields of squeue. The last one is free text, which may contain the separator."""
+"""Fields of squeue. The last field is free text, which may contain the separator."""
 
 SACCT_FIELDS = (
     *("JobID", "State", "ExitCode", "Submit", "Start", "End", "ElapsedRaw", "NodeList", "ConsumedEnergyRaw"),
@@ -79,7 +79,7 @@ _NO_FIGURES = ("JobID", "State", "Reason")
 
 
 def state(word: str) -> State:
-    """Convert a state of Slurm, also if it is cut (``OUT_OF_ME+``) or followed by a user (``CANCELLED by 1000``)."""
+    """Convert a Slurm state, which may be truncated (``OUT_OF_ME+``) or contain a user (``CANCELLED by 1000``)."""
     first = word.split()[0].upper() if word.split() else ""
     if not first.endswith("+"):
         return STATES.get(first, State.UNKNOWN)
@@ -88,7 +88,7 @@ def state(word: str) -> State:
 
 
 def elements(job_id: str) -> Iterator[str]:
-    """Yield the ids that one printed id stands for: ``123_[2-4,7%25]`` for four."""
+    """Expand a printed id to job ids. ``123_[2-4,7%25]`` yields four ids."""
     match = re.fullmatch(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\]", job_id)
     if match is None:
         yield job_id
@@ -102,7 +102,7 @@ def elements(job_id: str) -> Iterator[str]:
 
 
 def read_squeue(text: str) -> dict[str, JobStatus]:
-    """Parse the output of squeue with `SQUEUE_FIELDS`, separated by bars; other lines are skipped."""
+    """Parse squeue output with `SQUEUE_FIELDS` separated by vertical bars. Other lines are skipped."""
     statuses: dict[str, JobStatus] = {}
     for cells in _rows(text, len(SQUEUE_FIELDS)):
         row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
@@ -112,7 +112,7 @@ def read_squeue(text: str) -> dict[str, JobStatus]:
             ours,
             reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
-            start=_time(row["StartTime"]) if begun else None,  # otherwise it is an estimate, or the end
+            start=_time(row["StartTime"]) if begun else None,  # otherwise it is an estimate or the end time
             end=None if ours.alive else _time(row["EndTime"]),
             hosts=_strip_placeholder(row["NodeList"]),
             restarts=int(row["RestartCnt"]) if row["RestartCnt"].isdigit() else None,
@@ -122,7 +122,7 @@ def read_squeue(text: str) -> dict[str, JobStatus]:
 
 
 def read_squeue_short(text: str) -> dict[str, JobStatus]:
-    """Parse the output of an old squeue with the format ``%i|%T|%N|%r``."""
+    """Parse the output of old squeue versions in the format ``%i|%T|%N|%r``."""
     statuses: dict[str, JobStatus] = {}
     for job_id, theirs, hosts, reason in _rows(text, 4):
         _file(
@@ -132,7 +132,7 @@ def read_squeue_short(text: str) -> dict[str, JobStatus]:
 
 
 def read_states(text: str) -> dict[str, JobStatus]:
-    """Return the statuses of elements, from one id and state per line."""
+    """Parse lines with an id and a state. Return statuses keyed by element id."""
     statuses: dict[str, JobStatus] = {}
     for cell, theirs in _rows(text, 2):
         statuses.update((job_id, JobStatus(state(theirs))) for job_id in elements(cell))
@@ -146,7 +146,7 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """Parse the output of sacct with `fields`. Steps only give out-of-memory states and the memory used."""
+    """Parse sacct output with `fields`. Job steps only contribute out-of-memory states and memory usage."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):
@@ -155,7 +155,7 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, J
         if dot:
             steps.setdefault(job_id, []).append(row)
         else:
-            jobs[job_id] = _Job(row)  # the last row counts if an id was used twice
+            jobs[job_id] = _Job(row)  # if an id was reused, the last row is used
     statuses: dict[str, JobStatus] = {}
     for job_id, job in jobs.items():
         job.steps = steps.get(job_id, [])
@@ -174,7 +174,7 @@ def _accounted(job: _Job) -> JobStatus:
     if used:
         figures["MaxRSS"] = max(used, key=parse_bytes)
     energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
-    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: the node has no energy meter
+    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0 means that the node has no energy meter
     return JobStatus(
         ours,
         reason=reason,
@@ -187,7 +187,7 @@ def _accounted(job: _Job) -> JobStatus:
 
 
 def _rows(text: str, fields: int) -> Iterator[list[str]]:
-    """Yield the cells of the lines that begin with a job's id."""
+    """Yield the cells of lines that start with a job id."""
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|", fields - 1)]
         if len(cells) == fields and re.match(r"\d+([_+.].*)?$", cells[0]):
@@ -199,11 +199,11 @@ def _file(statuses: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
         statuses[element] = word
         base, plus, component = element.partition("+")
         if plus and component == "0":
-            statuses[base] = word  # a heterogeneous job has the status of its leader
+            statuses[base] = word  # a heterogeneous job is represented by its leader
 
 
 def _reason(theirs: str, reason: str) -> str:
-    """Return Slurm's state if it adds to ours, its reason if there is one, and the remedy for a stuck job."""
+    """Format Slurm's state if it is more specific than hpcbench's, its reason, and the remedy for a stuck job."""
     reason = _strip_placeholder(reason)
     state_name = "" if theirs in _PLAIN else theirs
     waits = state(theirs) is State.PENDING
@@ -216,18 +216,18 @@ def _strip_placeholder(cell: str) -> str:
 
 
 def _time(cell: str) -> str | None:
-    """Return a time with its zone. Slurm was asked in UTC."""
+    """Return a time with its time zone, which is UTC."""
     return f"{cell}Z" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", cell) else None
 
 
 def _exit_code(cell: str) -> int | None:
-    """Convert ``status:signal`` to the exit status of a shell."""
+    """Convert ``status:signal`` to a shell exit status."""
     match = re.fullmatch(r"(\d+):(\d+)", cell)
     return None if match is None else 128 + int(match[2]) if int(match[2]) else int(match[1])
 
 
 def _wait_status(cell: str) -> int | None:
-    """Convert a status of wait(2) to the exit status of a shell. Some versions of squeue print ``status:signal``."""
+    """Convert a wait(2) status to a shell exit status. Some squeue versions print ``status:signal`` instead."""
     if not cell.isdigit():
         return _exit_code(cell)
     status = int(cell)
@@ -235,12 +235,12 @@ def _wait_status(cell: str) -> int | None:
 
 
 def _ended(ours: State, status: int | None) -> int | None:
-    """Return the exit status, without the 0 that Slurm also reports for scripts that never started or ended."""
+    """Return the exit status, except the 0 that Slurm reports for scripts that never started or never ended."""
     return status if status or ours is State.COMPLETED else None
 
 
 def merged(listed: JobStatus, accounted: JobStatus) -> JobStatus:
-    """Merge the queue's status of an ended job with accounting, which may lag behind."""
+    """Merge an ended job's queue status with its accounting status, which may lag behind."""
     if accounted.state.alive:
         return listed
     detail = listed.reason.partition(": ")[2]

@@ -1,4 +1,4 @@
-"""Queries of Slurm about the cluster: its controller, settings, partitions, nodes and limits."""
+"""Slurm cluster queries: controller, settings, partitions, nodes, and limits."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ _SHAPES = "%P|%D|%c|%X|%Y|%Z|%m|%G"
 
 
 def find_slurm() -> Sighting:
-    """Ask whether a controller is up, and for the version and the name of the cluster."""
+    """Query controller availability, Slurm version, and cluster name."""
     ping = ask_scheduler(["scontrol", "ping"])
     up = re.search(r"Slurmctld\(.*\) at (\S+) is UP", ping.out)
     if not up:
@@ -26,7 +26,7 @@ def find_slurm() -> Sighting:
 
 
 def read_config() -> dict[str, str]:
-    """Return Slurm's settings, keyed by name; empty if the controller does not answer."""
+    """Return Slurm settings, keyed by name. Empty if the controller does not respond."""
     pairs = (
         line.partition("=") for line in ask_scheduler(["scontrol", "show", "config"]).out.splitlines() if "=" in line
     )
@@ -34,9 +34,9 @@ def read_config() -> dict[str, str]:
 
 
 def list_mpi_plugins() -> list[str]:
-    """Return the kinds of MPI that srun can start."""
+    """Return the MPI types supported by srun."""
     answer = ask_scheduler(["srun", "--mpi=list"])
-    text = answer.out + answer.err  # old versions list them on standard error, after their name
+    text = answer.out + answer.err  # old versions list the types on stderr
     names = re.findall(r"[a-z0-9_]+", text)
     return list(
         dict.fromkeys(name for name in names if re.fullmatch(r"pmi2|pmix(_v\d+)?|cray_shasta|openmpi|none", name))
@@ -46,14 +46,14 @@ def list_mpi_plugins() -> list[str]:
 def list_partitions(
     nodes: Mapping[str, Sequence[Nodes]], qos: Mapping[str, Mapping[str, str]], associations: Sequence[Association]
 ) -> tuple[list[QueueFacts], str]:
-    """Return the partitions as `read_partition` does, and why the call failed."""
+    """Return the partitions, as parsed by `read_partition`, and why the call failed."""
     answer = ask_scheduler(["scontrol", "--oneliner", "show", "partition"])
     partitions = [_split_fields(line) for line in answer.out.splitlines() if line.startswith("PartitionName=")]
     return [read_partition(fields, nodes, qos, associations) for fields in partitions], answer.problem
 
 
 def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
-    """Return the nodes by partition, and why the call failed."""
+    """Return the nodes keyed by partition, and why the call failed."""
     answer = ask_scheduler(["sinfo", "--noheader", "--exact", f"--format={_SHAPES}"])
     shapes: dict[str, list[Nodes]] = {}
     for line in answer.out.splitlines():
@@ -64,7 +64,7 @@ def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
 
 
 def list_qos() -> dict[str, dict[str, str]]:
-    """Return the limits of each quality of service, keyed by its name; empty without accounting."""
+    """Return the limits of each quality of service, keyed by name. Empty without accounting."""
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask_scheduler(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []
@@ -76,7 +76,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a node of the partition and its number of cores reserved for the system; None if there are none."""
+    """Return a node of the partition with cores reserved for the system, and their number, or None."""
     names = ask_scheduler(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return None
@@ -90,7 +90,7 @@ def _split_fields(line: str) -> dict[str, str]:
 
 
 def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory: str, gres: str) -> Nodes:
-    """Build nodes. Slurm's CPUs are cores or hardware threads, as the administrator chose."""
+    """Build nodes. Slurm's CPUs are cores or hardware threads, depending on the configuration."""
     per_node = (parse_number(sockets) or 1) * (parse_number(cores) or 1)
     all_cpus = parse_number(cpus.rstrip("+"))
     gpus = read_gres(gres)
@@ -110,7 +110,7 @@ def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory
 
 
 def _by_socket(gpus: Gpus, sockets: int) -> tuple[int, ...] | None:
-    """Return the number of GPUs per socket; None unless each entry names one socket."""
+    """Return the number of GPUs on each socket, or None unless every entry names exactly one socket."""
     if not gpus.entries or not all(e.sockets.isdigit() and int(e.sockets) < sockets for e in gpus.entries):
         return None
     return tuple(sum(e.number for e in gpus.entries if int(e.sockets) == socket) for socket in range(sockets))

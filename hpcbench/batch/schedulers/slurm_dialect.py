@@ -1,4 +1,4 @@
-"""Output of Slurm's sbatch, and the remedies for refusals."""
+"""Output of Slurm's sbatch, and remedies for refusals."""
 
 import re
 
@@ -11,7 +11,7 @@ _WANTS_GPUS = re.compile(
     r"|\bgpus?\s+(?:[\w-]+\s+){0,3}(?:request|specify|specified|require|reserve|need)",
     re.IGNORECASE,
 )
-"""Messages of sites' plugins that a job must request GPUs."""
+"""Messages of site plugins that require jobs to request GPUs."""
 
 DIALECT = SubmitDialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),

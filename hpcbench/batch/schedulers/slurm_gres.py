@@ -1,34 +1,34 @@
-"""The GPUs that Slurm lists among the generic resources (gres) of a node."""
+"""GPUs among the generic resources (gres) of a Slurm node."""
 
 import re
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"[^,()]+(?:\([^)]*\))?")
-"""An entry such as ``gpu:a100:4(S:0-1)``. The parentheses may also contain commas."""
+"""An entry such as ``gpu:a100:4(S:0-1)``. The parentheses may contain commas."""
 _SOCKETS = re.compile(r"\(S:([\d,-]+)\)")
-# NVIDIA's profile names begin with the number of compute slices, 1 to 7: 1g.10gb, a100_3g.20gb.
+# NVIDIA profile names contain the number of compute slices, 1 to 7: 1g.10gb, a100_3g.20gb.
 _MIG = re.compile(r"(?<![0-9])[1-7]g[._-]?\d+(?:gb)?|(?<![a-z])mig(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class GresEntry:
-    """GPUs of one model in a node."""
+    """GPUs of the same model in a node."""
 
     model: str
-    """Slurm's type of the GPUs; empty if there is none."""
+    """GPU type in Slurm, possibly empty."""
     number: int
     sockets: str
-    """Sockets that the GPUs are attached to, such as ``0`` or ``0-1``; empty if Slurm does not report them."""
+    """Sockets to which the GPUs are attached, such as ``0`` or ``0-1``. Empty if Slurm does not report them."""
 
     @property
     def is_slice(self) -> bool:
-        """Whether the entry is parts of GPUs, judged by the name of its type."""
+        """Whether the entry consists of GPU slices, according to the type name."""
         return bool(_MIG.search(self.model))
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The whole GPUs of a node, and slices of GPUs."""
+    """Whole GPUs and GPU slices of a node."""
 
     entries: tuple[GresEntry, ...]
     slices: tuple[GresEntry, ...] = ()
@@ -40,7 +40,7 @@ class Gpus:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models of the whole GPUs, each once."""
+        """Unique models of the whole GPUs."""
         return tuple(dict.fromkeys(entry.model for entry in self.entries if entry.model))
 
     @property
@@ -49,7 +49,7 @@ class Gpus:
 
     @property
     def doubt(self) -> str:
-        """Why the number has to be checked, for people; empty if it is certain."""
+        """Human-readable reason why the number needs checking. Empty if the number is certain."""
         doubts = []
         if len(self._kinds) > 1:
             numbers = [f"{self._number_of(model)} {model or 'without a name'}" for model in self._kinds]
@@ -65,7 +65,7 @@ class Gpus:
 
     @property
     def request(self) -> str:
-        """Request for the whole GPUs only; empty if the node has no slices, or its GPUs have no names."""
+        """Request for whole GPUs only. Empty if the node has no slices, or its GPUs have no type names."""
         if not self.slices or "" in self._kinds:
             return ""
         return ",".join(f"gpu:{model}:{self._number_of(model)}" for model in self.models)
@@ -75,7 +75,7 @@ class Gpus:
 
 
 def read_gres(text: str) -> Gpus:
-    """Return the GPUs in a node's list of generic resources. Other names, such as ``vgpu``, do not count.
+    """Parse the GPUs in a node's list of generic resources. Other resources, such as ``vgpu``, are ignored.
 
     Parameters
     ----------
@@ -93,6 +93,6 @@ def _entry(text: str) -> GresEntry | None:
     if name != "gpu":
         return None
     fields = [field for field in fields if field != "no_consume"]
-    number = int(fields.pop()) if fields and fields[-1].isdigit() else 1  # without a number Slurm counts one
+    number = int(fields.pop()) if fields and fields[-1].isdigit() else 1  # without a number Slurm assumes one
     sockets = _SOCKETS.search(text)
     return GresEntry(":".join(fields), number, sockets[1] if sockets else "") if number else None

@@ -1,4 +1,4 @@
-"""A Slurm partition: its limits, those of its quality of service, and whether the user may submit to it."""
+"""Slurm partitions: limits, quality of service, and permission to submit."""
 
 import grp
 import os
@@ -20,18 +20,18 @@ def read_partition(
     qos: Mapping[str, Mapping[str, str]],
     associations: Sequence[Association],
 ) -> QueueFacts:
-    """Return a partition with the limits that hold for a job of this user on its usual kind of node.
+    """Return a partition with the limits for this user's jobs on its most frequent kind of node.
 
     Parameters
     ----------
     fields
         Fields of ``scontrol show partition``.
     shapes
-        Kinds of nodes by the name of the partition.
+        Kinds of nodes, keyed by partition name.
     qos
-        Limits by the name of the quality of service.
+        Limits, keyed by name of the quality of service.
     associations
-        Associations of the user; empty if accounting does not answer.
+        Associations of the user. Empty if accounting does not respond.
     """
     name = fields["PartitionName"]
     notes = [f"{key}={fields[key]}" for key in _RULES if fields.get(key, "ALL") not in ("ALL", "(null)", "")]
@@ -59,11 +59,11 @@ def _limits(
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits of the job's quality of service, if there is only one, and then those of the partition's."""
+    """Yield the limits of the job's quality of service, if unambiguous, and then of the partition's."""
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""
-    for name, label in ((job_qos, "yours is"), (partition_qos, "its")):  # the partition's limit overrides the job's
+    for name, label in ((job_qos, "yours is"), (partition_qos, "its")):  # the partition's limit takes precedence
         limits = qos.get(name, {})
         if limits:
             text = ", ".join(f"{key} {value}" for key, value in limits.items())
@@ -89,7 +89,7 @@ def _max_nodes(
     nodes: Sequence[Nodes],
     notes: list[str],
 ) -> int | None:
-    """Return the maximum nodes of a job on this kind of node. Slurm accepts a larger job, which never starts."""
+    """Return the maximum nodes per job on this kind of node. Slurm accepts larger jobs but never starts them."""
     bounds = [parse_number(fields.get("MaxNodes")), kind.count if kind else parse_number(fields.get("TotalNodes"))]
     for key in ("MaxTRES", "MaxTRESPU"):
         bounds += [_nodes_of(match[1], match[2], match[3], kind) for match in _TRES.finditer(limits.get(key, ""))]
@@ -103,7 +103,7 @@ def _max_nodes(
 
 
 def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None) -> int | None:
-    """Convert a limit of a resource to whole nodes; None if that is unknown."""
+    """Convert a resource limit to whole nodes. Return None if the conversion is unknown."""
     if resource == "node":
         return int(number)
     if kind is None or (model and model != kind.gpu):
@@ -113,7 +113,7 @@ def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None)
 
 
 def _barred(fields: Mapping[str, str], associations: Sequence[Association]) -> str:
-    """Return why the partition's rules refuse the user's accounts; empty if no rule does."""
+    """Return why the partition's rules refuse the user's accounts. Empty if they do not."""
     name = fields["PartitionName"]
     usable = [association for association in associations if association.partition in ("", name)]
     if associations and not usable:
@@ -153,5 +153,5 @@ def _join(names: set[str]) -> str:
 
 
 def parse_number(text: str | None) -> int | None:
-    """Return a positive whole number; None for every other text, such as ``UNLIMITED``."""
+    """Parse a positive integer. Return None for any other text, such as ``UNLIMITED``."""
     return int(text) if text and text.isdigit() and int(text) > 0 else None

@@ -1,4 +1,4 @@
-"""Checks before submission to Slurm: whether it would accept each job, when, and whether the limit allows all."""
+"""Checks before submission to Slurm: acceptance and start time of each job, and the limit on the number of jobs."""
 
 import getpass
 import re
@@ -14,31 +14,31 @@ from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. The result only gives an earlier message."""
+"""Deadline of each call in seconds. The check only makes an error message appear earlier."""
 MOST = 8
-"""Maximum number of kinds of jobs to check. The jobs of a study differ little."""
+"""Maximum number of distinct job headers to check. The jobs of a study differ little."""
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")
 _OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
 
 
 def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: SubmitDialect) -> Iterator[str]:
-    """Ask Slurm about the jobs of a submission on disk; yield lines for the user.
+    """Check the jobs of a submission on disk with Slurm. Yield lines for the user.
 
     Parameters
     ----------
     root
-        The submission's directory.
+        Directory of the submission.
     jobs
         Jobs to submit.
     account
         Account of the study.
     dialect
-        Patterns and remedies of refusals.
+        Patterns of refusals, and remedies.
 
     Raises
     ------
     UserError
-        Slurm would refuse a job, or the number of jobs exceeds the limit of the user.
+        Slurm would refuse a job, or the number of jobs exceeds the user's limit.
     """
     kinds: dict[tuple[str, ...], BatchJob] = {}
     for job in jobs:
@@ -49,7 +49,7 @@ def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect
 
 
 def _head(script: Path) -> tuple[str, ...]:
-    """Return the directives of a script, without those that differ between jobs."""
+    """Return the directives of a script, except those that differ between jobs."""
     lines = script.read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if line.startswith("#SBATCH ") and not _OWN.match(line))
 
@@ -72,7 +72,7 @@ def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[s
 
 
 def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
-    """Return whether Slurm gave no answer: it is busy, does not respond, or is too old for the query."""
+    """Return whether the check was inconclusive because Slurm is busy, unresponsive, or too old for the query."""
     return bool(
         dialect.busy.search(answer.output)
         or dialect.unclear.search(answer.output)
@@ -81,7 +81,7 @@ def _unsure(answer: ProgramResult, dialect: SubmitDialect) -> bool:
 
 
 def _room(number: int, account: str | None) -> Iterator[str]:
-    """Check the number of jobs against the limits of the user's associations."""
+    """Check the number of jobs against the limits in the user's associations."""
     rows, _ = list_associations(seconds=PATIENCE)
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:

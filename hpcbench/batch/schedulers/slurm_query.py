@@ -1,4 +1,4 @@
-"""Queries of jobs in Slurm: squeue first, then accounting for jobs that are over or no longer listed."""
+"""Slurm job queries with squeue, and with sacct for jobs that have ended or are no longer listed."""
 
 import datetime
 import re
@@ -29,12 +29,12 @@ _BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
 
 
 class SlurmQuery:
-    """Queries of one Slurm, which remember the options that it refuses.
+    """Slurm job queries that remember refused options.
 
     Parameters
     ----------
     since
-        Earliest time of the jobs asked for, because Slurm uses ids again.
+        Earliest time of the requested jobs, because Slurm reuses ids.
     """
 
     def __init__(self, since: datetime.datetime | None = None) -> None:
@@ -45,12 +45,12 @@ class SlurmQuery:
         self._fields: tuple[str, ...] = SACCT_FIELDS
 
     def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids; ids that Slurm does not list are left out.
+        """Return the statuses of these ids. Ids that Slurm does not list are omitted.
 
         Raises
         ------
         UserError
-            The controller does not answer.
+            The controller does not respond.
         """
         wanted = list(dict.fromkeys(ids))
         listed = self.listed(wanted)
@@ -60,17 +60,17 @@ class SlurmQuery:
             word = accounted.get(job)
             if word is not None and job in listed:
                 listed[job] = merged(listed[job], word)
-            elif word is not None and not word.state.alive:  # a live state may be outdated: only the queue is current
+            elif word is not None and not word.state.alive:  # live states in accounting may be outdated
                 listed[job] = word
         return {job: listed[job] for job in wanted if job in listed}
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses that squeue lists for these ids. It keeps ended jobs for some minutes.
+        """Return the statuses of these ids as listed by squeue, which keeps ended jobs for a few minutes.
 
         Raises
         ------
         UserError
-            The controller does not answer.
+            The controller does not respond.
         """
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)):
@@ -78,12 +78,12 @@ class SlurmQuery:
         return {job: statuses[job] for job in ids if job in statuses}
 
     def named(self, *names: str) -> dict[str, JobStatus]:
-        """Return the state of every job that has one of these names, keyed by the ids of elements.
+        """Return the statuses of all jobs with these names, keyed by element id.
 
         Raises
         ------
         UserError
-            The controller does not answer.
+            The controller does not respond.
         """
         argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T"]
         answer = ask(argv, _environment())
@@ -99,7 +99,7 @@ class SlurmQuery:
             answer = ask([*argv, form], _environment())
             if not re.search(r"Invalid job format|[Uu]nrecognized|[Ii]nvalid (option|field)", answer.err):
                 return {} if _checked(answer) is None else read_squeue(answer.out)
-            self._long = False  # an old version
+            self._long = False  # old Slurm version
         answer = ask([*argv, "--format=%i|%T|%N|%r"], _environment())
         return {} if _checked(answer) is None else read_squeue_short(answer.out)
 
@@ -116,7 +116,7 @@ class SlurmQuery:
         return statuses
 
     def _sacct(self, which: list[str], fields: Sequence[str]) -> ProgramResult | None:
-        """Call sacct; None if accounting is off or its database does not answer, because the queue works without it."""
+        """Call sacct. Return None if accounting is off or its database does not respond, as accounting is optional."""
         if not self._accounting:
             return None
         argv = ["sacct", "--noheader", "--parsable2", f"--starttime={self._start}", *which]
@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: ProgramResult) -> ProgramResult | None:
-    """Return the output of a successful call; None if the only id was unknown."""
+    """Return the output of a successful call, or None if the only id is unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.output):
@@ -140,14 +140,14 @@ def _checked(answer: ProgramResult) -> ProgramResult | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment with times in one format, and complete lists of array elements."""
+    """Return an environment with a fixed time format and unabbreviated lists of array elements."""
     return {**plain_environment(), "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
 
 
 def since(root: Path) -> datetime.datetime | None:
-    """Return the time one day before the submission was written, because clocks differ; None if it is not recorded.
+    """Return the time of the submission minus one day, because clocks differ. Return None if it is not recorded.
 
-    Times of files are useless: a copy has new ones, and users touch files to avoid a purge.
+    File times are unreliable. Copying changes them, and users touch files to avoid purges.
     """
     written = seconds((read_json(root / "submission.json") or {}).get("time"))
     if written is None:

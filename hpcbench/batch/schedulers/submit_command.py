@@ -1,7 +1,7 @@
-"""Submission of a script by a scheduler's program, and the meaning of its answer.
+"""Submission of a script with a scheduler command, and interpretation of the response.
 
-Exit statuses mean little: LSF's program has one for all errors, and Slurm's may fail after the controller has accepted
-the job. So the text of the answer decides, and a printed id counts for every exit status.
+Exit statuses are unreliable. bsub uses a single status for all errors, and sbatch may fail after the controller has
+accepted the job. The output therefore decides, and a printed id means success regardless of the exit status.
 """
 
 import re
@@ -16,28 +16,29 @@ from hpcbench.batch.schedulers.scheduler import UnclearError
 from hpcbench.errors import UserError
 
 WAITS = (2.0, 5.0, 15.0)
-"""Seconds before each further attempt if the scheduler is busy."""
+"""Delay in seconds before each retry if the scheduler is busy."""
 
 
 @dataclass(frozen=True)
 class SubmitDialect:
-    """The answers of a scheduler to a submission."""
+    """Patterns of a scheduler's responses to a submission."""
 
     id: "re.Pattern[str]"
-    """Line about an accepted job; group 1 is the id."""
+    """Line about an accepted job. Group 1 is the id."""
     busy: "re.Pattern[str]"
-    """Answer of a busy scheduler, which did not accept the job but may do so later."""
+    """Response of a busy scheduler, which did not accept the job but may accept it later."""
     unclear: "re.Pattern[str]"
-    """Answer after which the job may have been accepted."""
+    """Response that does not show whether the job was accepted."""
     remedies: Sequence[tuple["re.Pattern[str]", str | Callable[[], str]]]
-    """Remedies by the words of a refusal; the first match counts. A function asks the scheduler for details."""
+    """Patterns of refusals, with remedies. The first match is used. Functions query the scheduler for details."""
     refused: "re.Pattern[str] | None" = None
-    """Words of a refusal, without which the job may have been accepted. None: every answer without an id refuses."""
+    """Pattern of refusals. Without a match, the job may have been accepted. If None, every response without an id is a
+    refusal."""
     hangs: "re.Pattern[str] | None" = None
-    """The daemon does not answer, and the program sends the job repeatedly: each copy may be accepted in the end."""
+    """Message that the daemon does not respond. The command keeps resending the job, and any copy may be accepted."""
 
     def remedy(self, answer: ProgramResult) -> str:
-        """Return the remedy for a refusal, after a colon; empty if it is unknown."""
+        """Return a colon and the remedy for a refusal. Empty if no remedy is known."""
         errors = "\n".join(answer.errors)
         remedy = next((remedy for pattern, remedy in self.remedies if pattern.search(errors)), "")
         text = remedy if isinstance(remedy, str) else remedy()
@@ -52,7 +53,7 @@ def submit_script(
     cwd: Path | None = None,
     waits: Sequence[float] | None = None,
 ) -> tuple[str, ProgramResult]:
-    """Submit a script; return the job's id and the answer.
+    """Submit a script. Return the job id and the response.
 
     Raises
     ------
@@ -81,5 +82,5 @@ def submit_script(
 
 
 def _killed(answer: ProgramResult) -> bool:
-    """Return whether a signal ended the program, possibly after the submission. A shell reports 128 plus the signal."""
+    """Return whether a signal ended the command, possibly after the submission. Shells report 128 plus the signal."""
     return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""LSF for submitit: Python functions through ``AutoExecutor(cluster="lsf")``.
+"""LSF plugin for submitit. It runs Python functions with ``AutoExecutor(cluster="lsf")``.
 
-Registered as submitit's plugins; `docs/how-to/lsf-plugin.md` is for its users.
+The plugin is registered as a submitit entry point. For usage, see `docs/how-to/lsf-plugin.md`.
 """
 
 import os
@@ -26,7 +26,7 @@ from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 
 def lsf_id(job_id: str) -> str:
-    """Return LSF's ``123[4]`` for submitit's ``123_4``."""
+    """Convert submitit's ``123_4`` to LSF's ``123[4]``."""
     job, underscore, index = job_id.partition("_")
     return f"{job}[{index}]" if underscore else job
 
@@ -40,7 +40,7 @@ def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
 
 
 class LSFInfoWatcher(StatusWatcher):
-    """Watcher that polls all jobs with one bjobs call, and with bhist those that bjobs no longer lists."""
+    """Watcher that polls all jobs with one bjobs call, and jobs that bjobs no longer lists with bhist."""
 
     def __init__(
         self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
@@ -49,38 +49,38 @@ class LSFInfoWatcher(StatusWatcher):
 
 
 class LSFJob(core.Job[core.R]):
-    """A Python function that LSF runs."""
+    """A Python function that runs under LSF."""
 
     _cancel_command = "bkill"
     watcher = LSFInfoWatcher()
 
     def cancel(self, check: bool = True) -> None:
-        """End the job; with `check`, raise an error if LSF refuses."""
+        """Cancel the job. With `check`, raise an error if LSF refuses."""
         _bkill([self._cancel_command, lsf_id(self.job_id)], check)
 
     def _interrupt(self, timeout: bool = False) -> None:
-        """Send the signal that LSF sends before the run limit, or before preemption."""
+        """Send the signal that LSF sends before the run limit or before preemption."""
         _bkill([self._cancel_command, "-s", LSFJobEnvironment.USR_SIG, lsf_id(self.job_id)], check=True)
 
 
 def _bkill(argv: list[str], check: bool) -> None:
-    """Call bkill; a job that is already over is not an error."""
+    """Call bkill. A job that has already ended is not an error."""
     answer = ask(argv, plain_environment(), hangs=HANGS)
     if check and answer.status and not OVER.search(answer.output):
         raise subprocess.CalledProcessError(answer.status, argv, answer.out, answer.err)
 
 
 class LSFExecutor(core.PicklingExecutor):
-    """Executor that pickles functions, which LSF runs. An array is submitted by one bsub call.
+    """Executor that pickles functions and runs them under LSF. An array is submitted with one bsub call.
 
     Parameters
     ----------
     folder
-        Directory of scripts, pickles and logs, which all nodes must see.
+        Directory of scripts, pickles and logs. All nodes must have access.
     max_num_timeout
-        Maximum number of times that a function with a checkpoint is requeued at its time limit.
+        Maximum number of requeues at the time limit, for functions with a checkpoint.
     python
-        Command that starts Python in the job, by default this interpreter.
+        Command that starts Python in the job. By default, this interpreter.
     """
 
     job_class = LSFJob
@@ -104,7 +104,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Return 2 if bsub is on PATH, which submitit ranks as a cluster; otherwise -1."""
+        """Return 2 if bsub is on PATH, as submitit does for clusters, otherwise -1."""
         return -1 if shutil.which("bsub") is None else 2
 
     @classmethod
@@ -166,7 +166,7 @@ class LSFExecutor(core.PicklingExecutor):
         return f"{self.python} -u -m submitit.core._submit {one_line(str(self.folder))}"
 
     def _submit_command(self, command: str, elements: int = 0) -> core.Job[Any]:
-        """Submit like submitit, but with a deadline, a clean environment, and an id that must be on a separate line."""
+        """Submit like submitit, but with a deadline, a clean environment, and an id that must be on its own line."""
         path = self._make_folder() / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._make_submission_file_text(command, "", elements), encoding="utf-8")
         job_id, _ = submit_script(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
@@ -197,9 +197,9 @@ class LSFExecutor(core.PicklingExecutor):
 
 
 class LSFJobEnvironment(job_environment.JobEnvironment):
-    """The environment of a function's job."""
+    """Job environment of a function."""
 
-    _env = {  # noqa: RUF012  submitit's own declares it
+    _env = {  # noqa: RUF012  declared in the base class
         "job_id": "LSB_JOBID",
         "num_tasks": "SUBMITIT_LSF_NTASKS",
         "num_nodes": "SUBMITIT_LSF_NNODES",
@@ -210,18 +210,18 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """Id of the array; None for a job without elements, whose index is 0."""
+        """Id of the array. None for a single job, which has index 0."""
         return None if self.array_task_id is None else self.raw_job_id
 
     @property
     def array_task_id(self) -> str | None:
-        """Index of the element, from 1."""
+        """Index of the array element, starting at 1."""
         index = os.environ.get("LSB_JOBINDEX", "")
         return None if index in ("", "0") else index
 
     @property
     def hostnames(self) -> list[str]:
-        """Hosts of the ranks, each once. A first host with one slot, while others have several, is a launch host."""
+        """Unique hosts of the ranks. If only the first host has a single slot, it is a launch host and is excluded."""
         listed = _hosts()
         slots = {host: listed.count(host) for host in listed}
         if len(slots) > 1 and slots[listed[0]] == 1 and max(slots.values()) > 1:
@@ -235,7 +235,7 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
 
 def _hosts() -> list[str]:
-    """Return one host per slot. Large jobs have no LSB_HOSTS."""
+    """Return one host per slot. LSB_HOSTS is not set in large jobs."""
     try:
         return Path(os.environ["LSB_DJOB_HOSTFILE"]).read_text(encoding="utf-8").split()
     except (KeyError, OSError):
@@ -244,6 +244,6 @@ def _hosts() -> list[str]:
 
 
 def owner() -> str:
-    """Return the class that submitit uses for ``lsf``; another package may have registered one as well."""
+    """Return the class that submitit uses for ``lsf``. Another package may also have registered a class."""
     executor = plugins.get_executors().get("lsf")
     return "none" if executor is None else f"{executor.__module__}.{executor.__qualname__}"

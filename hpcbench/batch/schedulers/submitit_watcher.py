@@ -1,7 +1,7 @@
-"""Adapter that maps submitit's job states to ours, polling all jobs with one call.
+"""Adapter that maps hpcbench's job states to submitit's, and polls all jobs with one call.
 
-submitit treats every unknown state, such as a suspension, as the end of a job. It also drops the whole answer if the
-command fails, which LSF's command does if one of many jobs is unknown. This watcher does neither.
+submitit treats every unknown state, such as a suspension, as the end of a job. It also discards the whole response if
+the command fails, and LSF's command fails if any job is unknown. This watcher does neither.
 """
 
 import time
@@ -16,21 +16,21 @@ from hpcbench.errors import UserError
 _OVER = frozenset(
     {State.COMPLETED, State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.CANCELLED}
 )
-"""Final states. A preempted job may run again, and the state of a lost job is unknown."""
+"""Final states. Preempted jobs are not final because they may restart, and lost jobs because their state is unknown."""
 
 _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
-"""States that have a different name in submitit."""
+"""States with a different name in submitit."""
 
 
 class StatusWatcher(core.InfoWatcher):
-    """Watcher that polls all registered jobs with one call, and keeps their statuses.
+    """Watcher that polls all registered jobs with one call and caches their statuses.
 
     Parameters
     ----------
     words
-        Function that polls the scheduler: ids to statuses, without ids that are not listed.
+        Function that polls the scheduler. It maps ids to statuses and omits unlisted ids.
     delay_s
-        Seconds between two calls, at least, once jobs are no longer new.
+        Minimum number of seconds between two calls, except for new jobs.
     """
 
     def __init__(self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]], delay_s: int = 60) -> None:
@@ -39,7 +39,7 @@ class StatusWatcher(core.InfoWatcher):
         self._said: dict[str, JobStatus] = {}
 
     def update(self) -> None:
-        """Poll all jobs that are not over. A missing answer changes nothing."""
+        """Poll all unfinished jobs. A missing response is ignored."""
         waited_for = sorted(self._registered - self._finished)
         if not waited_for:
             return
@@ -66,16 +66,16 @@ class StatusWatcher(core.InfoWatcher):
         self._finished.update(job for job in waited_for if self.is_done(job, mode="cache"))
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED`` ..., or ``UNKNOWN`` without a status."""
+        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED``, ..., or ``UNKNOWN`` without a status."""
         return str(self.get_info(job_id, mode=mode).get("State", State.UNKNOWN.name))
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Return whether the job is over, successful or not."""
+        """Return whether the job has ended, successfully or not."""
         self.get_info(job_id, mode=mode)
         status = self._said.get(job_id)
         return status is not None and status.state in _OVER
 
     def clear(self) -> None:
-        """Forget all statuses."""
+        """Clear all cached statuses."""
         super().clear()
         self._said = {}

@@ -1,1 +1,1 @@
-"""Job scripts: the shape of the ranks, launch commands, directives, and the variables of the templates."""
+"""Job scripts: rank placement, launch commands, directives, and template variables."""

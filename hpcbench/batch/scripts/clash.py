@@ -1,4 +1,4 @@
-"""Check of a site's directives against those of hpcbench, for site files and for job scripts."""
+"""Detection of conflicts between a site's directives and hpcbench's own directives."""
 
 import re
 
@@ -17,7 +17,7 @@ _SLOTS = ("-n", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot")
 
 
 def clash(site: Site, option: str, value: object = None) -> str | None:
-    """Return why a directive of the site contradicts those of hpcbench, and the remedy; None if it does not.
+    """Return why a site's directive conflicts with hpcbench's directives, with the remedy, or None.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Arguments that start each rank in its container, with one function per kind of container.
+"""Command-line arguments that start each rank in a container, with one function per container kind.
 
-The launcher stays on the host and starts one container per rank. The order of a command is launcher, container,
-interpreter. Only Slurm's pyxis is part of its launcher.
+The launcher runs on the host and starts one container per rank. A command consists of launcher, container, and
+interpreter, in this order. Only Slurm's pyxis is part of its launcher.
 """
 
 import posixpath
@@ -12,31 +12,31 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.study.container import Container, Kind, split_bind
 
 Bind = tuple[str, str, bool]
-"""Source, destination, and whether the destination is read-only."""
+"""Source path, destination path, and whether the bind is read-only."""
 
 
 @dataclass(frozen=True)
 class Contained:
-    """Arguments for the command of a job script."""
+    """Container arguments of a launch command."""
 
     launch: list[str]
-    """Arguments after those of the launcher."""
+    """Arguments appended to the launcher's arguments."""
     inside: list[str]
-    """Arguments between the launcher's and the interpreter."""
+    """Arguments between the launcher's arguments and the interpreter."""
 
 
 @dataclass(frozen=True)
 class ContainerRequest:
-    """A container, with the files and variables that it must provide."""
+    """A container and the files and variables that must be available inside."""
 
     container: Container
     site: Site
     ranks_per_node: int
     root: str
-    """Working directory, that of the submission."""
+    """Working directory, which is the submission directory."""
     binds: tuple[Bind, ...]
     names: tuple[str, ...]
-    """Variables that ranks need, for kinds that do not pass on the environment."""
+    """Names of the variables that ranks need, for kinds that do not pass on the environment."""
 
     @property
     def image(self) -> str:
@@ -45,14 +45,14 @@ class ContainerRequest:
 
     @property
     def gpu(self) -> str:
-        """Vendor of the GPU driver that the container gets: ``nvidia``, ``rocm`` or ``none``."""
+        """GPU driver to provide in the container: ``nvidia``, ``rocm`` or ``none``."""
         if self.container.gpu != "auto":
             return self.container.gpu
         return "nvidia" if self.site.device == "cuda" else "none"
 
     @property
     def binds_mpi(self) -> bool:
-        """Whether the host's MPI library replaces that of the image."""
+        """Whether the host's MPI library replaces the image's."""
         return self.container.mpi == "bind"
 
     def format_binds(self) -> list[str]:
@@ -68,9 +68,9 @@ PROGRAMS: dict[Kind, str] = {
     "shifter": "shifter",
     "charliecloud": "ch-run",
 }
-"""The program that starts each kind of container."""
+"""Program that starts each kind of container."""
 _BRINGS_MPI = ("podman-hpc", "shifter")
-"""Kinds whose site has its own modules for the host's MPI library."""
+"""Kinds for which the site provides modules with the host's MPI library."""
 _ADD_PATHS = 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$@"'
 _Builder = Callable[[ContainerRequest], Contained]
 _REGISTRY: dict[str, _Builder] = {}
@@ -91,7 +91,7 @@ def check(container: Container, site: Site) -> None:
     Raises
     ------
     ValueError
-        A field is missing, or fields contradict each other: one line with the remedy.
+        A field is missing, or fields contradict each other. The message is one line with the remedy.
     """
     if container.kind is None:
         raise ValueError(
@@ -123,14 +123,14 @@ def contained(
     root
         Absolute path of the submission's directory.
     reads
-        Files that ranks read; ``DIRECTORY/.`` for all files in a directory.
+        Files that ranks read. ``DIRECTORY/.`` stands for all files in a directory.
     names
-        Variables that ranks need.
+        Names of the variables that ranks need.
 
     Raises
     ------
     ValueError
-        The kind of container cannot do that.
+        The kind of container does not support the request.
     """
     directories = [root, *map(posixpath.dirname, reads)]
     binds = [split_bind(bind) for bind in dict.fromkeys([*directories, *container.binds])]
@@ -144,7 +144,7 @@ def contained(
 
 
 def _drop_nested(binds: Iterable[Bind]) -> list[Bind]:
-    """Drop binds below other binds, because a directory is bound with everything below it."""
+    """Drop binds nested in other binds. A bind includes everything below its directory."""
     unique = list(dict.fromkeys(binds))
     outer = []
     for source, place, fixed in unique:
@@ -166,7 +166,7 @@ def _apptainer(request: ContainerRequest) -> Contained:
 
 @_register("pyxis")
 def _pyxis(request: ContainerRequest) -> Contained:
-    """Build the options of Slurm's plugin. A hook of enroot adds the GPU driver that the image's variables name."""
+    """Build the options of Slurm's pyxis plugin. An enroot hook adds the GPU driver that the image's variables name."""
     if request.gpu == "rocm":
         raise ValueError(
             "container.gpu: enroot's hook supports only NVIDIA's driver: leave it out, and add ROCm to container.binds"
@@ -178,7 +178,7 @@ def _pyxis(request: ContainerRequest) -> Contained:
 
 @_register("podman-hpc")
 def _podman_hpc(request: ContainerRequest) -> Contained:
-    """Build the arguments of NERSC's podman. It passes on only named variables; a name may end with ``*``."""
+    """Build the arguments of NERSC's podman-hpc. Only named variables are passed on. A name may end with ``*``."""
     if request.gpu == "rocm":
         raise ValueError(
             "container.gpu: podman-hpc has a flag only for NVIDIA: set none, and add the devices to container.args"
@@ -194,7 +194,7 @@ def _podman_hpc(request: ContainerRequest) -> Contained:
 
 @_register("shifter")
 def _shifter(request: ContainerRequest) -> Contained:
-    """Build the arguments of NERSC's shifter. Modules of the site add the driver and the MPI library."""
+    """Build the arguments of NERSC's shifter. Site modules add the GPU driver and the MPI library."""
     if request.gpu == "rocm":
         raise ValueError(
             "container.gpu: shifter has a module only for NVIDIA: set none, and add a module to container.args"
@@ -209,14 +209,14 @@ def _shifter(request: ContainerRequest) -> Contained:
 
 @_register("charliecloud")
 def _charliecloud(request: ContainerRequest) -> Contained:
-    """Build the arguments of Charliecloud. Ranks of a node share one container, so that they can share memory."""
+    """Build the arguments of Charliecloud. All ranks on a node share one container, so that they can share memory."""
     if request.container.gpu not in ("auto", "none"):
         raise ValueError("container.gpu: Charliecloud's images get the driver by `ch-fromhost`: leave it out")
     if fixed := [bind for bind, (_, _, ro) in zip(request.format_binds(), request.binds, strict=True) if ro]:
         others = [bind for bind in fixed if bind.partition(":")[0] not in request.container.mpi_paths]
         if others:
             raise ValueError(f"container.binds: {others[0]}: Charliecloud has no read-only binds: remove :ro")
-    # The host's /tmp, or the directory of TMPDIR in its place, is always visible. Nothing can be bound below it.
+    # The host's $TMPDIR (default: /tmp) is always mounted. Nothing can be bound below it.
     private = {"-t", "--private-tmp"} & {*request.container.args}
     there = [(s, p) for s, p, _ in request.binds if s == p and f"{s}/".startswith("/tmp/") and not private]
     binds = [word for s, p, _ in request.binds if (s, p) not in there for word in ("-b", f"{s}:{p}")]

@@ -1,4 +1,4 @@
-"""Durations, and their notations in each scheduler."""
+"""Durations and their formats in each scheduler."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LSF = re.compile(r"(?:(\d{1,6}):)?(\d{1,8})(?:\.\d+)?(?:\s*min)?(?:/.+|\s+of\s+
 
 @dataclass(frozen=True, order=True)
 class Duration:
-    """A time span in whole seconds, above zero."""
+    """A positive time span in whole seconds."""
 
     seconds: int
 
@@ -25,12 +25,12 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """Read ``90m``, ``1h30m``, ``2d``, ``45s``, ``h:mm:ss`` or ``d-hh:mm:ss``.
+        """Parse ``90m``, ``1h30m``, ``2d``, ``45s``, ``h:mm:ss`` or ``d-hh:mm:ss``.
 
         Raises
         ------
         ValueError
-            The text has another form. ``a:b`` and bare numbers mean different times for different schedulers.
+            The format is not supported. The meaning of ``a:b`` and of bare numbers differs between schedulers.
         """
         text = text.strip()
         bare = _BARE.fullmatch(text)
@@ -48,7 +48,7 @@ class Duration:
 
     @classmethod
     def of_slurm(cls, text: str) -> "Duration | None":
-        """Read a limit as Slurm prints it: ``m``, ``m:s``, ``h:m:s``, ``d-h``, ``d-h:m`` or ``d-h:m:s``.
+        """Parse a time limit printed by Slurm: ``m``, ``m:s``, ``h:m:s``, ``d-h``, ``d-h:m`` or ``d-h:m:s``.
 
         Returns
         -------
@@ -58,7 +58,7 @@ class Duration:
         Raises
         ------
         ValueError
-            The text is not a limit of Slurm.
+            The text is not a Slurm time limit.
         """
         text = text.strip()
         if text.lower() in ("infinite", "unlimited", "n/a"):
@@ -78,12 +78,12 @@ class Duration:
 
     @classmethod
     def of_lsf(cls, text: str) -> "Duration":
-        """Read a run limit as LSF prints or accepts it: ``90``, ``1:30``, ``90.0 min``, with or without a host.
+        """Parse an LSF run limit: ``90``, ``1:30`` or ``90.0 min``, optionally followed by a host.
 
         Raises
         ------
         ValueError
-            The text is not a run limit of LSF.
+            The text is not an LSF run limit.
         """
         match = _LSF.fullmatch(text.strip())
         if not match:
@@ -96,13 +96,13 @@ class Duration:
         return f"{minutes // 60}:{minutes % 60:02d}"
 
     def slurm(self) -> str:
-        """Format as ``hh:mm:ss``, or as ``d-hh:mm:ss`` from one day on."""
+        """Format as ``hh:mm:ss``, or as ``d-hh:mm:ss`` for one day or more."""
         days, seconds = divmod(self.seconds, 86400)
         clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
         return f"{days}-{clock}" if days else clock
 
     def flux(self) -> str:
-        """Format as seconds with their unit. Flux reads a bare number as minutes."""
+        """Format as seconds with a unit. Flux would read a bare number as minutes."""
         return f"{self.seconds}s"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Directives at the head of a job script, with one function per scheduler."""
+"""Job script directives, with one function per scheduler."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,33 +12,33 @@ from hpcbench.batch.sites.site import Site
 Options = list[tuple[str, object]]
 
 _DIRECTIVE = re.compile(r"^\s*(?:#BSUB|#SBATCH|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
-"""Text that a scheduler reads as a directive. Flux accepts any comment sign before its word."""
+"""Text that a scheduler reads as a directive. Flux accepts any comment character before its keyword."""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
-"""Path that needs no quoting: schedulers expand and cut other paths, and their versions quote differently."""
+"""Path that needs no quoting. Schedulers expand or truncate other paths, and quoting rules differ by version."""
 _CWD = {"#SBATCH": "--chdir", "#BSUB": "-cwd", "#flux:": "--cwd"}
 _LOG = {"#SBATCH": "--output", "#BSUB": "-o", "#flux:": "--output"}
 
 
 def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | None = None) -> list[str]:
-    """Return the directives of a job script, one line each.
+    """Return the directives of a job script, one per line.
 
     Parameters
     ----------
     job, site
-        The job and its site.
+        Job and site.
     name
         Name in the queue.
     root
         Absolute path of the submission's directory.
     log
-        Path of the script's output, relative to `root`.
+        Path of the output file, relative to `root`.
     array
-        Indices in the form of the scheduler; None for a single job.
+        Array indices in the scheduler's format, or None for a single job.
 
     Raises
     ------
     ValueError
-        The site's directives contradict those of hpcbench, or the scheduler does not accept a value.
+        The site's directives conflict with hpcbench's, or the scheduler does not accept a value.
     """
     if site.scheduler.kind == "local":
         return []
@@ -59,7 +59,7 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
 
 
 def _joined(options: Options, site: Site) -> Options:
-    """Join hpcbench's options and the site's. Variants of LSF accept one -R, with the selection first."""
+    """Join the options of hpcbench and the site. Some LSF variants accept only one -R, with the selection first."""
     more = dict(site.scheduler.directives)
     options = [
         (name, f"{more.pop(name)} {value}" if name == "-R" and more.get(name) else value) for name, value in options
@@ -68,14 +68,14 @@ def _joined(options: Options, site: Site) -> Options:
 
 
 def directive(sentinel: str, option: str, value: object = None) -> str:
-    """Format one line of the script's head.
+    """Format one directive.
 
     Parameters
     ----------
     sentinel
         ``#BSUB``, ``#SBATCH`` or ``#flux:``.
     option, value
-        Option and its value; None for an option without value.
+        Option and value. None for an option without a value.
     """
     if value is None:
         return f"{sentinel} {option}"
@@ -83,14 +83,14 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
 
 
 def smuggles(script: str, directives: Sequence[str]) -> bool:
-    """Return whether a scheduler would find directives in a script that are not in this list."""
-    # Counting is fast, and the pattern is only searched if the count differs.
+    """Return whether a script contains scheduler directives that are not in this list."""
+    # Counting is fast. Search for the pattern only if the count differs.
     count = sum(script.count(mark) for mark in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))
     return count != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
 
 
 def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Return the options of sbatch, with all counts: which counts Slurm derives depends on its version."""
+    """Return the options of sbatch with all counts, because derived counts depend on the Slurm version."""
     shape = job.shape
     options: Options = [
         ("--job-name", name),
@@ -112,16 +112,16 @@ def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
 
 
 def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Return the options of bsub: whole nodes by -nnodes (the easy mode of Sierra-class machines), or slots.
+    """Return the options of bsub: whole nodes with -nnodes (easy mode of Sierra-class machines), or slots.
 
-    A slot is a core. LSF may bind a job to the cores of its slots. One slot per rank would leave no core for threads.
+    A slot is a core. LSF may bind a job to its slots, so one slot per rank would leave no cores for threads.
     """
     shape = job.shape
     options: Options = [("-J", name + (array or ""))]
     if site.scheduler.allocation == "nodes":
         options.append(("-nnodes", shape.nodes))
     else:
-        slots = min(shape.ranks_per_node * shape.cores_per_rank, site.node.usable_cores)  # ranks may share cores
+        slots = min(shape.ranks_per_node * shape.cores_per_rank, site.node.usable_cores)  # ranks can share cores
         options += [("-n", shape.nodes * slots), ("-R", f"span[ptile={slots}]")]
     options += _gpus(job, site)
     if job.walltime is not None:
@@ -132,7 +132,7 @@ def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
 
 
 def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Return the options of `flux batch`, for whole nodes. The number of ranks is on the launch line only."""
+    """Return the options of `flux batch` for whole nodes. Only the launch command contains the number of ranks."""
     if array is not None:
         raise ValueError("flux has no job arrays")
     options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]
@@ -149,7 +149,7 @@ _HEADS: dict[str, tuple[str, Callable[[Job, Site, str, str | None], Options]]] =
 
 
 def _gpus(job: Job, site: Site) -> Options:
-    """Return the option that requests GPUs; none if the job needs no GPUs or the site no request."""
+    """Return the GPU request option. Empty if the job needs no GPUs or the site needs no request."""
     how, kind, shape = site.scheduler.gpu_request, site.scheduler.kind, job.shape
     if how == "none" or not shape.gpus_per_rank:
         return []

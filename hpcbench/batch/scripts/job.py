@@ -1,4 +1,4 @@
-"""Job: runs that share an allocation, and the requested resources."""
+"""Jobs: runs that share an allocation, and the requested resources."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -17,38 +17,38 @@ class Job:
 
     id: str
     runs: list[str]
-    """Ids of the runs, in the order in which they run."""
+    """Run ids in order of execution."""
     shape: Shape
     launch: list[str]
-    """Argument list of the launcher."""
+    """Launch command as a list of arguments."""
     python: str
-    """The interpreter of the ranks."""
+    """Python interpreter of the ranks."""
     walltime: Duration | None
     queue: str | None
     account: str | None
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variables of single runs in addition to those of the site, keyed by the run's id."""
+    """Environment variables of individual runs in addition to the site's, keyed by run id."""
     clear: Sequence[str] = ()
-    """Variables of any scheme of the study. Their values in the submitter's shell must not reach a run."""
+    """Variables used by any scheme of the study. Their values in the submitter's shell must not reach a run."""
     run_limit: Duration | None = None
-    """Limit of each run; by default an equal part of the time that the job has left."""
+    """Time limit of each run. By default, an equal part of the job's remaining time."""
     requeue: int = 0
-    """Number of times that the job may be requeued after a stop request."""
+    """Maximum number of requeues after a stop request."""
     stop_ahead: Duration = _AHEAD
     """Time between the stop request and the walltime."""
     container: Container | None = None
-    """Container of the ranks, with a kind and an image."""
+    """Container in which the ranks run, with a kind and an image."""
     reads: Sequence[str] = ()
-    """Absolute paths of files that the ranks read in addition to those of the submission."""
+    """Absolute paths of files outside the submission directory that ranks read."""
     name: str = ""
-    """Name in the queue; by default study and id."""
+    """Name in the queue. By default, study name and job id."""
     program: bool = False
-    """Whether its runs are of a user's program: a process of hpcbench then starts the launcher and reads its output."""
+    """Whether runs execute a user's program. If so, an hpcbench process starts the launcher and reads its output."""
     outside: str = ""
-    """The interpreter of that process on the host; empty for that of the ranks."""
+    """Python interpreter of that process on the host. If empty, the ranks' interpreter is used."""
     once_a_node: bool = False
-    """Whether the launcher starts one process on each node, which starts the node's ranks."""
+    """Whether the launcher starts one process per node, which then starts the node's ranks."""
     prepared: Collection[str] = ()
-    """Runs of the engine whose scheme has setup lines or a library to preload."""
+    """Engine runs whose scheme requires setup lines or a preloaded library."""
     driver: str = sys.executable
-    """The interpreter of the job's driver. If a node lacks it, the interpreter of the ranks is used."""
+    """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""

@@ -1,4 +1,4 @@
-"""Launch lines: the argument list for a shape, with one function per launcher dialect."""
+"""Launch commands as argument lists, with one function per launcher dialect."""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -7,17 +7,17 @@ from hpcbench.batch.scripts.shape import Shape, check, resource_sets, shape
 from hpcbench.batch.sites.site import Site
 
 Launch = Callable[[Shape, Site], list[str]]
-"""Function that returns the arguments after the program's name."""
+"""Function that returns the launcher's arguments, without the program name."""
 
 _REGISTRY: dict[str, tuple[str, Launch]] = {}
 HOST_FILE = "jobs/JOB/hosts"
-"""Placeholder in launch lines for the job's file of hosts: one line per rank, without a launch host."""
+"""Placeholder in launch commands for the job's host file, which has one line per rank and no launch host."""
 _MOST_TRIED = 4096
-"""Maximum ranks per node in the search for a shape that fits."""
+"""Maximum number of ranks per node in the search for a shape that fits."""
 
 
 def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
-    """Register a launcher dialect and its program's name under the `kind` that site files use."""
+    """Register a launcher dialect and its program name under the `kind` used in site files."""
 
     def register(launch: Launch) -> Launch:
         _REGISTRY[kind] = (program, launch)
@@ -35,23 +35,24 @@ def solve(
     cores_per_rank: int | None = None,
     program: str | None = None,
 ) -> tuple[Shape, list[str]]:
-    """Return the shape of a run's ranks on the site, and the argument list that starts them.
+    """Return the shape of a run on the site, and the launch command.
 
     Parameters
     ----------
     site
         The site.
     nodes, ranks_per_node
-        Number of nodes, and of ranks per node.
+        Number of nodes, and number of ranks per node.
     gpus_per_rank, cores_per_rank
-        By default an equal part of the node: see `shape`.
+        GPUs and cores per rank. By default an equal part of the node (see `shape`).
     program
-        Path of the launcher, in place of that of the site or the dialect.
+        Path of the launcher. By default the site's launcher, or the dialect's program.
 
     Raises
     ------
     ValueError
-        They do not fit the node, or the dialect cannot express them: one line with the reason and the nearest fit.
+        The ranks do not fit on the node, or the dialect cannot express their shape. The message is one line with the
+        reason and the nearest fit.
     """
 
     def attempt(ranks: int, gpus: Fraction | None, cores: int | None) -> tuple[Shape, list[str]]:
@@ -75,19 +76,19 @@ def solve(
 
 
 def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[str]:
-    """Return the argument list that starts the ranks. The command of a rank is appended to it.
+    """Return the launch command, to which the command of a rank is appended.
 
     Parameters
     ----------
     shape, site
-        The shape of the job, and its site.
+        Shape of the job, and its site.
     program
-        Path of the launcher, in place of that of the site or the dialect.
+        Path of the launcher. By default the site's launcher, or the dialect's program.
 
     Raises
     ------
     ValueError
-        The shape does not fit the node, or the dialect cannot express it.
+        The shape does not fit on the node, or the dialect cannot express it.
     """
     check(shape, site)
     usual, launch = _REGISTRY[site.launcher.kind]
@@ -95,27 +96,28 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
 
 
 def program_name(kind: str) -> str:
-    """Return the name of a dialect's program."""
+    """Return the program name of a dialect."""
     return _REGISTRY[kind][0]
 
 
 def export_words(names: Iterable[str], site: Site) -> list[str]:
-    """Return the options that carry variables of the launcher's environment to all ranks.
+    """Return the launcher options that export environment variables to all ranks.
 
-    Open MPI's mpirun passes its environment on to the ranks of its own node only. jsrun may not pass on variables with
-    the prefix OMPI_. The others pass all variables on to all ranks.
+    Open MPI's mpirun exports its environment only to ranks on its own node. jsrun might not export variables with the
+    prefix OMPI_. Other launchers export all variables to all ranks.
     """
     option = {"openmpi": "-x", "jsrun": "-E"}.get(site.launcher.kind)
     return [word for name in names for word in (option, name)] if option else []
 
 
-@register_launcher("auto", "mpiexec")  # the dialect is detected while the site is loaded
+@register_launcher("auto", "mpiexec")  # the dialect is detected when the site is loaded
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MPICH's Hydra.
 
-    Ranks that share cores are not bound, because a waiting rank keeps its core busy and others must be able to move.
-    Hydra assigns cores in order. If a rank would be split across sockets, ranks are placed round-robin over sockets.
+    Ranks that share cores are not bound, because a waiting rank keeps its core busy and other ranks must be able to
+    migrate. Hydra assigns cores in order. If a rank would be split across sockets, ranks are placed round-robin over
+    sockets.
     """
     per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
     argv = ["-n", str(shape.ranks), *per_node, *_hosts(site), "-bind-to"]
@@ -127,16 +129,16 @@ def mpich(shape: Shape, site: Site) -> list[str]:
 
 
 def _hosts(site: Site) -> list[str]:
-    """Return Hydra's option for a host file. Without it, Hydra would place ranks on the launch host of -nnodes."""
+    """Return Hydra's host file option. Without a host file, Hydra would place ranks on the launch host of -nnodes."""
     return ["-f", HOST_FILE] if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes" else []
 
 
 @register_launcher("mvapich", "mpiexec")
 def mvapich(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of MVAPICH's mpiexec, which is also Hydra.
+    """Return the arguments of MVAPICH's mpiexec, a version of Hydra.
 
-    By default the library binds each rank to one core, which its threads would share. Here Hydra binds the ranks
-    instead. MV2_ is the prefix of the library's variables up to version 2, MVP_ from version 3 on.
+    By default the library binds each rank to one core, which all threads of the rank would share. Here Hydra binds the
+    ranks instead. The library's variables have the prefix MV2_ up to version 2, and MVP_ since version 3.
     """
     off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
     return [*mpich(shape, site), *off]
@@ -144,9 +146,10 @@ def mvapich(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("mpirun_rsh", "mpirun_rsh")
 def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of the launcher of MVAPICH2 and MVAPICH2-GDR.
+    """Return the arguments of mpirun_rsh, the launcher of MVAPICH2 and MVAPICH2-GDR.
 
-    Ranks get the hosts of the host file in order. The library binds each rank to its cores, unless ranks share cores.
+    Ranks are assigned to the hosts of the host file in order. The library binds each rank to its cores, unless ranks
+    share cores.
     """
     argv = ["-export-all", "-np", str(shape.ranks), "-hostfile", HOST_FILE]
     if site.oversubscribe:
@@ -167,7 +170,7 @@ def openmpi(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("srun", "srun")
 def srun(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of srun, with all numbers: since 22.05 srun ignores the job's --cpus-per-task."""
+    """Return the arguments of srun with all counts. Since version 22.05 srun ignores the job's --cpus-per-task."""
     argv = [
         f"--nodes={shape.nodes}",
         f"--ntasks={shape.ranks}",
@@ -178,9 +181,9 @@ def srun(shape: Shape, site: Site) -> list[str]:
         return [*argv, "--cpu-bind=cores"]
     _one_or_all(shape, site)
     if site.visibility == "one":
-        # Slurm's manual: closest binds a task to all GPUs of its NUMA domain, per_task to its number of GPUs.
+        # Slurm manual: closest binds a task to all GPUs of its NUMA domain, per_task to the requested number of GPUs.
         return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", f"--gpu-bind=per_task:{shape.gpus_per_rank}"]
-    # A step gets all GPUs of its job. The request is repeated in the form of the site, if it has one.
+    # A step gets all GPUs of its job. If the site defines a GPU request, the step repeats it.
     asked = {"none": [], "gres": [f"--gres=gpu:{site.node.gpus}"]}
     again = asked.get(site.scheduler.gpu_request, [f"--gpus-per-node={site.node.gpus}"])
     return [*argv, "--cpu-bind=cores", *again, "--gpu-bind=none"]
@@ -188,7 +191,7 @@ def srun(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("flux", "flux")
 def flux(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of `flux run`. Options per task and options per node exclude each other."""
+    """Return the arguments of `flux run`. Per-task and per-node options are mutually exclusive."""
     if shape.gpus_per_rank and site.visibility != "one":
         _one_or_all(shape, site)
         argv = ["--exclusive", f"--nodes={shape.nodes}", f"--tasks-per-node={shape.ranks_per_node}"]
@@ -201,7 +204,7 @@ def flux(shape: Shape, site: Site) -> list[str]:
 
 
 def _one_or_all(shape: Shape, site: Site) -> None:
-    """Refuse shapes that need a share of GPUs from launchers that assign only whole GPUs."""
+    """Refuse shapes with fractional GPUs for launchers that assign only whole GPUs."""
     kind = site.launcher.kind
     if site.visibility == "socket":
         raise ValueError(f"{kind} shows a rank its own GPUs or all: set launcher.visibility to one or all")
@@ -211,13 +214,13 @@ def _one_or_all(shape: Shape, site: Site) -> None:
 
 @register_launcher("ibrun", "ibrun")
 def ibrun(shape: Shape, site: Site) -> list[str]:
-    """Return no arguments: TACC's launcher reads all counts from the head of the job script."""
+    """Return no arguments. TACC's launcher reads all counts from the job script's directives."""
     return []
 
 
 @register_launcher("jsrun", "jsrun")
 def jsrun(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of IBM's jsrun. -n is the number of resource sets, -a of ranks in each: n * a = ranks."""
+    """Return the arguments of IBM's jsrun: -n resource sets with -a ranks each."""
     sets = resource_sets(shape, site)
     numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
     line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
@@ -232,7 +235,7 @@ def _spectrum_takes_gpus(site: Site) -> bool:
 
 @register_launcher("lrun", "lrun")
 def lrun(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of LLNL's wrapper of jsrun. Its options cannot contain blanks."""
+    """Return the arguments of LLNL's jsrun wrapper. The wrapper's options cannot contain blanks."""
     if shape.gpus_per_rank > 1:
         raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank per GPU")
     if shape.gpus_per_rank and site.visibility == "socket":

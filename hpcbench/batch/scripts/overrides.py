@@ -1,4 +1,4 @@
-"""Check of a site's own templates for lines that Jinja would drop silently."""
+"""Check of a site's templates for lines that Jinja would silently ignore."""
 
 import difflib
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def check_overrides(directory: Path, environment: "Environment") -> None:
-    """Refuse templates with lines that no job script would contain.
+    """Refuse templates with lines that would not appear in any job script.
 
-    A block that no extended template has, text outside of blocks in a template that extends another one, and a file
-    that nothing uses are all silently ignored by Jinja. Syntax errors are left to rendering.
+    Jinja silently ignores blocks that no parent template defines, text outside blocks in a child template, and unused
+    files. Syntax errors are reported later, when a template is rendered.
 
     Parameters
     ----------
     directory
-        Directory of the site's templates.
+        Template directory of the site.
     environment
-        Environment that loads templates from `directory` first, then those of hpcbench.
+        Environment that loads templates from `directory` first, then from hpcbench.
 
     Raises
     ------
     UserError
-        Such a line exists; the message names file and line.
+        A line would be ignored. The message contains the file and line number.
     """
     from jinja2 import TemplateError
 
@@ -56,7 +56,7 @@ def check_overrides(directory: Path, environment: "Environment") -> None:
 
 
 def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
-    """Refuse unknown blocks of a template that extends another one, and its text outside of blocks."""
+    """Refuse unknown blocks and text outside blocks in a child template."""
     from jinja2 import nodes
 
     for node in _outer_nodes(tree.body):
@@ -79,7 +79,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
 
 
 def _outer_nodes(body: list[Any]) -> Iterator[Any]:
-    """Yield the nodes outside of blocks, those in branches and loops included."""
+    """Yield all nodes outside blocks, including nodes in branches and loops."""
     for node in body:
         yield node
         for name in ("body", "elif_", "else_"):
@@ -88,7 +88,7 @@ def _outer_nodes(body: list[Any]) -> Iterator[Any]:
 
 
 def _block_names(name: str, environment: "Environment") -> set[str]:
-    """Return the blocks of a template and of all templates that it extends."""
+    """Return the block names of a template and its ancestors."""
     from jinja2 import nodes
 
     tree = _parse(name, environment)
@@ -104,7 +104,7 @@ def _parse(name: str, environment: "Environment") -> "Template":
 
 
 def _parent(tree: "Template") -> str | None:
-    """Return the name of the extended template, if it is written as a constant."""
+    """Return the name of the parent template if it is a constant."""
     from jinja2 import nodes
 
     node = tree.find(nodes.Extends)

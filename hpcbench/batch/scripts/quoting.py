@@ -1,4 +1,4 @@
-"""Quoting of values as words of a shell script."""
+"""Shell quoting of values."""
 
 import re
 import shlex
@@ -7,12 +7,12 @@ _BREAKS = re.compile(r"[\x00\r\n\ud800-\udfff]")
 
 
 def quote(value: object) -> str:
-    """Quote a value as one word of a shell script.
+    """Quote a value as one shell word.
 
     Raises
     ------
     ValueError
-        It has a line break or a NUL, which cannot be quoted, or an unpaired surrogate, which no file can contain.
+        The value contains a line break, a NUL character, or an unpaired surrogate, which cannot be encoded.
     """
     text = str(value)
     if _BREAKS.search(text):
@@ -23,5 +23,5 @@ def quote(value: object) -> str:
 
 
 def quote_words(value: object) -> str:
-    """Quote a value as one word, or a sequence as one word per value. This is the filter ``q`` of the templates."""
+    """Quote a value as one word, or a sequence as one word per element. Implements the template filter ``q``."""
     return " ".join(map(quote, value)) if isinstance(value, (list, tuple)) else quote(value)

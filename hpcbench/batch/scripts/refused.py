@@ -1,10 +1,10 @@
-"""Options of hpcbench that a site refuses, and the consequences for a job."""
+"""Scheduler options that a site refuses, and the consequences for a job."""
 
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.site import Site
 
 _TOGETHER = {"lsf": (("-wa", "-wt"),)}
-"""Options that are only valid together."""
+"""Options that are only valid in combination."""
 _SPARED: dict[str, dict[str, str]] = {
     "lsf": {
         "-wa": "",
@@ -22,17 +22,17 @@ _SPARED: dict[str, dict[str, str]] = {
     },
     "flux": {"--cwd": ""},
 }
-"""Options that a script does not need, and the loss without them. Nothing is lost if the script does the work itself,
-such as changing the directory."""
+"""Optional scheduler options, and the loss without each. Nothing is lost if the script does the work itself, such as
+changing the directory."""
 
 
 def left_out(site: Site) -> set[str]:
-    """Return the options of hpcbench that scripts for the site leave out.
+    """Return hpcbench's options that are omitted from the site's scripts.
 
     Raises
     ------
     ValueError
-        A refused option is needed.
+        A refused option is required.
     """
     spared = _SPARED.get(site.scheduler.kind, {})
     options = spared.keys() & set(site.scheduler.refuses)
@@ -43,12 +43,12 @@ def left_out(site: Site) -> set[str]:
 
 
 def check_needed(site: Site, options: set[str]) -> None:
-    """Raise an error if the site refuses an option that a script needs.
+    """Raise an error if the site refuses a required option.
 
     Raises
     ------
     ValueError
-        The site refuses one; the message names the first.
+        The site refuses a required option. The message contains the first.
     """
     needed = [option for option in site.scheduler.refuses if option in options]
     if needed:
@@ -56,7 +56,7 @@ def check_needed(site: Site, options: set[str]) -> None:
 
 
 def lost(job: Job, site: Site) -> list[str]:
-    """Describe what a job loses because the site refuses an option, one line each."""
+    """Describe the loss for a job due to each refused option, one line each."""
     wanted = {"-r", "--requeue"} if job.requeue else {"-rn", "--no-requeue"}
     others = {"-r", "-rn", "--requeue", "--no-requeue"} - wanted
     spared = _SPARED.get(site.scheduler.kind, {})

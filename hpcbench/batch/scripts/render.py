@@ -29,7 +29,7 @@ _OF_BASH = re.compile(
     r"_|IFS|E?UID|PPID|GROUPS|SECONDS|RANDOM|SRANDOM|LINENO|OPTIND|OPTARG|FUNCNAME|PIPESTATUS|DIRSTACK|HISTCMD|COMP_.*"
     r"|SHELLOPTS|BASH.*|EPOCH.*|POSIXLY_CORRECT"
 )
-"""Variables that bash sets, or that change how it reads a script."""
+"""Variables that bash sets, or that change how bash parses a script."""
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
@@ -37,30 +37,30 @@ OF_SCRIPT = frozenset(
         "signals status text worker",
     )
 )
-"""Variables of the scripts themselves."""
+"""Variables used by the scripts themselves."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:
-    """Return the script of a job.
+    """Render a job script.
 
     Parameters
     ----------
     job, site
-        The job and its site.
+        Job and site.
     study
         Name of the study.
     root
         Absolute path of the submission's directory.
     templates
-        Directory of the site's own templates, which may extend those of hpcbench as ``hpcbench/NAME``.
+        Template directory of the site. Its templates may extend hpcbench's templates as ``hpcbench/NAME``.
 
     Raises
     ------
     ValueError
         A value cannot be written into a script, or a scheduler would read it as a directive.
     UserError
-        A template in `templates` is invalid; the message has its file and line.
+        A template in `templates` is invalid. The message contains the file and line number.
     """
     for name in (job.id, *job.runs):
         if not _ID.fullmatch(name):
@@ -107,23 +107,24 @@ def render_array(
     throttle: int | None = None,
     templates: Path | None = None,
 ) -> tuple[str, str]:
-    """Return the script of an array, ``arrays/NAME.sh``, and the list that it reads, ``arrays/NAME.txt``.
+    """Render an array script, ``arrays/NAME.sh``, and the list that the script reads, ``arrays/NAME.txt``.
 
     Parameters
     ----------
     name
         Name in the queue.
     jobs
-        Jobs of the array. Element k + 1 runs job k. All must request the same resources.
+        Jobs of the array. Element k + 1 runs job k. All jobs must request the same resources.
     site, study, root, templates
         As in `render`.
     throttle
-        Maximum number of jobs that run at a time.
+        Maximum number of simultaneously running jobs.
 
     Raises
     ------
     ValueError
-        The jobs request different resources, the scheduler has no arrays, or a value is invalid as in `render`.
+        The jobs request different resources, the scheduler does not support arrays, or a value is invalid as in
+        `render`.
     """
     if site.scheduler.kind not in ("slurm", "lsf"):
         raise ValueError(f"{site.scheduler.kind} has no job arrays")
@@ -144,11 +145,11 @@ def render_array(
 
 
 RELAY = "after/relay.sh"
-"""Script of relay jobs, which do nothing but wait for a part of a long list of jobs."""
+"""Script of relay jobs. Each relay job only waits for a part of a long list of jobs."""
 
 
 def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
-    """Return the script of a relay for a job like this one, on as few nodes as its queue allows.
+    """Render the script of a relay job with the settings of `job`, on as few nodes as the queue allows.
 
     Raises
     ------
@@ -168,9 +169,9 @@ def _get_resources(job: Job) -> tuple[object, ...]:
 
 
 def _set_variables(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
-    """Return the arguments before and after the launch line of a run with its own variables.
+    """Return the arguments before and after the launch command of a run with its own variables.
 
-    `env` sets these variables. An assignment in the shell could clash with the script's variables, and reach all its
+    These variables are set with `env`. Shell assignments could clash with the script's variables and would affect all
     commands.
     """
     variables = job.environments.get(run, {})
@@ -221,7 +222,7 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
 
 
 def _where(error: Exception, templates: Path) -> str:
-    """Return file and line of the user's template where an error occurred, as far as they are known."""
+    """Return the file and line of the user's template where an error occurred, if known."""
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     places.append((getattr(error, "filename", None) or "", getattr(error, "lineno", None)))
     own_places = [f"{shown_path(Path(name))}:{line}" for name, line in places if Path(name).is_relative_to(templates)]
@@ -230,19 +231,19 @@ def _where(error: Exception, templates: Path) -> str:
 
 @cache
 def template_environment(templates: Path | None = None) -> "Environment":
-    """Return the environment that loads a site's own templates before those of hpcbench.
+    """Return a Jinja environment that loads the site's templates first, then hpcbench's templates.
 
     Raises
     ------
     UserError
-        A template in `templates` has lines that no script would contain.
+        A template in `templates` contains lines that would be ignored.
     """
     import jinja2
 
     ours = jinja2.FileSystemLoader(data_dir("templates"))
     loaders: list[jinja2.BaseLoader] = [ours, jinja2.PrefixLoader({"hpcbench": ours})]
     if templates is not None:
-        loaders.insert(0, jinja2.FileSystemLoader(templates, encoding="utf-8-sig"))  # editors may write a BOM
+        loaders.insert(0, jinja2.FileSystemLoader(templates, encoding="utf-8-sig"))  # some editors write a BOM
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,

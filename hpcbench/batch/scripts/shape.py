@@ -1,4 +1,4 @@
-"""Placement of ranks on a node, and the check that they fit, for every launcher."""
+"""Launcher-independent placement of ranks on a node, and check that they fit."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,19 +8,19 @@ from hpcbench.batch.sites.site import Node, Site
 
 @dataclass(frozen=True)
 class Shape:
-    """Nodes, and the ranks, GPUs and cores on each."""
+    """Number of nodes, and ranks, GPUs and cores per node."""
 
     nodes: int
     ranks_per_node: int
     gpus_per_rank: Fraction
-    """GPUs per rank: 0 without GPUs, 1/2 if two ranks share one."""
+    """GPUs per rank: 0 without GPUs, 1/2 if two ranks share a GPU."""
     cores_per_rank: int
     threads: int
     """Number of threads per rank."""
 
     @property
     def ranks(self) -> int:
-        """Number of ranks."""
+        """Total number of ranks."""
         return self.nodes * self.ranks_per_node
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sets:
-    """Equal resource sets of a node. The ranks of a set share its cores and see only its GPUs."""
+    """Equal resource sets of a node. The ranks in a set share its cores and see only its GPUs."""
 
     per_node: int
     ranks: int
@@ -49,23 +49,23 @@ def shape(
     gpus_per_rank: Fraction | None = None,
     cores_per_rank: int | None = None,
 ) -> Shape:
-    """Divide the GPUs and cores of a node equally among its ranks, without a part across sockets.
+    """Divide the GPUs and cores of a node equally among its ranks. No rank spans sockets.
 
     Parameters
     ----------
     site
         The site.
     nodes, ranks_per_node
-        Number of nodes, and of ranks per node.
+        Number of nodes, and number of ranks per node.
     gpus_per_rank
-        By default one, or an equal part of one if there are more ranks than GPUs.
+        GPUs per rank. By default 1, or an equal part of a GPU if there are more ranks than GPUs.
     cores_per_rank
-        By default an equal part of all cores.
+        Cores per rank. By default an equal part of all cores.
 
     Raises
     ------
     ValueError
-        The ranks do not fit the node; one line with the reason.
+        The ranks do not fit on the node. The message is one line with the reason.
     """
     node = site.node
     if site.device == "cpu":
@@ -89,7 +89,7 @@ def shape(
 
 
 def resource_sets(shape: Shape, site: Site) -> Sets:
-    """Return the resource sets of a node for a shape.
+    """Divide the ranks of a node into resource sets.
 
     Raises
     ------
@@ -100,12 +100,12 @@ def resource_sets(shape: Shape, site: Site) -> Sets:
 
 
 def check(shape: Shape, site: Site) -> None:
-    """Refuse a shape that does not fit a node.
+    """Refuse a shape that does not fit on a node.
 
     Raises
     ------
     ValueError
-        The shape does not fit; one line with the reason.
+        The shape does not fit. The message is one line with the reason.
     """
     node, per_node, each = site.node, shape.ranks_per_node, shape.cores_per_rank
     _check_totals(per_node, shape.gpus_per_rank, each, site)
@@ -132,7 +132,7 @@ def check(shape: Shape, site: Site) -> None:
 
 
 def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None:
-    """Check the totals of a node, which do not depend on its resource sets."""
+    """Check the totals per node, independently of resource sets."""
     node, total = site.node, per_node * each
     if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
         raise ValueError(f"{each} GPUs per rank: give a whole number, or a part 1/n of a GPU")
@@ -155,13 +155,13 @@ def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None
 
 
 def _shared_by_request(site: Site) -> bool:
-    """Return whether the directives switch off the mode in which a GPU accepts one process."""
+    """Return whether the directives disable exclusive-process mode, in which a GPU accepts only one process."""
     flags = str(site.scheduler.directives.get("-alloc_flags") or "").lower().split()
     return "gpumps" in flags or "gpudefault" in flags
 
 
 def _keeps_to_sockets(per_node: int, site: Site) -> bool:
-    """Return whether ranks stay on one socket. A single CPU rank may use two, and so may ranks that see all GPUs."""
+    """Return whether ranks must stay on one socket. A single CPU rank, or ranks that see all GPUs, may span sockets."""
     return site.visibility != "all" and not (site.device == "cpu" and per_node == 1)
 
 
@@ -188,14 +188,14 @@ def _cut(per_node: int, gpus: Fraction, site: Site) -> Sets:
     if remainder:
         raise ValueError(f"{_count(per_node, 'rank')} per node cannot share GPUs {ranks} at a time")
     set_gpus = max(1, int(gpus)) if gpus else 0
-    least = -(-sets // node.sockets)  # sets of the socket with the most sets
+    least = -(-sets // node.sockets)  # number of sets on the fullest socket
     shares = (node.socket_cores // parts for parts in range(least, min(sets, node.socket_cores) + 1))
     cores = next((share for share in shares if share and _count_sets(node, set_gpus, share) >= sets), 0)
     return Sets(sets, ranks, set_gpus, cores)
 
 
 def _count_sets(node: Node, gpus: int, cores: int) -> int:
-    """Return the number of sets of these GPUs and cores that fit a node without a set across sockets."""
+    """Return how many sets with these GPUs and cores fit on a node. No set spans sockets."""
     by_gpus = (have // gpus if gpus else node.usable_cores for have in node.gpus_by_socket)
     by_cores = node.socket_cores // cores if cores else node.usable_cores + node.gpus
     return sum(min(parts, by_cores) for parts in by_gpus)

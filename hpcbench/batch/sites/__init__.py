@@ -1,1 +1,1 @@
-"""Sites: their files, the checks of these files, and the limits of a machine."""
+"""Sites: site files, their validation, and machine limits."""

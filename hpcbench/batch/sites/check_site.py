@@ -1,4 +1,4 @@
-"""Check of a site file that reports all faults at once, those of the schema and those of the rules."""
+"""Site file validation that reports all schema errors and rule violations at once."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -24,16 +24,16 @@ _REQUIRED: dict[FieldPath, Any] = {
     ("network", "description"): "?",
     ("checked",): "never",
 }
-"""Values in place of missing or invalid required fields, so that the other fields can be checked."""
+"""Substitutes for missing or invalid required fields, so that all other fields can be checked."""
 
 
 def check_files(paths: Iterable[Path]) -> list[str]:
-    """Return one line for each fault of the files, in the order of their lines."""
+    """Return one line for each fault in the files, in line order."""
     return [line for path in paths for line in check_file(path)]
 
 
 def check_file(path: Path) -> list[str]:
-    """Return one line for each fault of a site file: place, field, remedy."""
+    """Return one line for each fault in a site file, with location, field, and remedy."""
     try:
         document = read(path)
     except UserError as error:
@@ -64,16 +64,16 @@ def check_file(path: Path) -> list[str]:
 
 
 def _find_optional(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
-    """Yield fields that only some jobs need."""
+    """Yield faults in fields that only some jobs need."""
     scheduler = data.get("scheduler")
     if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
         yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
 
 
 def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:
-    """Remove invalid fields, or set required ones; return whether anything changed."""
+    """Remove invalid fields, or set them to substitutes if required. Return whether anything changed."""
     changed = False
-    # Items of a list are removed from the last one on, so that the indices of the others stay valid.
+    # Remove list items from last to first, so that remaining indices stay valid.
     for path in sorted(paths, key=lambda path: (len(path), [str(part).zfill(9) for part in path]), reverse=True):
         parent: Any = data
         for part in path[:-1]:
@@ -84,7 +84,7 @@ def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:
         elif _has(parent, last):
             del parent[last]
         elif path[:-1] and isinstance(parent, dict):
-            _leave_out(data, [path[:-1]])  # a required field is missing from one item of a list or mapping
+            _leave_out(data, [path[:-1]])  # a required field is missing in an item of a list or mapping
         else:
             continue
         changed = True

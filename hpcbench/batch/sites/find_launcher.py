@@ -1,4 +1,4 @@
-"""Detection of the MPI library of this machine's launcher."""
+"""Detection of the local launcher's MPI library."""
 
 import re
 import sys
@@ -12,30 +12,30 @@ _BANNERS = (
     (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
     (r"HYDRA build details:\s+Version:\s*([\d.]+)", "mpich", "MPICH (Hydra)"),
 )
-"""Pattern of the output of ``mpiexec --version``, launcher dialect, and name of the library."""
+"""Pattern in the output of ``mpiexec --version``, launcher dialect, and library name."""
 _USUAL = "mpich"
-"""Dialect if no launcher is found, or its library is not recognized."""
+"""Fallback dialect if no launcher is found, or its library is not recognized."""
 
 
 def match_banner(text: str) -> tuple[str, str, str] | None:
-    """Return dialect, library and version from the output of ``mpiexec --version``; None if the library is unknown."""
+    """Parse dialect, library and version from ``mpiexec --version``. Return None if the library is unknown."""
     matches = ((kind, name, re.search(pattern, text)) for pattern, kind, name in _BANNERS)
     return next(((kind, name, match[1] or "") for kind, name, match in matches if match), None)
 
 
 def find_sibling(name: str) -> str | None:
-    """Return the path of a program next to this interpreter; None if there is none, or `name` is itself a path."""
+    """Return the path of a program next to this interpreter. Return None if it is missing or `name` is a path."""
     sibling = None if "/" in name else Path(sys.executable).with_name(name)
     return str(sibling) if sibling and sibling.is_file() else None
 
 
 def find_kind(program: str | None) -> str:
-    """Detect the dialect of the launcher of a site with ``kind: auto``.
+    """Detect the launcher dialect of a site with ``kind: auto``.
 
     Parameters
     ----------
     program
-        Path of the launcher; by default the one next to this interpreter, else the one on PATH.
+        Path of the launcher. By default, the launcher next to this interpreter, otherwise on PATH.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:
         outcome = attempt([find_sibling(name) or name, "--version"])

@@ -1,4 +1,4 @@
-"""Check of jobs against the limits of a site: nodes, walltime by node count, number of jobs."""
+"""Check of jobs against site limits: nodes, walltime by node count, and number of jobs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ from hpcbench.study.load import Loaded
 
 @dataclass(frozen=True)
 class Limits:
-    """Queue and time limits of a job."""
+    """Queue of a job, and its time limits."""
 
     walltime: Duration | None
-    """Walltime; None for no limit, which only the local site allows."""
+    """Walltime. None, which only the local site allows, means no limit."""
     queue: str | None
     run_limit: Duration | None
-    """Limit of a run, if the study sets one."""
+    """Time limit of a run, if the study sets one."""
     stop_ahead: Duration
-    """Time between the stop request to a run and its limit."""
+    """Time between the stop request and the limit of a run."""
 
 
 def limits(run: ExpandedRun, site: Site) -> Limits:
-    """Return the limits of a run's job, within those of the site.
+    """Return the limits of a run's job, checked against the site's limits.
 
     Raises
     ------
     UserError
-        The site does not allow what the study requests. The message has the field, the queue, its limit with the
-        source, and the smallest changes that help.
+        The site does not allow the requested limits. The message contains the field, the queue, the queue's limit with
+        its source, and the smallest changes that help.
     """
     study = run.study
     walltime = _read(run, "walltime", study.walltime) or (Duration.parse(site.walltime) if site.walltime else None)
@@ -46,7 +46,7 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
                 raise _wrong(
                     run, "stop_ahead", f"{stop_ahead} is not shorter than the job's walltime, {walltime}: shorten it"
                 )
-            stop_ahead = Duration(walltime.seconds // 2)  # the default is meant for jobs of hours
+            stop_ahead = Duration(walltime.seconds // 2)  # the default is meant for jobs that run for hours
     if site.scheduler.kind == "local":
         return Limits(walltime, None, run_limit, stop_ahead)
     if walltime is None:
@@ -58,14 +58,14 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
 
 
 def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> None:
-    """Raise an error if a user may not have that number of jobs in the queue.
+    """Raise an error if the jobs exceed a queue's limit of jobs per user.
 
     Parameters
     ----------
     queues
-        Queue of each job that is to be submitted.
+        Queue of each new job.
     loaded, site
-        The study and the site.
+        Study and site.
 
     Raises
     ------
@@ -87,13 +87,13 @@ def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> No
 
 
 def longest(queue: Queue, nodes: int) -> Duration | None:
-    """Return the maximum walltime of a queue for a number of nodes; None if it is unknown."""
+    """Return the maximum walltime of a queue for a number of nodes, or None if unknown."""
     texts = [queue.max_walltime, next((b.max_walltime for b in queue.bins if nodes <= b.max_nodes), None)]
     return min((Duration.parse(text) for text in texts if text), default=None)
 
 
 def most_nodes(queue: Queue) -> int | None:
-    """Return the maximum number of nodes of a job in a queue; None if it is unknown."""
+    """Return the maximum number of nodes per job in a queue, or None if unknown."""
     bounds = [queue.max_nodes, queue.bins[-1].max_nodes if queue.bins else None]
     return min((bound for bound in bounds if bound), default=None)
 
@@ -127,14 +127,14 @@ def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
 
 
 def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
-    """Return larger node counts for which a queue has another walltime limit, and these limits."""
+    """Return larger node counts with a different walltime limit, and these limits."""
     counts = [b.max_nodes + 1 for b in queue.bins[:-1] if b.max_nodes >= nodes]
     limits_by_count = [(count, longest(queue, count)) for count in counts]
     return [(count, allowed) for count, allowed in limits_by_count if allowed is not None]
 
 
 def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
-    """Suggest queues with known limits that accept the job as it is."""
+    """Suggest queues whose known limits allow the unchanged job."""
     remedies = []
     for other, queue in site.queues.items():
         limit, most = longest(queue, nodes), most_nodes(queue)

@@ -1,4 +1,4 @@
-"""Loading of site files, by path or by the name of a site of hpcbench."""
+"""Loading of site files, by path or by the name of a built-in site."""
 
 import os.path
 from pathlib import Path
@@ -17,17 +17,17 @@ from hpcbench.study.yaml12 import YamlDocument, read
 
 
 def site_names() -> list[str]:
-    """Return the names of hpcbench's own sites."""
+    """Return the names of built-in sites."""
     return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
 
 
 def sites_with(scheme: str) -> list[str]:
-    """Return the names of hpcbench's own sites that define a scheme."""
+    """Return the names of built-in sites that define a scheme."""
     return [name for name in site_names() if scheme in load_site(name)[0].schemes]
 
 
 def offer(site: Site) -> Offer:
-    """Return the schemes that the site adds for studies, with a search for sites that have a scheme."""
+    """Return the schemes that the site offers to studies, with a function that finds sites with a scheme."""
     return Offer(site.site, site.schemes, sites_with)
 
 
@@ -37,17 +37,17 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     Parameters
     ----------
     name
-        One of `site_names()`, or a path, which has a slash or ends in ``.yaml``.
+        A name from `site_names()`, or a path, which contains a slash or ends in ``.yaml``.
     where
-        Option or line that named it, for messages.
+        Option or line that named the site, for error messages.
 
     Raises
     ------
     UserError
-        There is no such site, or its file is invalid.
+        The site does not exist, or its file is invalid.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
-        path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises where there is no such user)
+        path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises for unknown users)
         if not exists(path):
             raise UserError(f"{where}: {shown_path(path)}: no such file (relative paths start where hpcbench is run)")
     elif name in site_names():
@@ -81,12 +81,12 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
 
 
 def template_directory(templates: str, path: Path) -> Path:
-    """Return the absolute path of the template directory that a site file names.
+    """Return the absolute path of a site's template directory.
 
     Raises
     ------
     ValueError
-        It is not a directory.
+        The path is not a directory.
     """
     directory = (path.parent / templates).resolve()
     if not (exists(directory) and directory.is_dir()):

@@ -1,4 +1,7 @@
-"""Record of sites on which two ranks have met: a launcher of another MPI library starts worlds of one rank."""
+"""Record of sites on which two ranks have communicated.
+
+A launcher of a different MPI library would start each rank in a world of its own.
+"""
 
 import contextlib
 import hashlib
@@ -10,26 +13,26 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.files import read_json
 
 _STARTS_RANKS = ("launcher", "modules", "setup", "environment", "python", "container")
-"""Fields of a site that affect whether ranks find each other."""
+"""Site fields that affect whether ranks can communicate."""
 
 
 def remember_met(site: Site) -> None:
-    """Record that two ranks met, started as the site defines."""
-    with contextlib.suppress(OSError):  # a home directory may be full: then the note appears again
+    """Record that two ranks communicated when started as the site defines."""
+    with contextlib.suppress(OSError):  # If the home directory is full, the note appears again.
         _path().parent.mkdir(parents=True, exist_ok=True)
         with _path().open("a", encoding="utf-8") as out:
             out.write(f"{_digest(site)}\n")
 
 
 def have_met(site: Site, results: Path) -> bool:
-    """Return whether two ranks that were started as the site defines have met, in `doctor --run` or in a completed run.
+    """Return whether two ranks have communicated on a site, in `doctor --run` or in a completed run.
 
     Parameters
     ----------
     site
-        The site.
+        Site that defines how ranks are started.
     results
-        Directory of the studies' directories.
+        Directory that contains the study directories.
     """
     try:
         if _digest(site) in _path().read_text(encoding="utf-8").split():

@@ -1,4 +1,4 @@
-"""Output of `hpcbench sites`: the list of sites, one site, and the faults of site files."""
+"""Output of `hpcbench sites`: all sites, a single site, and site file faults."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _AWARE = {True: "yes", False: "no", None: "unknown"}
 
 
 def show_sites() -> None:
-    """Print the sites of hpcbench."""
+    """Print the built-in sites."""
     for name in site_names():
         site, _ = load_site(name)
         retired = "; retired" if site.retired else ""
@@ -30,7 +30,7 @@ def show_sites() -> None:
 
 
 def check_sites(given: Sequence[str]) -> int:
-    """Print every fault of site files, or of sites by name; return the exit status, 2 if there is a fault."""
+    """Print all faults of site files or named sites. Return the exit status, 2 if there is a fault."""
     if not given:
         raise UserError("sites check: no file: name the site files to check")
     status = 0
@@ -43,7 +43,7 @@ def check_sites(given: Sequence[str]) -> int:
 
 
 def _note_interpreter(path: Path) -> str:
-    """Return a note if this machine lacks the interpreter of a valid site file."""
+    """Return a note if the interpreter of a valid site file is missing on this machine."""
     python = load_site(str(path.absolute()))[0].python
     if "/" not in python or Path(python).expanduser().exists():
         return ""
@@ -51,7 +51,7 @@ def _note_interpreter(path: Path) -> str:
 
 
 def show_site(name: str) -> None:
-    """Check the file of a site, and print the site as a table."""
+    """Validate a site file and print the site as a table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -165,7 +165,7 @@ def _node(site: Site) -> Iterator[str]:
 
 
 def _example(site: Site) -> str:
-    """Return the launch line of two nodes with the usual ranks, as in a dry run."""
+    """Return the launch command for two nodes with the default ranks per node, as in a dry run."""
     nodes = 1 if site.scheduler.kind == "local" else 2
     shape, argv = solve(site, nodes=nodes, ranks_per_node=site.capacity.ranks_per_node or site.capacity.slots)
     return f"{shape}: {shlex.join(argv)} {shlex.quote(site.python)} ..."

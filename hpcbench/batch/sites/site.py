@@ -1,4 +1,4 @@
-"""Site file: one machine, its scheduler, nodes, network, launcher and environment."""
+"""Schema of site files: a machine's scheduler, nodes, network, launcher, and environment."""
 
 import os
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ Option = Annotated[str, Field(pattern=OPTION, max_length=100)]
 
 
 SHOWS_ALL = ("mpich", "openmpi", "mvapich", "mpirun_rsh", "ibrun")
-"""Launchers that always show a rank all GPUs of its node."""
+"""Launchers that always make all GPUs of a node visible to its ranks."""
 
 
 def _duration(text: str | None) -> str | None:
@@ -35,7 +35,7 @@ class Bin(Section):
 
 
 class Queue(Section):
-    """A queue (LSF, Flux), partition or quality of service (Slurm), and its limits."""
+    """A queue (LSF, Flux), partition, or quality of service (Slurm), with its limits."""
 
     min_nodes: Count | None = Field(None, description="Minimum nodes of a job.")
     max_nodes: Count | None = Field(None, description="Maximum nodes of a job.")
@@ -48,7 +48,7 @@ class Queue(Section):
 
 
 class Scheduler(Section):
-    """The scheduler of the jobs."""
+    """The job scheduler and its settings."""
 
     kind: Literal["local", "slurm", "lsf", "flux"] = Field(
         description="local runs jobs on this machine, one after another."
@@ -82,7 +82,7 @@ class Scheduler(Section):
 
 
 class Node(Section):
-    """One compute node."""
+    """The hardware of a compute node."""
 
     gpus: int = Field(0, ge=0, le=1024, description="Number of GPUs.")
     gpu: Line | None = Field(None, description="Model of the GPUs.")
@@ -107,22 +107,22 @@ class Node(Section):
 
     @property
     def usable_cores(self) -> int:
-        """Cores that jobs may use, as a number."""
+        """Number of cores available to jobs."""
         return len(os.sched_getaffinity(0)) if self.cores == "auto" else self.cores
 
     @property
     def socket_cores(self) -> int:
-        """Cores of a socket that jobs may use."""
+        """Number of cores per socket available to jobs."""
         return self.usable_cores // self.sockets
 
     @property
     def gpus_by_socket(self) -> tuple[int, ...]:
-        """GPUs of each socket."""
+        """Number of GPUs on each socket."""
         return tuple(self.socket_gpus or [self.gpus // self.sockets] * self.sockets)
 
 
 class Network(Section):
-    """The network between the nodes."""
+    """The network between nodes."""
 
     description: Line = Field(description="For people.")
     bandwidth_gbit: float | None = Field(None, gt=0, description="Bandwidth of a node in one direction, in Gbit/s.")
@@ -132,7 +132,7 @@ class Network(Section):
 
 
 class Launcher(Section):
-    """The launcher that starts the ranks inside a job."""
+    """The launcher of ranks inside a job."""
 
     kind: Literal["auto", "mpich", "openmpi", "mvapich", "mpirun_rsh", "srun", "jsrun", "lrun", "ibrun", "flux"] = (
         Field(description="Dialect of the launcher; auto detects that of this machine.")
@@ -152,7 +152,7 @@ class Launcher(Section):
 
 
 class Site(Section):
-    """Facts about one machine that job scripts need."""
+    """Facts about a machine that job scripts need."""
 
     site: Name = Field(description="Name.")
     description: Line | None = Field(None, description="Short description.")
@@ -199,14 +199,14 @@ class Site(Section):
 
     @property
     def visibility(self) -> Literal["one", "socket", "all"]:
-        """GPUs that a rank sees. Without GPUs, it is the part of the node that a rank keeps to."""
+        """GPUs visible to a rank. Without GPUs, the part of the node to which a rank is confined."""
         if self.launcher.visibility is not None:
             return self.launcher.visibility
         return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
     def capacity(self) -> Capacity:
-        """Facts on which the size of a run depends."""
+        """Facts that determine the size of a run."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
@@ -215,7 +215,7 @@ class Site(Section):
 
     @property
     def _most_nodes(self) -> tuple[int, str] | None:
-        """Maximum nodes of a job in any queue, and the source; None if a queue does not report its maximum."""
+        """Maximum nodes per job in any queue, and its source. None if any queue's maximum is unknown."""
         bounds = {
             name: min(
                 (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None

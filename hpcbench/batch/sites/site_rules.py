@@ -1,4 +1,4 @@
-"""Rules for combinations of values in a site file, with one function per rule."""
+"""Rules for value combinations in a site file, with one function per rule."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -15,15 +15,15 @@ from hpcbench.study.yaml12 import YamlDocument
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of a site."""
+    """A fault in a site file."""
 
     path: FieldPath
-    """Path of the value that must be changed."""
+    """Path of the value to change."""
     problem: str
-    """The problem and the remedy."""
+    """Problem and remedy."""
 
     def line(self, document: YamlDocument) -> str:
-        """Format the fault as one line with its place in the file."""
+        """Format the fault as one line with its location in the file."""
         return format_fault(document.where(self.path), self.path, self.problem)
 
 
@@ -37,7 +37,7 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
     Parameters
     ----------
     needs
-        Dotted paths of the values that the rule reads. If one of them is invalid by itself, the rule is skipped.
+        Dotted paths of the values that the rule reads. If any of these values is invalid, the rule is skipped.
     """
 
     def register(function: Rule) -> Rule:
@@ -48,14 +48,14 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
 
 
 def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
-    """Return the faults by all rules, those that explain others first.
+    """Return the faults found by all rules. Faults that explain others come first.
 
     Parameters
     ----------
     site
-        The site.
+        Site to check.
     broken
-        Paths of values that are invalid by themselves. The site does not contain them, or contains other values.
+        Paths of invalid values. They are missing from the site or replaced by other values.
     """
     problems: list[Fault] = []
     for needs, ask in _RULES:
@@ -75,7 +75,7 @@ def _overlap(path: FieldPath, need: FieldPath) -> bool:
 
 
 def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
-    """Return whether both are items of one list. If one of them is removed, the index of the other changes."""
+    """Return whether both paths are items of the same list. Removing one item may change the other's index."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
     )
@@ -117,7 +117,7 @@ def _mpi_is_for_job_step_managers(site: Site) -> Iterator[Fault]:
 
 @rule("launcher.kind", "device", "container")
 def _containers_can_be_run(site: Site) -> Iterator[Fault]:
-    """Check the container as far as the site defines it: the study may set the image."""
+    """Check the container fields of the site. The study may set the image."""
     if site.container is None or site.container.kind is None:
         return
     try:

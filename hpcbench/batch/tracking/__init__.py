@@ -1,1 +1,1 @@
-"""State of submitted jobs."""
+"""Tracking of submitted jobs."""

@@ -1,7 +1,7 @@
-"""Ledger of submitted jobs: one file per job or array, written before its submission and again afterwards.
+"""Ledger of submitted jobs, with one file per job or array. Each file is written before and after the submission.
 
-A file without an id means that a command was killed or lost its connection in between. The next command searches for
-the job by name. It adopts the job if the scheduler lists it, and submits it again if not.
+A file without an id means that a command was killed or lost its connection during submission. The next command
+searches for the job by name. If the scheduler lists the job, the command adopts it. Otherwise the job is resubmitted.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -21,26 +21,26 @@ from hpcbench.files import shown_path
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedJob(BatchJob):
-    """One submission of a job or an array."""
+    """A single submission of a job or array."""
 
     number: int
     begun: dict[str, int]
-    """Number of attempts that each job had begun before. Status files of these attempts do not count."""
+    """Number of earlier attempts of each job. Status files of these attempts are ignored."""
     time: str
     id: str | None = None
     elements: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
     output: Annotated[str, Field(validation_alias="said")] = ""
-    """Standard output and error of the submission; ``said`` in the file."""
+    """Standard output and error of the submission. The key in the file is ``said``."""
     cancelled: str | None = None
-    """Time at which hpcbench cancelled it."""
+    """Time of cancellation by hpcbench."""
 
     def element(self, job: str) -> str | None:
-        """Return the scheduler's id of one of its jobs; None if the answer is missing."""
+        """Return the scheduler id of a job, or None if the receipt is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
 
     def make_record(self, job: str) -> SubmissionRecord:
-        """Return the record from which the state of one of its jobs is resolved."""
+        """Return the record used to resolve a job's state."""
         return SubmissionRecord(self.time, self.begun[job], self.id is not None, self.cancelled)
 
 
@@ -53,7 +53,7 @@ class Ledger:
     Parameters
     ----------
     root
-        The submission's directory.
+        Directory of the submission.
 
     Raises
     ------
@@ -66,20 +66,20 @@ class Ledger:
         self._directory = root / "handed"
         self._submitted: dict[int, SubmittedJob] = {}
         self._last: dict[str, list[int]] = {}
-        """Numbers of the submissions of each job."""
+        """Submission numbers of each job."""
         entries = (_read(path) for path in self._directory.glob("[0-9]*.json"))
         for submitted in sorted(filter(None, entries), key=lambda submitted: submitted.number):
             self._add(submitted)
 
     @property
     def submitted(self) -> list[SubmittedJob]:
-        """The submitted jobs in the order of their submission."""
+        """The submitted jobs in order of submission."""
         return list(self._submitted.values())
 
     def open(self, job: BatchJob, begun: dict[str, int]) -> SubmittedJob:
         """Record that a job is about to be submitted."""
         self._directory.mkdir(exist_ok=True)
-        set_aside(self._directory)  # so that a submitted job can be recorded on a full disk
+        set_aside(self._directory)  # allows a submitted job to be recorded on a full disk
         number = next(reversed(self._submitted), 0) + 1
         submitted = SubmittedJob(**asdict(job), number=number, begun=begun, time=now())
         self._write(submitted)
@@ -87,7 +87,7 @@ class Ledger:
         return submitted
 
     def close(self, submitted: SubmittedJob, receipt: Receipt) -> SubmittedJob:
-        """Record the scheduler's answer."""
+        """Record the scheduler's response."""
         return self._change(
             submitted,
             id=receipt.id,
@@ -104,23 +104,23 @@ class Ledger:
             self._last[job].remove(submitted.number)
 
     def cancel(self, submitted: SubmittedJob) -> SubmittedJob:
-        """Record that it is being cancelled."""
+        """Record that the job is being cancelled."""
         return self._change(submitted, cancelled=now())
 
     def clear_cancellation(self, submitted: SubmittedJob) -> None:
-        """Record that its scheduler did not cancel it."""
+        """Record that the scheduler did not cancel the job."""
         self._change(submitted, cancelled=None)
 
     def count_submissions(self, job: str) -> int:
-        """Return the number of times that a job was submitted."""
+        """Return the number of submissions of a job."""
         return len(self._last.get(job, ()))
 
     def of(self, job: str) -> SubmittedJob | None:
-        """Return the last submission of a job; None if there was none."""
+        """Return the last submission of a job, or None if the job was never submitted."""
         return self._submitted[self._last[job][-1]] if self._last.get(job) else None
 
     def element(self, job: str) -> str | None:
-        """Return the scheduler's id of a job; None if it was not submitted, or the answer is missing."""
+        """Return the scheduler id of a job, or None if the job was not submitted or has no receipt."""
         submitted = self.of(job)
         return submitted.element(job) if submitted is not None else None
 
@@ -147,7 +147,7 @@ def _read(path: Path) -> SubmittedJob | None:
     try:
         submitted = _SUBMITTED.validate_json(path.read_bytes())
     except FileNotFoundError:
-        return None  # dropped meanwhile by another command
+        return None  # dropped by another command in the meantime
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -1,7 +1,7 @@
-"""Lock of a directory of submissions, for commands on all login nodes.
+"""Lock of a submission directory that works across login nodes.
 
-The lock is a file that names its holder. Advisory locks are switched off on some parallel file systems, and do not
-reach other login nodes on others. On all of them only one process can create a file.
+The lock is a file that names its holder. On some parallel file systems advisory locks are disabled, and on others
+they do not extend to other login nodes. Exclusive file creation works on all of them.
 """
 
 import contextlib
@@ -19,26 +19,26 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
 
 _SILENCE = 600.0
-"""Seconds without an update of the file after which a holder on another machine counts as dead."""
+"""Seconds without an update after which a lock holder on another machine is considered dead."""
 _BEAT = 60.0
-"""Seconds between two updates."""
+"""Seconds between two updates of the lock file."""
 
 
 @contextlib.contextmanager
 def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
-    """Keep other commands out of an existing directory.
+    """Lock an existing directory against other commands.
 
     Parameters
     ----------
     directory
-        The directory.
+        Directory to lock.
     patience
-        Seconds to wait for the end of another command.
+        Seconds to wait while another command holds the lock.
 
     Raises
     ------
     UserError
-        Another command holds the lock for longer.
+        Another command still holds the lock after this time.
     """
     path = directory / ".lock"
     token = _acquire(path, time.monotonic() + patience)
@@ -54,11 +54,11 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
 
 
 def _acquire(path: Path, deadline: float) -> str:
-    """Create the file if there is none, or its holder is dead; return the token that identifies this holder."""
+    """Create the lock file if it does not exist or its holder is dead. Return this holder's token."""
     while (token := _make(path)) is None:
         holder = read_json(path)
         if holder is not None and _dead(holder, path):
-            # One process at a time checks again and removes the file. Otherwise a second one could remove a new lock.
+            # One process at a time rechecks and removes the file. Otherwise a second process could remove a new lock.
             turn = path.with_name(f"{path.name}.over")
             turn_token = _acquire(turn, deadline)
             try:
@@ -78,7 +78,7 @@ def _acquire(path: Path, deadline: float) -> str:
 
 
 def _make(path: Path) -> str | None:
-    """Create the file together with its content; return None if it exists."""
+    """Create the file with its content atomically. Return None if the file exists."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         draft.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": draft.name}), encoding="utf-8")
@@ -91,13 +91,13 @@ def _make(path: Path) -> str | None:
 
 
 def _release(path: Path, token: str) -> None:
-    """Remove the file, unless another process considered this holder dead and created a new file."""
+    """Remove the lock file, unless another process considered this holder dead and took over the lock."""
     if (read_json(path) or {}).get("token") == token:
         path.unlink(missing_ok=True)
 
 
 def _beat(path: Path, token: str, over: threading.Event) -> None:
-    """Update the file regularly, to show other machines that its holder is alive."""
+    """Update the lock file periodically, to show other machines that the holder is alive."""
     while not over.wait(_BEAT):
         with contextlib.suppress(OSError):
             if (read_json(path) or {}).get("token") == token:

@@ -1,4 +1,4 @@
-"""Status files of jobs, which record how they ended."""
+"""Job status files, which record how jobs ended."""
 
 import re
 from pathlib import Path
@@ -10,15 +10,15 @@ from hpcbench.contract.submission import SchedulerKind
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """Return the content of a directory's status file; None if no file can be read."""
+    """Return the content of a directory's status file, or None if it is not readable."""
     status = mark.read_mark(directory)
     return status if status and status.readable else None
 
 
 def scheduler_id(kind: str, mark: Mark) -> str | None:
-    """Return the scheduler's id of the job with this status; None if the status does not contain it.
+    """Return the scheduler id in a job status, or None if it is missing.
 
-    The status of a local job contains the id of a process, which its queue does not use.
+    The status of a local job contains a process id, which the local queue does not use.
     """
     id = mark.id or ""
     if kind == SchedulerKind.FLUX:
@@ -28,6 +28,6 @@ def scheduler_id(kind: str, mark: Mark) -> str | None:
 
 
 def count_attempts(root: Path, job: str) -> int:
-    """Return the number of attempts that a job has begun."""
+    """Return the number of started attempts of a job."""
     status = read_mark(root / "jobs" / job)
     return 0 if status is None else status.attempt

@@ -1,4 +1,4 @@
-"""States of a submission, from its status files and one query of the scheduler for all jobs that need it."""
+"""States of a submission, resolved from status files and at most one scheduler query."""
 
 import time
 from collections.abc import Mapping
@@ -18,44 +18,44 @@ from hpcbench.contract.submission import PlannedRun, SchedulerKind, SubmissionFi
 from hpcbench.errors import UserError
 
 _LAG = 60.0
-"""Seconds after which accounting has recorded the end of a job, if the site has accounting."""
+"""Seconds after which accounting, if available, has recorded the end of a job."""
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A submission with the states of its jobs and runs."""
+    """A submission, with the states of its jobs and runs."""
 
     root: Path
     submission: SubmissionFile
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
-    """The scheduler's ids of the jobs that it lists or listed."""
+    """Scheduler ids of all jobs that are or were listed by the scheduler."""
     silent: str | None = None
-    """Why the scheduler did not answer; None if it answered, or no query was needed."""
+    """Why the scheduler did not respond. None if it responded or was not queried."""
 
     @property
     def failed(self) -> bool:
-        """Whether a run ended without success, or its end is unknown."""
+        """Whether any run failed, or its outcome is unknown."""
         return any(not (status.state.alive or status.state is State.COMPLETED) for status in self.runs.values())
 
     @property
     def over(self) -> bool:
-        """Whether no job is waiting or running; False if the scheduler did not answer."""
+        """Whether no job is pending or running. False if the scheduler did not respond."""
         return self.silent is None and not any(
             status.state.alive for status in (*self.jobs.values(), *self.runs.values())
         )
 
 
 def track(root: Path, *, ask: bool = True) -> Tracked:
-    """Resolve the state of every job and run of a submission.
+    """Resolve the states of all jobs and runs of a submission.
 
     Parameters
     ----------
     root
         Directory of the submission.
     ask
-        Whether to ask the scheduler; else its last answer counts.
+        Whether to query the scheduler. If False, its last response is used.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
 
 
 def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
-    """Return the scheduler's id of a job. If the job was accepted twice, that is the id of the job with the claim."""
+    """Return the scheduler id of a job. If it was accepted twice, return the id of the copy that holds the claim."""
     submitted = ledger.of(job)
     if submitted is None or mark is None or mark.attempt <= submitted.begun[job]:
         return ledger.element(job)
@@ -89,7 +89,7 @@ def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str
 def _ask(
     root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
 ) -> tuple[dict[str, Seen], str | None]:
-    """Ask the scheduler if needed; return the last status of each job, and why the scheduler did not answer."""
+    """Query the scheduler if needed. Return the last status of each job, and why the scheduler did not respond."""
     seen, clock = load(root), time.time()
     left = {job: _left(job, marks[job], seen.get(job), ledger, clock) for job in ids}
     try:
@@ -117,7 +117,7 @@ def _queue_name(job: str, ledger: Ledger) -> str:
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """Return what the scheduler is asked about a job: ``its end``, only what it ``cost``, or empty for nothing."""
+    """Return the required query for a job: ``its end``, only its ``cost``, or an empty string for no query."""
     submitted = ledger.of(job)
     if submitted is None:
         return ""
@@ -125,7 +125,7 @@ def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock:
     over = last is not None and not last.word.state.alive
     age = clock - last.since if last else 0.0
     if mark is None or mark.attempt <= submitted.begun[job] or mark.state != "ended":
-        # Some ends are revoked, but only for a while.
+        # Some final states are revoked, but only within this time.
         return "" if over and age > 2 * GRACE else "its end"
     heard = over and last is not None and last.ended == mark.attempt
     if mark.exit != 0 and not (heard and last and (last.word.state is not State.PREEMPTED or age > 2 * GRACE)):
@@ -152,6 +152,6 @@ def _job(
 
 
 def _run(root: Path, run: PlannedRun, job: Status) -> Status:
-    # The status file is read first: when it records the end, the log is complete.
+    # Read the status file first. Once it records the end, the log is complete.
     mark = run_mark.read_mark(root / run.path)
     return make_run_status(resolve_unread_run(root / run.path, root / "jobs", mark, job.job(run.job)), mark, job)

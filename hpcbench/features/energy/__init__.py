@@ -1,1 +1,1 @@
-"""Energy of a run's steps, measured with the counters of its nodes."""
+"""Energy consumption of the counted steps of a run, measured with node counters."""

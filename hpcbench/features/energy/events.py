@@ -1,4 +1,4 @@
-"""The event of a run's energy."""
+"""Log event with the energy of a run."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,43 +9,43 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyCounter(LogObject):
-    """The energy that one counter measured over the counted steps."""
+    """Energy measured by one counter over the counted steps."""
 
     host: str | None
     source: str | None
-    """``rapl``, ``cray`` or ``nvml``."""
+    """Source of the counter: ``rapl``, ``cray`` or ``nvml``."""
     name: str | None
     """Name of the counter, unique on its host."""
     part: str | None
-    """``node``, ``gpu`` or ``processor``."""
+    """Measured hardware: ``node``, ``gpu`` or ``processor``."""
     joules: float | None
     refresh_s: float | None
-    """Approximate seconds between two changes of the counter."""
+    """Approximate refresh period of the counter in seconds."""
     problem: str | None = None
-    """Why the joules cannot be used; None if they can."""
+    """Reason why the counter is unusable, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Energy(Counted):
-    """Energy of the counted steps, summed over all hosts, without evaluations and checkpoints between them."""
+    """Energy of the counted steps, summed over all hosts. Evaluations and checkpoints are excluded."""
 
     NAME: ClassVar[str] = "energy"
     seconds: float | None
-    """Seconds for which the counters ran."""
+    """Total measured time in seconds."""
     scope: str | None
     """Hardware whose energy is summed: ``nodes``, ``GPUs and processors``, ``GPUs`` or ``processors``.
 
-    None if a counter is missing.
+    The value is None if a counter is missing.
     """
     joules: float | None
     """Energy of the scope in joules."""
     node_joules: float | None
-    """Joules of whole nodes. This and the next two are None if a counter is missing or has a problem."""
+    """Joules of whole nodes. The joules of a part are None if one of its counters is missing or unusable."""
     gpu_joules: float | None
     processor_joules: float | None
-    """Joules of processors, including their memory if it has counters."""
+    """Joules of processors. Memory is included if it has counters."""
     counters: tuple[EnergyCounter, ...] | None
     problems: tuple[str, ...] | None
-    """Counters that are missing or unusable, and the reasons."""
+    """Missing or unusable counters, with the reasons."""
     wide: tuple[str, ...] | None
-    """Hosts whose counters include the energy of other jobs."""
+    """Hosts whose counters include energy used by other jobs."""

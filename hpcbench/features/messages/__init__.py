@@ -1,1 +1,1 @@
-"""Message samples: messages of some steps, saved as they are before any codec."""
+"""Message samples: uncompressed messages saved in selected steps."""

@@ -1,4 +1,4 @@
-"""The event of written message samples."""
+"""Log event for written message samples."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,15 +8,15 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class MessagesKept(Event):
-    """Messages of a step have been written, one file per sampling rank."""
+    """The messages of a step have been written, one file per sampling rank."""
 
     NAME: ClassVar[str] = "messages"
     step: int | None
     messages: int | None
     """Number of messages in all files."""
     bytes: int | None
-    """Bytes of their values in all files."""
+    """Bytes of the message values in all files."""
     left_out: int | None
-    """Number of chosen messages that exceeded the limit of a step and were dropped."""
+    """Number of selected messages that were dropped because of the limit per step."""
     seconds: float | None
-    """Seconds that writing the files took."""
+    """Time in seconds for writing the files."""

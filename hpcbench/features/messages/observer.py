@@ -1,4 +1,4 @@
-"""Observer that samples the messages of some steps: chosen ranks write one file per step.
+"""Observer that samples the messages of selected steps. Selected ranks write one file per step.
 
 `hpcbench.contract.message_samples` describes the files.
 """
@@ -18,16 +18,16 @@ _MB = 10**6
 
 
 class MessageObserver(Observer):
-    """Observer of a run with `train.keep_messages`.
+    """Message sampler of a run with the setting `train.keep_messages`.
 
-    A step that is repeated after a checkpoint replaces its files.
+    If a step is repeated after a restart from a checkpoint, its files are replaced.
 
     Parameters
     ----------
     trainer
         Trainer whose messages are sampled.
     directory
-        Directory of the files. It is created if it does not exist.
+        Output directory, which is created if it does not exist.
     """
 
     def __init__(self, trainer: Trainer, directory: Path) -> None:
@@ -49,7 +49,7 @@ class MessageObserver(Observer):
         return step in self._steps
 
     def end(self, step: int) -> MessagesKept | None:
-        """End a step. If its messages were sampled, write the files and return the event; all ranks must call this.
+        """End a step (a collective call). If its messages were sampled, write the files and return the event.
 
         Raises
         ------

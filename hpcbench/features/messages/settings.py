@@ -1,15 +1,15 @@
-"""Settings of message samples: which messages are saved, and in which steps."""
+"""Settings of message samples: the messages and the steps to sample."""
 
 from pydantic import Field, model_validator
 
 from hpcbench.contract.section import Count, Feature
 
 MAX_STEPS = 100
-"""Largest number of sampled steps. Each rank writes one file per step."""
+"""Maximum number of sampled steps. Each rank writes one file per step."""
 
 
 class MessageSamples(Feature):
-    """Messages that ranks save in some steps, with their values before any codec."""
+    """Messages that ranks save before compression in selected steps."""
 
     steps: list[Count] = Field(
         min_length=1,
@@ -34,7 +34,7 @@ class MessageSamples(Feature):
         return self
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return what is wrong if a sampled step comes after the last one; None otherwise."""
+        """Return an error message if a sampled step is after the last step; None otherwise."""
         last = self.steps[-1]
         return (
             f"keep_messages.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None

@@ -1,1 +1,1 @@
-"""Bytes on the network during the counted steps of a run, from the counters of its nodes."""
+"""Network bytes of the counted steps of a run, measured with node counters."""

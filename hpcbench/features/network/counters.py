@@ -1,6 +1,6 @@
-"""Network counters of a node: interfaces of the kernel, InfiniBand ports, and Slingshot (CXI) devices.
+"""Network counters of a node: network interfaces, InfiniBand ports, and Slingshot (CXI) devices.
 
-Counters of interfaces include all protocol headers. They are those of the network namespace of the calling process.
+Interface counters include all protocol headers. Only interfaces in the network namespace of the process are read.
 """
 
 import re
@@ -12,38 +12,44 @@ from typing import Literal
 NET_DEV = Path("/proc/self/net/dev")
 SYS_CLASS = Path("/sys/class")
 Kind = Literal["interface", "infiniband", "roce", "roce-apart", "slingshot", "nvlink"]
-"""``roce-apart``: RDMA over Ethernet whose bytes are not in the interface's counter; ``roce``: they may be in both.
+"""Kind of a network counter.
 
-``nvlink``: links between the GPUs of a node, which are not part of the network.
+``roce-apart`` is RDMA over Ethernet that the interface counter excludes. ``roce`` is RDMA over Ethernet that the
+interface counter may include.
+
+``nvlink`` denotes links between the GPUs of a node, which are not part of the network.
 """
 
 _INFINIBAND_TYPE = "32"
-"""Type of IP-over-InfiniBand interfaces (``ARPHRD_INFINIBAND``). Their bytes are also in the counters of the port."""
+"""Type of IP-over-InfiniBand interfaces (``ARPHRD_INFINIBAND``).
+
+The port counters include the bytes of these interfaces.
+"""
 _WORD = 4
-"""Bytes of one unit of an InfiniBand port's data counters."""
+"""Bytes per unit of the data counters of an InfiniBand port."""
 _SATURATED = 2**32 - 1
-"""Value at which old 32-bit InfiniBand counters stop."""
+"""Saturation value of old 32-bit InfiniBand counters."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Value of a counter at one time."""
+    """A reading of a network counter."""
 
     kind: Kind
     sent: int | None
-    """Bytes that the device has sent; None if the counter cannot be read."""
+    """Bytes sent by the device; None if the counter cannot be read."""
     received: int | None
 
 
 def read_counters(net_dev: Path = NET_DEV, sys_class: Path = SYS_CLASS) -> dict[str, Reading]:
-    """Read all counters of this node, by device name. The dictionary is empty if there are none.
+    """Read all network counters of this node, keyed by device name.
 
     Parameters
     ----------
     net_dev
-        The kernel's table of network interfaces.
+        Kernel file with the table of network interfaces.
     sys_class
-        Directory with the classes of devices.
+        Directory with the device classes.
     """
     return {
         **_read_interfaces(net_dev, sys_class / "net"),
@@ -53,10 +59,10 @@ def read_counters(net_dev: Path = NET_DEV, sys_class: Path = SYS_CLASS) -> dict[
 
 
 def _read_interfaces(net_dev: Path, directory: Path) -> dict[str, Reading]:
-    """Read the interfaces that send to other nodes.
+    """Read the counters of interfaces that send to other nodes.
 
-    These are the physical ones. In a network namespace there are none, and all interfaces that are not built on
-    another one are read.
+    Normally these are the physical interfaces. In a network namespace without physical interfaces, all interfaces that
+    are not built on another interface are read.
     """
     readings: dict[str, Reading] = {}
     try:
@@ -73,7 +79,7 @@ def _read_interfaces(net_dev: Path, directory: Path) -> dict[str, Reading]:
 
 
 def _is_derived(directory: Path, name: str) -> bool:
-    """Return whether another counter has the bytes of an interface, or they do not leave the node."""
+    """Return whether another counter includes the bytes of an interface, or the bytes do not leave the node."""
     if name == "lo" or (directory / "bonding").exists() or (directory / "bridge").exists():
         return True
     kind = re.search(r"^DEVTYPE=(\w+)", _read_text(directory / "uevent"), re.MULTILINE)
@@ -90,7 +96,7 @@ def _read_ports(directory: Path) -> Iterator[tuple[str, Reading]]:
 
 
 def _classify_port(port: Path, device: Path) -> Kind:
-    """Classify a port. mlx5 interfaces count what passes the kernel only, so that RDMA traffic adds to their bytes."""
+    """Classify a port. Interface counters of mlx5 devices exclude RDMA traffic, which bypasses the kernel."""
     if _read_text(port / "link_layer").strip() != "Ethernet":
         return "infiniband"
     driver = (device / "device" / "driver").resolve().name
@@ -112,7 +118,7 @@ def _read_slingshot(directory: Path) -> Iterator[tuple[str, Reading]]:
 
 
 def _read_number(path: Path) -> int | None:
-    """Read the number at the beginning of a file. Slingshot's files also have the time, as ``number@seconds``."""
+    """Read the number at the beginning of a file. Slingshot files also contain the time (``number@seconds``)."""
     match = re.match(r"\s*([0-9]{1,20})(@|\s|$)", _read_text(path))
     return int(match[1]) if match else None
 

@@ -1,4 +1,4 @@
-"""NVLink counters of a node's GPUs, from NVIDIA's `pynvml`. They count data without headers."""
+"""NVLink counters of a node's GPUs, read with NVIDIA's `pynvml`. The counters exclude protocol headers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,17 +7,20 @@ from hpcbench.features.network.counters import Reading
 
 _ALL_LINKS = 0xFFFFFFFF
 _UNIT = 1024
-"""Bytes of one unit of the counters."""
+"""Bytes per counter unit."""
 
 
 class NvLinks:
-    """The NVLink counters of all GPUs that NVML shows to this process; none without `pynvml`, driver or NVLink."""
+    """NVLink counters of all GPUs that are visible to NVML.
+
+    There are no counters without `pynvml`, a driver, or NVLink.
+    """
 
     def __init__(self) -> None:
         self._nvml, self._gpus = _find_gpus()
 
     def read(self) -> dict[str, Reading]:
-        """Read the counters by GPU. GPUs without NVLink are left out."""
+        """Read the counters, keyed by GPU. GPUs without NVLink are omitted."""
         return dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, Reading]]:
@@ -34,7 +37,7 @@ class NvLinks:
 
 
 def _find_gpus() -> tuple[Any, list[Any]]:
-    """Return the library and the handles of the GPUs."""
+    """Return the NVML library and the GPU handles."""
     try:
         import pynvml
     except ImportError:

@@ -1,4 +1,4 @@
-"""Reading of the network counters around the counted steps of the engine's own runs."""
+"""Observer that reads network counters before and after the counted steps of the engine's own runs."""
 
 import time
 from dataclasses import replace
@@ -14,9 +14,9 @@ from hpcbench.train.observer import Observer
 
 
 class NetworkMeter(Observer):
-    """The network counters of this rank's node, which the first rank of the node reads.
+    """Observer of the network counters of a node. Only the first rank of each node reads the counters.
 
-    Evaluations and checkpoints between counted steps are not counted.
+    Traffic of evaluations and checkpoints is excluded.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class NetworkMeter(Observer):
         self._devices: dict[str, DeviceBytes] = {}
 
     def begin(self, step: int) -> None:
-        """Read the counters before the first counted step, and before the first step after a pause."""
+        """Read the counters before the first counted step and after each pause."""
         if self._reads and step >= self._first and self._begin is None:
             self._begin = time.time(), self._read()
 
     def pause(self, step: int, *, more: bool) -> None:
-        """Read the counters after a step that is followed by something other than the next one."""
+        """Read the counters after a step that is not directly followed by another step."""
         if more and self._begin is not None:
             (begin, before), (end, after) = self._begin, (time.time(), self._read())
             self._begin = None
@@ -56,7 +56,7 @@ class NetworkMeter(Observer):
         return {**read_counters(), **(self._links.read() if self._links else {})}
 
     def summary(self, *, from_step: int, to_step: int) -> NetworkBytes:
-        """Return the bytes of all nodes (a collective call)."""
+        """Return the bytes sent by all nodes (a collective call)."""
         node = (self._hosts[self._comm.rank], shares_node(), self._seconds, list(self._devices.values()))
         nodes = [node for node in self._comm.allgather(node if self._reads else None) if node is not None]
         return sum_devices(

@@ -1,6 +1,6 @@
-"""A process that samples the network counters of a node while a program runs.
+"""Process that samples the network counters of a node while a program runs.
 
-It belongs to no shell and holds no pipe, so that a launcher does not wait for it. It ends with the program.
+The process is detached and holds no pipe open, so a launcher does not wait for it. It exits when the program exits.
 """
 
 import json
@@ -15,15 +15,15 @@ from hpcbench.features.network.nvlink import NvLinks
 
 _INTERVAL_S = 0.25
 _LONG_RUN_S = 600.0
-"""Age of a program from which samples are taken less often, because each of its steps matters less."""
+"""Run time in seconds after which samples are taken less often, because single steps matter less in a long run."""
 _LONG_INTERVAL_S = 2.0
 
 
 def start_sampler(path: Path, program: int) -> None:
-    """Start a process that appends samples to a file until the process `program` of this node ends.
+    """Start a process that appends samples to a file until the local process `program` (a PID) exits.
 
-    Each line is a JSON object: ``time`` in seconds since the epoch, ``shared`` (whether other jobs may use the node),
-    and ``devices``, which maps a name to kind, sent bytes and received bytes.
+    Each line is a JSON object with three keys: ``time`` (seconds since the epoch), ``shared`` (whether other jobs may
+    use the node), and ``devices`` (a map from device name to kind, sent bytes and received bytes).
     """
     started = _find_start(program)
     child = os.fork()
@@ -40,7 +40,7 @@ def start_sampler(path: Path, program: int) -> None:
 
 
 def _detach() -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the sampler ends with the program, not before
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the sampler must outlive signals to the job
         signal.signal(ignored, signal.SIG_IGN)
     os.closerange(0, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     null = os.open(os.devnull, os.O_RDWR)
@@ -63,7 +63,7 @@ def _sample(path: Path, program: int, started: str | None) -> None:
 
 
 def _find_start(process: int) -> str | None:
-    """Return the start time of a process in the kernel's units; None if it has ended."""
+    """Return the start time of a process in clock ticks; None if the process has exited."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -72,11 +72,11 @@ def _find_start(process: int) -> str | None:
 
 
 _MOST_CORES = 0.9
-"""Fraction of a node's cores from which a job counts as alone on it. Some sites reserve a few cores."""
+"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
 
 
 def shares_node() -> bool:
-    """Return whether this job has only a part of the node, so that the counters include other jobs."""
+    """Return whether other jobs may use the node, so that the counters include their traffic."""
     owned = os.environ.get("SLURM_CPUS_ON_NODE", "")
     cores = int(owned) if re.fullmatch("[0-9]{1,6}", owned) else len(os.sched_getaffinity(0))
     return cores < _MOST_CORES * (os.cpu_count() or 1)

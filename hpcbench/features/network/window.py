@@ -1,4 +1,4 @@
-"""Bytes on the network between two times, from the samples of all nodes."""
+"""Network bytes of a time interval, computed from the samples of all nodes."""
 
 import json
 from bisect import bisect_right
@@ -11,29 +11,29 @@ from typing import Any
 from hpcbench.features.network.events import DeviceBytes, NetworkBytes
 
 Sample = tuple[float, int | None, int | None]
-"""Time in seconds since the epoch, sent bytes, received bytes."""
+"""Tuple of the time in seconds since the epoch, sent bytes, and received bytes."""
 
 
 @dataclass(frozen=True)
 class NodeSamples:
-    """Samples of one node."""
+    """Counter samples of one node."""
 
     host: str
     shared: bool
     """Whether other jobs may use the node."""
     devices: dict[str, tuple[str, list[Sample]]]
-    """Kind and samples by device."""
+    """Kind and samples of each device."""
     times: list[float]
     """Times of all samples in seconds since the epoch."""
 
     @property
     def last_time(self) -> float:
-        """Time of the last sample; 0 if there is none."""
+        """Time of the last sample; 0 without samples."""
         return max(self.times, default=0.0)
 
 
 def read_samples(directory: Path) -> list[NodeSamples]:
-    """Read the sample files of all nodes. Lines that were cut are left out."""
+    """Read the sample files of all nodes. Truncated lines are ignored."""
     return [_read_node(path) for path in sorted(directory.glob("*.jsonl"))]
 
 
@@ -54,18 +54,19 @@ def _read_node(path: Path) -> NodeSamples:
 
 
 def count_bytes(nodes: Sequence[NodeSamples], begin: float, end: float, steps: tuple[int, int]) -> NetworkBytes:
-    """Count the bytes of all nodes from `begin` to `end`.
+    """Count the bytes sent by all nodes from `begin` to `end`.
 
-    Values between two samples are interpolated. The traffic between these samples is given as uncertain.
+    Counter values at `begin` and `end` are interpolated between samples. The traffic between these samples is
+    uncertain.
 
     Parameters
     ----------
     nodes
-        Samples of each node.
+        Counter samples of each node.
     begin, end
-        Times in seconds since the epoch: end of the step before the first counted one, and of the last one.
+        Start of the first counted step and end of the last counted step, in seconds since the epoch.
     steps
-        First and last counted step.
+        Numbers of the first and the last counted step.
     """
     devices = [
         _count_device(node.host, name, *node.devices[name], begin, end) for node in nodes for name in node.devices
@@ -91,7 +92,10 @@ def sum_devices(
     seconds: float,
     steps: tuple[int, int],
 ) -> NetworkBytes:
-    """Sum the bytes of all network devices; None if bytes are missing, or if two counters may have the same bytes."""
+    """Sum the bytes of all network devices.
+
+    The sum is None if bytes are missing, or if two counters may include the same bytes.
+    """
     links = [device for device in devices if device.kind == "nvlink"]
     network = [device for device in devices if device.kind != "nvlink"]
     problems = [f"{device.host}: {device.name}: {device.problem}" for device in network if device.problem]
@@ -140,7 +144,7 @@ def _count_device(host: str, name: str, kind: str, samples: Sequence[Sample], be
 
 
 def find_problem(samples: Sequence[Sample], begin: float, end: float) -> str | None:
-    """Return why samples do not give the bytes between two times; None if they do."""
+    """Return the reason why the bytes between two times cannot be computed; None if they can."""
     if len(samples) < 2 or samples[0][0] > begin:
         return "no sample before the first counted step"
     if samples[-1][0] < end:
@@ -154,7 +158,7 @@ def find_problem(samples: Sequence[Sample], begin: float, end: float) -> str | N
 
 
 def _find_bracket(times: Sequence[float], time: float) -> int:
-    """Return the index of the last sample before a time, at most that of the second to last sample."""
+    """Return the index of the last sample before `time`, but at most the index of the second to last sample."""
     return min(max(bisect_right(times, time) - 1, 0), len(times) - 2)
 
 

@@ -1,1 +1,1 @@
-"""Sparse weights: the smallest weights are set to zero, and messages leave them out."""
+"""Sparse weights: the smallest weights are set to zero, and messages omit the zeros."""

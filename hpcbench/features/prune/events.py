@@ -1,4 +1,4 @@
-"""The event of a run's sparse weights."""
+"""Log event with the zeros of sparse weights."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,15 +16,15 @@ class SparsePart(LogObject):
     weights: int | None
     """Number of weights of the parameter."""
     zeros: int | None
-    """Number of weights that are kept at zero."""
+    """Number of weights that the mask keeps at zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sparsity(Event):
-    """The sparse weights after the last step."""
+    """Zeros of the weights after the last step."""
 
     NAME: ClassVar[str] = "sparsity"
     pattern: str | None
     updates: int | None
-    """Number of updates of the weights so far."""
+    """Number of weight updates."""
     parts: tuple[SparsePart, ...] | None

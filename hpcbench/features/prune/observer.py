@@ -1,4 +1,4 @@
-"""Observer that counts the zeros of a run's weights after the last step."""
+"""Observer that counts zero weights after the last step."""
 
 import math
 
@@ -21,7 +21,7 @@ class CountedZeros(Observer):
         self._engine = trainer.data_parallel
 
     def summary(self, *, from_step: int, to_step: int) -> Sparsity | None:
-        """Return the zeros of each parameter that can have them (a collective call)."""
+        """Return the zeros of each prunable parameter (a collective call)."""
         masks = self._engine.masks
         if not isinstance(masks, Masks):
             return None

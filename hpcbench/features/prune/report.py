@@ -1,4 +1,4 @@
-"""Table of sparse weights: zeros by layer, next to the bytes of a step and the loss."""
+"""Table of sparse weights: zeros per layer, bytes per step, and loss."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -60,18 +60,18 @@ class ParameterZeros:
 
 @dataclass(frozen=True)
 class ParameterSparsity:
-    """Zeros of the parameters of a run that can have them; at least one parameter."""
+    """Zeros of the prunable parameters of a run (at least one parameter)."""
 
     pattern: str
     parts: tuple[ParameterZeros, ...]
 
     @property
     def part(self) -> float:
-        """Zeros as a fraction of the weights that can be zero."""
+        """Fraction of zeros among the prunable weights."""
         return sum(part.zeros for part in self.parts) / sum(part.weights for part in self.parts)
 
     def by_layer(self) -> dict[str, float]:
-        """Return the fraction of zeros of each layer, keyed by its name in the model."""
+        """Return the fraction of zeros of each layer, keyed by layer name."""
         sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for part in self.parts:
             layer = ".".join(part.name.split(".")[:2])
@@ -81,7 +81,7 @@ class ParameterSparsity:
 
 
 def read_sparsity(log: RunLog) -> ParameterSparsity | None:
-    """Return the zeros in the ``sparsity`` event of a log; None if it is missing or has impossible values."""
+    """Read the ``sparsity`` event of a log. Return None if the event is missing or contains impossible values."""
     event = log.read_event(events.Sparsity)
     parameters = []
     for row in event.parts or ():
@@ -94,18 +94,18 @@ def read_sparsity(log: RunLog) -> ParameterSparsity | None:
 
 
 def _count_wire_bytes(run: Measures) -> float | None:
-    """Return the bytes of a step after the codec."""
+    """Return the bytes per step after encoding."""
     return (
         run.wire_bytes / run.steps if run.extract(read_sparsity) and run.steps and run.wire_bytes != "unknown" else None
     )
 
 
 _MOST = 32
-"""Largest number of layers that are listed."""
+"""Maximum number of listed layers."""
 
 
 def tabulate_zeros(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate the zeros, bytes per step and losses of each scheme; None if no run has sparse weights."""
+    """Tabulate zeros, bytes per step and losses of each scheme. Return None if no run has sparse weights."""
     if not any(run.extract(read_sparsity) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [make_scheme_column()]
@@ -115,7 +115,7 @@ def tabulate_zeros(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _describe_layers(cell: Cell) -> Iterator[str]:
-    """Yield the percentage of zeros by layer in the first run of each scheme."""
+    """Yield the percentages of zeros per layer in the first run of each scheme."""
     for row in cell.rows:
         sparse = next((sparse_of_run for run in row.counted if (sparse_of_run := run.extract(read_sparsity))), None)
         if sparse is not None:

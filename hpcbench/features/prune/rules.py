@@ -1,4 +1,4 @@
-"""Rules that sparse weights set for a model, its training and its layout."""
+"""Constraints of sparse weights on the model, training and layout settings."""
 
 import math
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from hpcbench.features.prune.settings import Prune
 
 
 def resolve_pruning(train: Train) -> Prune | None:
-    """Return the settings of pruning with all values filled in; None if weights stay dense."""
+    """Return the pruning settings with all defaults filled in; None if the weights stay dense."""
     return train.prune and train.prune.fill_defaults(train.warmup_steps)
 
 
 def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
-    """Return the first rule of sparse weights that the settings break; None if they break none.
+    """Return the first violated rule of sparse weights; None if all rules are met.
 
-    `find_optimizer_misfit` refuses 1-bit Adam, because it depends on the optimizer of the scheme.
+    `find_optimizer_misfit` rejects the combination with 1-bit Adam, because the scheme selects the optimizer.
     """
     prune = resolve_pruning(train)
     if prune is None:
@@ -71,7 +71,7 @@ CAN_BE_IDLE: tuple[FieldPath, ...] = (("train", "prune", "every"),)
 
 
 def list_idle_settings(train: Train) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the settings without an effect, with the reason and the remedy."""
+    """Yield the settings that have no effect, with the reason and the remedy."""
     prune = resolve_pruning(train)
     if prune and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
         yield (

@@ -1,4 +1,4 @@
-"""Settings of sparse weights: the pattern, number and schedule of zeros."""
+"""Settings of sparse weights: pattern, number and schedule of the zeros."""
 
 import math
 from fractions import Fraction
@@ -12,7 +12,7 @@ Pattern = Literal["2:4", "unstructured", "rows", "heads"]
 
 
 class Prune(Feature):
-    """Magnitude pruning: the weights of smallest magnitude become zero and stay zero."""
+    """Magnitude pruning: the weights with the smallest magnitudes are set to zero and stay zero."""
 
     pattern: Pattern = Field(
         description="2:4 keeps two of each four neighbours along the inputs of a matrix, unstructured the largest "
@@ -46,7 +46,7 @@ class Prune(Feature):
         return self if self.begin is not None else self.model_copy(update={"begin": max(1, warmup_steps)})
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return why a run of this length does not reach the sparsity; None if it does."""
+        """Return the reason why a run of this length does not reach the target sparsity; None if it does."""
         prune = self.fill_defaults(warmup_steps)
         begin, last = prune._first_and_last()
         if max(begin, last) > steps:
@@ -66,12 +66,15 @@ class Prune(Feature):
 
     @property
     def first(self) -> int:
-        """Number of updates after which the first weights become zero. A growing sparsity is still 0 at `begin`."""
+        """Number of updates after which the first weights become zero.
+
+        A gradually growing sparsity is still 0 at `begin`.
+        """
         begin, end = self._first_and_last()
         return min(begin + self.every, end) if end > begin else end
 
     def is_due(self, updates: int) -> bool:
-        """Return whether weights are selected again after `updates` updates."""
+        """Return whether the zeros are selected again after `updates` updates."""
         begin, end = self._first_and_last()
         if not begin <= updates <= end or not self.compute_fraction(updates):
             return False
@@ -80,7 +83,8 @@ class Prune(Feature):
     def compute_fraction(self, updates: int) -> Fraction:
         """Compute the fraction of zeros after `updates` updates (arXiv 1710.01878, section 3).
 
-        It grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``, in steps of `every`.
+        The fraction grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``. It changes
+        every `every` updates.
         """
         begin, end = self._first_and_last()
         sparsity = Fraction(str(self.sparsity))
@@ -92,12 +96,12 @@ class Prune(Feature):
         return sparsity * (1 - (1 - progress) ** 3)
 
     def count_zeros(self, n: int, updates: int) -> int:
-        """Compute the number of zeros among `n` weights, neurons or heads after `updates` updates, rounded."""
+        """Compute the rounded number of zeros among `n` weights, neurons or heads after `updates` updates."""
         return math.floor(n * self.compute_fraction(updates) + Fraction(1, 2))
 
 
 def _by_pattern(value: Any) -> Any:
-    """Expand a pattern, or none, to settings."""
+    """Expand a pattern name, or ``none``, to settings."""
     if not isinstance(value, str):
         return value
     return None if value == "none" else {"pattern": value}
@@ -106,4 +110,4 @@ def _by_pattern(value: Any) -> Any:
 Setting = Annotated[
     Prune | None, BeforeValidator(_by_pattern, json_schema_input_type=Pattern | Literal["none"] | Prune | None)
 ]
-"""The type of `train.prune`."""
+"""Type of the setting `train.prune`."""

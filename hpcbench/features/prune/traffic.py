@@ -1,7 +1,8 @@
-"""Predicted traffic of sparse weights: shorter messages, and the calls that select the weights.
+"""Predicted traffic of sparse weights: shorter messages, and the calls for the selection of zeros.
 
-For pattern 2:4 the settings determine the lengths of all messages. For the other patterns they determine the number of
-zeros of a matrix, but not those in each rank's part, which depend on the masks. `Zeros` contains counts from the masks.
+For pattern 2:4, the settings determine the lengths of all messages. For the other patterns, the settings determine the
+number of zeros of a matrix, but the number of zeros in each rank's part depends on the masks. `Zeros` contains counts
+from the masks.
 """
 
 import math
@@ -24,22 +25,22 @@ from hpcbench.predict.call import PredictedCall, RepeatedCall
 _EXACT: Traffic = ("EXACT", "STEP", "OPTIM")
 
 Counted = Sequence[Sequence[int]]
-"""Zeros of each bucket of a rank, in the order in which gradients come, and of each replica's piece of it."""
+"""Number of zeros, indexed by bucket (in the order of the gradients) and by replica piece."""
 
 
 class Zeros(NamedTuple):
-    """Zeros of a rank's buckets in a step, counted in the masks."""
+    """Numbers of zeros in a rank's buckets in one step, counted in the masks."""
 
     before: Counted
-    """Zeros in the mask of the gradients."""
+    """Zeros in the mask that applies to the gradients."""
     after: Counted
-    """Zeros in the mask after the update, which is that of the gathered weights."""
+    """Zeros in the mask after the update, which applies to the gathered weights."""
 
 
 def list_masked_buckets(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[PredictedBucket, int]]:
-    """Return the buckets of a rank, each once, with the lengths of their messages after `updates` updates."""
+    """Return each bucket of a rank once, with its message length after `updates` updates."""
     prune = resolve_pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]
@@ -68,7 +69,7 @@ def _expected(bucket: PredictedBucket, model: Model, prune: Prune, replicas: int
 
 
 def _elements(bucket: PredictedBucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
-    """Return the number of elements of a message of the bucket."""
+    """Return the message length of a bucket in elements."""
     if not any(zeros):
         return bucket.length
     if zero == 0:
@@ -80,7 +81,7 @@ def _elements(bucket: PredictedBucket, zero: int, replicas: int, zeros: Sequence
 def list_choice_calls(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int
 ) -> Iterator[RepeatedCall]:
-    """Yield the calls that select weights and exchange masks in the step after `updates` updates."""
+    """Yield the calls for weight selection and mask exchange in the step after `updates` updates."""
     prune, replicas = resolve_pruning(train), layout.replicas
     if prune is None or not prune.is_due(updates + 1):
         return

@@ -1,1 +1,1 @@
-"""Traces: what each rank computes, sends and waits for in some steps."""
+"""Traces of selected steps: computation, communication and waiting times of each rank."""

@@ -1,4 +1,4 @@
-"""The event of a written trace."""
+"""Log event for a written trace."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,12 +8,12 @@ from hpcbench.contract.event.measured import Counted
 
 @dataclass(frozen=True, kw_only=True)
 class TraceWritten(Counted):
-    """The trace of some steps has been written, one file per rank."""
+    """The trace of the selected steps has been written, one file per rank."""
 
     NAME: ClassVar[str] = "trace"
     spans: int | None
     """Number of spans in all files."""
     left_out: int | None
-    """Number of spans beyond the limit of a file, which were dropped."""
+    """Number of spans that were dropped because of the limit per file."""
     seconds: float | None
-    """Seconds that writing the files took."""
+    """Time in seconds for writing the files."""

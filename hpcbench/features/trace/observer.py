@@ -1,4 +1,4 @@
-"""Observer that traces some steps of a run. Each rank writes one file (see `hpcbench.contract.trace`)."""
+"""Observer that traces selected steps of a run. Each rank writes one file (see `hpcbench.contract.trace`)."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from hpcbench.train.trainer import Trainer
 
 
 class TraceObserver(Observer):
-    """Observer of a run with `train.trace`. All methods are collective calls.
+    """Trace observer of a run with the setting `train.trace`. All methods are collective calls.
 
     Parameters
     ----------
@@ -26,11 +26,11 @@ class TraceObserver(Observer):
     comm
         Communicator of all ranks.
     progress
-        Progress of the trainer.
+        Progress engine of the trainer.
     host
-        Host of this rank.
+        Host name of this rank.
     directory
-        Directory of the files. It is created if it does not exist.
+        Output directory, which is created if it does not exist.
     """
 
     def __init__(self, trainer: Trainer, comm: MPI.Comm, progress: Progress, host: str, directory: Path) -> None:
@@ -90,6 +90,6 @@ class TraceObserver(Observer):
 
 
 def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
-    """Return the spans within steps. The sums for a step line, which come after the step, are left out."""
+    """Return the spans within steps. Reductions for the step line, which follow the step, are left out."""
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

@@ -1,15 +1,15 @@
-"""Settings of traces: the steps that are traced."""
+"""Trace settings: the steps to trace."""
 
 from pydantic import Field, model_validator
 
 from hpcbench.contract.section import Count, Feature
 
 MAX_STEPS = 1000
-"""Largest number of traced steps. All spans of a rank are written to one file."""
+"""Maximum number of traced steps. All spans of a rank are written to one file."""
 
 
 class Trace(Feature):
-    """Steps that are traced: each rank writes the times of its computation, its calls and its codecs."""
+    """Steps to trace. Each rank writes the times of its computation, communication calls and codecs."""
 
     steps: list[Count] = Field(
         min_length=2, max_length=2, description="First and last traced step, counted from 1: [20, 25]."
@@ -25,6 +25,6 @@ class Trace(Feature):
         return self
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return what is wrong if a traced step comes after the last one; None otherwise."""
+        """Return an error message if a traced step is after the last step; None otherwise."""
         last = self.steps[1]
         return f"trace.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None

@@ -1,1 +1,1 @@
-"""Context parallelism: ranks share the positions of each sample, and attention works over all of them."""
+"""Context parallelism: the positions of each sample are distributed over ranks, and attention spans all ranks."""

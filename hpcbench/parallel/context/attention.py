@@ -1,4 +1,4 @@
-"""Context parallelism of a model: the positions of a rank, and attention over the ranks."""
+"""Application of context parallelism to a model: selection of positions, and attention over several ranks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,20 +23,20 @@ WAYS: dict[Context, tuple[Attention, Order]] = {
     "rsa": (row_attention, zigzag),
     "ulysses": (head_attention, in_order),
 }
-"""The attention of each method, and its order of positions."""
+"""Attention function and order of positions for each method."""
 
 
 class Positions:
-    """The positions that this rank has of every sample.
+    """The positions of every sample that this rank holds.
 
     Parameters
     ----------
     mesh
-        Mesh whose ``cp`` group shares the positions, by the method in its layout.
+        Mesh whose ``cp`` group shares the positions. The layout of the mesh selects the method.
     policy
-        Policy that gives the channels.
+        Policy that provides the channels.
     overlap
-        Whether messages move while the attention is computed.
+        Whether communication overlaps with the computation of attention.
     """
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
@@ -45,7 +45,7 @@ class Positions:
         self._policy, self._overlap = policy, overlap
 
     def places(self, positions: int, device: torch.device) -> Tensor:
-        """Return the places in the sample of this rank's positions: [positions]."""
+        """Return the global indices of this rank's positions within the sample, [positions]."""
         rank, size = (self._group.rank, self._group.size) if self._group else (0, 1)
         return self._order(positions, rank, size).to(device)
 
@@ -56,7 +56,7 @@ class Positions:
         return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]
 
     def put_into(self, model: Any) -> None:
-        """Let a part of the model compute with these positions: its blocks, and the embedding if it has one."""
+        """Make a part of the model use these positions, in its blocks and in its embedding (if present)."""
         if self._group is None:
             return
         core = partial(self._attention, ranks=Sharers.of(self._group, self._policy, overlap=self._overlap))

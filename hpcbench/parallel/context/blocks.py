@@ -1,11 +1,11 @@
-"""Attention of some queries to some keys, in a form that can be joined with attention to other keys.
+"""Attention to a block of keys. The results for several blocks can be merged.
 
-The result of a softmax over some of the keys, and the logarithm of its denominator, are enough to join blocks exactly
-(online softmax). The backward pass recomputes a block's probabilities from the denominator of the whole row, so no
-scores are kept. PyTorch's fused kernels compute both; formats without a kernel use plain products.
+The softmax result of a block and the logarithm of its denominator suffice to merge blocks exactly (online softmax). The
+backward pass recomputes the probabilities of a block from the denominator of the whole row, so no scores are stored.
+PyTorch's fused kernels compute both passes. Dtypes without a fused kernel use matrix products.
 
-Shapes: b samples, a heads, g heads of keys and values, n queries, m keys, d features of a head. Each of the g heads is
-for a/g neighboring heads of queries.
+Shapes: b samples, a query heads, g key-value heads, n queries, m keys, d features per head. Each key-value head serves
+a/g neighboring query heads.
 """
 
 import math
@@ -16,14 +16,14 @@ from torch import Tensor
 
 
 class Attended(NamedTuple):
-    """The result of attention to some keys.
+    """The result of attention to a block of keys.
 
     Attributes
     ----------
     values
-        Weighted values [b, a, n, d].
+        Weighted sums of the values, [b, a, n, d].
     weight
-        Logarithm of the sum of the exponentials of the scores, [b, a, n], in fp32 or better.
+        Log-sum-exp of the scores, [b, a, n], in fp32 or better.
     """
 
     values: Tensor
@@ -31,7 +31,7 @@ class Attended(NamedTuple):
 
 
 class AttentionGradients(NamedTuple):
-    """Gradients of queries [b, a, n, d], keys and values [b, g, m, d]."""
+    """Gradients of queries, [b, a, n, d], and of keys and values, [b, g, m, d]."""
 
     queries: Tensor
     keys: Tensor
@@ -41,7 +41,7 @@ class AttentionGradients(NamedTuple):
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
     """Compute the attention of queries [b, a, n, d] to keys and values [b, g, m, d].
 
-    A causal query sees the keys up to its own number.
+    With a causal mask, each query attends only to keys up to its own index.
     """
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     if q.device.type == "cpu":
@@ -60,11 +60,11 @@ def attend_backward(
     Parameters
     ----------
     gradient
-        Gradient of the values of the whole rows, [b, a, n, d].
+        Gradient of the attention output over all keys, [b, a, n, d].
     q, k, v, causal
-        The block, as for `attend`.
+        The arguments of `attend` for this block.
     attended
-        The result of these queries for all keys.
+        The result of these queries over all keys.
     """
     groups = k.shape[1]
     by_head = _attend_backward_by_head(gradient, q, repeat_heads(k, q), repeat_heads(v, q), attended, causal=causal)
@@ -72,12 +72,12 @@ def attend_backward(
 
 
 def repeat_heads(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat each head of keys or values for its queries: [b, g, m, d] -> [b, a, m, d]."""
+    """Repeat each key or value head for its query heads: [b, g, m, d] -> [b, a, m, d]."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def sum_heads(x: Tensor, groups: int) -> Tensor:
-    """Sum the gradients of the heads that were repeated: [b, a, m, d] -> [b, g, m, d]."""
+    """Sum the gradients of repeated heads: [b, a, m, d] -> [b, g, m, d]."""
     b, a, m, d = x.shape
     return x if a == groups else x.view(b, groups, a // groups, m, d).sum(dim=2)
 
@@ -85,14 +85,14 @@ def sum_heads(x: Tensor, groups: int) -> Tensor:
 def _attend_backward_by_head(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
 ) -> AttentionGradients:
-    """Compute `attend_backward` with a head of keys and values for each head of queries."""
+    """Compute `attend_backward` for one key-value head per query head."""
     values, weight = attended
     if q.device.type == "cpu":
         backward = _ops()._scaled_dot_product_flash_attention_for_cpu_backward
         return AttentionGradients(*backward(gradient, q, k, v, values, weight, 0.0, causal))
     if q.dtype is torch.float64:
         return _attend_backward(gradient, q, k, v, attended, causal=causal)
-    none = torch.zeros((), dtype=torch.int64, device=q.device)  # the state of the random generator: no dropout
+    none = torch.zeros((), dtype=torch.int64, device=q.device)  # state of the random generator, unused without dropout
     padded = torch.nn.functional.pad(weight, (0, -weight.shape[-1] % _WEIGHTS), value=math.inf)
     backward = _ops()._scaled_dot_product_efficient_attention_backward
     computed = backward(gradient, q, k, v, None, values, padded, none, none, 0.0, [True, True, True, False], causal)
@@ -100,7 +100,7 @@ def _attend_backward_by_head(
 
 
 _WEIGHTS = 32
-"""The kernel needs rows of weights padded to a multiple of this number."""
+"""The kernel requires rows of weights that are padded to a multiple of this number."""
 
 
 def _ops() -> Any:
@@ -108,7 +108,7 @@ def _ops() -> Any:
 
 
 def scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
-    """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better; masked scores are minus infinity."""
+    """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better. Masked scores are -inf."""
     k = repeat_heads(k, q)
     wide = torch.promote_types(q.dtype, torch.float32)
     computed = (q @ k.transpose(-1, -2)).to(wide) / math.sqrt(q.shape[-1])
@@ -118,7 +118,7 @@ def scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
-    """Compute `attend` by plain products."""
+    """Compute `attend` with matrix products."""
     computed = scores(q, k, causal=causal)
     weight = computed.logsumexp(dim=-1)
     return Attended((computed - weight[..., None]).exp().to(v.dtype) @ v, weight)
@@ -127,7 +127,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
 def _attend_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
 ) -> AttentionGradients:
-    """Compute `attend_backward` by plain products.
+    """Compute `attend_backward` with matrix products.
 
     dS = P (dO V^T - rowsum(dO O)) / sqrt(d), dQ = dS K, dK = dS^T Q, dV = P^T dO.
     """
@@ -139,12 +139,12 @@ def _attend_backward(
 
 
 class Online:
-    """Attention to a growing set of keys: blocks are joined with their weights in the whole softmax.
+    """Attention to a growing set of keys. Blocks are merged with their weights in the whole softmax.
 
     Parameters
     ----------
     first
-        Attention to the first block, of all queries.
+        Attention of all queries to the first block.
     """
 
     def __init__(self, first: Attended) -> None:
@@ -153,7 +153,7 @@ class Online:
         self._values, self._weight = first.values.to(wide, copy=True), first.weight.clone()
 
     def add(self, queries: slice, block: Attended) -> None:
-        """Join another block, of some of the queries."""
+        """Merge the result of another block for the given queries."""
         values, weight = self._values[:, :, queries], self._weight[:, :, queries]
         joined = torch.logaddexp(weight, block.weight)
         values.mul_((weight - joined).exp_()[..., None])
@@ -162,5 +162,5 @@ class Online:
 
     @property
     def result(self) -> Attended:
-        """Attention to all keys so far."""
+        """Attention to all blocks added so far."""
         return Attended(self._values.to(self._dtype), self._weight)

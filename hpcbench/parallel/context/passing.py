@@ -1,4 +1,4 @@
-"""Keys and values that move around a ring of ranks, and their gradients. Messages move while a block is computed."""
+"""Ring exchange of keys, values and their gradients. Communication overlaps with the computation of blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, wire
 
 @dataclass(frozen=True)
 class Sharers:
-    """The ranks that share the positions of samples, and how they exchange them.
+    """The ranks that share the positions of samples, with their communication channels.
 
     Attributes
     ----------
     group
-        Their group.
+        Group of these ranks.
     forward, backward
-        Channels of queries, keys, values and results, and of their gradients.
+        Channels of activations (queries, keys, values and results) and of the gradients of these activations.
     overlap
-        Whether messages move while blocks are computed.
+        Whether communication overlaps with the computation of blocks.
     """
 
     group: Group
@@ -35,20 +35,20 @@ class Sharers:
 
     @classmethod
     def of(cls, group: Group, policy: Policy, *, overlap: bool) -> "Sharers":
-        """Combine the group with the policy's channels."""
+        """Create an instance with the channels of the policy."""
         forward = policy.channel(Dimension.CP, Phase.FORWARD, MessageKind.ACT)
         return cls(group, forward, policy.channel(Dimension.CP, Phase.BACKWARD, MessageKind.GRAD), overlap)
 
     def begun(self, work: Work) -> Work:
-        """Let an exchange move during the computation if `overlap` is set."""
+        """Return the started exchange, which overlaps with computation if `overlap` is set."""
         return work.in_background() if self.overlap else work
 
 
 def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
-    """Yield the rank and the values of every block: this rank's own first, then that of the previous rank.
+    """Yield the rank and the values of every block, starting with this rank's own block, then the previous rank's.
 
-    While the caller works on a block, it is passed on, and the next one is received. There are two buffers, so a block
-    is overwritten when the caller asks for the second block after it.
+    While the caller processes a block, the block is forwarded and the next block is received. With two buffers, a block
+    is overwritten when the caller requests the second block after it.
     """
     group = ranks.group
     relay = Relay()
@@ -71,17 +71,17 @@ def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]
 
 
 class Homeward:
-    """Gradients of blocks on their way around the ring to their owners. Every rank adds its summand.
+    """Gradient sums of blocks that travel around the ring to their owners. Every rank adds its contribution.
 
-    The ranks work on the blocks in the order of `go_round`. The summand of a rank's own block is not sent. So a sum
-    makes as many hops as its block, and ends at the block's owner.
+    The ranks process the blocks in the order of `go_round`. The contribution to a rank's own block is not sent. A sum
+    makes the same number of hops as its block and arrives at the owner of the block.
 
     Parameters
     ----------
     ranks
-        The ring.
+        The ranks of the ring.
     like
-        A block, for its shape and format.
+        A block with the shape and dtype of all blocks.
     """
 
     def __init__(self, ranks: Sharers, like: Tensor) -> None:
@@ -92,7 +92,7 @@ class Homeward:
         self._hops = 0
 
     def add(self, summand: Tensor) -> None:
-        """Add this rank's summand for the next block, and send the sum on. The first block is the rank's own."""
+        """Add this rank's contribution to the next block and forward the sum. The first block is the rank's own."""
         summand = summand.to(self._wide)
         if self._own is None:
             self._own = summand

@@ -1,10 +1,10 @@
-"""The positions of a rank, and the pairs of its queries and another rank's keys that are computed.
+"""Positions of each rank, and the query-key pairs that a rank computes for another rank's block.
 
-In causal attention a query sees the keys before it. With neighboring positions, the first rank would be idle most of
-the time. In zig-zag order the sample is cut into 2p pieces, and rank r has pieces r and 2p - 1 - r: every rank has the
-same work with every other one (the balanced order of striped and zig-zag ring attention).
+In causal attention, a query attends only to earlier keys. If each rank held neighboring positions, the first rank would
+be idle most of the time. In zig-zag order, the sample is cut into 2p pieces, and rank r holds pieces r and 2p - 1 - r.
+The work is then the same for every pair of ranks (the balanced order of striped and zig-zag ring attention).
 
-Shapes: p ranks, m positions of a rank, s = p m positions of the sample.
+Shapes: p ranks, m positions per rank, s = p m positions per sample.
 """
 
 from collections.abc import Callable
@@ -14,28 +14,28 @@ import torch
 from torch import Tensor
 
 Order = Callable[[int, int, int], Tensor]
-"""A function of m, the rank and the number of ranks: the places in the sample of a rank's positions, [m]."""
+"""Function of m, the rank and the number of ranks that returns the global indices of the rank's positions, [m]."""
 
 
 def in_order(positions: int, rank: int, ranks: int) -> Tensor:
-    """Return neighboring positions: rank r has the r-th part of the sample."""
+    """Return neighboring positions. Rank r holds the r-th part of the sample."""
     return torch.arange(rank * positions, (rank + 1) * positions)
 
 
 def zigzag(positions: int, rank: int, ranks: int) -> Tensor:
-    """Return the positions of pieces r and 2p - 1 - r of the 2p pieces of the sample, in ascending order."""
+    """Return the positions in pieces r and 2p - 1 - r of 2p pieces, in ascending order."""
     half = positions // 2
     first, second = rank * half, (2 * ranks - 1 - rank) * half
     return torch.cat((torch.arange(first, first + half), torch.arange(second, second + half)))
 
 
 class Pair(NamedTuple):
-    """The part of a block of scores that is computed.
+    """The computed part of a score block.
 
     Attributes
     ----------
     queries, keys
-        The rank's queries, and the other rank's keys that they see.
+        Slices of the rank's queries and of the other rank's keys.
     causal
         Whether each query attends only to keys up to its own index (causal mask).
     """
@@ -46,10 +46,10 @@ class Pair(NamedTuple):
 
 
 def pair(positions: int, rank: int, source: int, *, causal: bool) -> Pair:
-    """Return the part of the scores of `rank`'s queries and `source`'s keys to compute, both in zig-zag order.
+    """Return the part of the scores to compute for queries of `rank` and keys of `source`, both in zig-zag order.
 
-    With another rank's keys, causal attention computes one half: all queries with the keys of the other's first piece,
-    or the queries of the rank's second piece with all keys.
+    For keys of another rank, causal attention computes one half of the scores: either all queries with the keys of the
+    other rank's first piece, or the queries of this rank's second piece with all keys.
     """
     everything = slice(0, positions)
     if not causal or source == rank:

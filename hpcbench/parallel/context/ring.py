@@ -1,8 +1,8 @@
-"""Ring attention: blocks of keys and values move around the ring, and each rank joins its attention to each block.
+"""Ring attention. Key-value blocks move around the ring, and each rank merges its attention to all blocks.
 
-A rank never holds more than two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the
-backward pass keys and values move around the ring again, together with their gradients. Shapes: b samples, a heads, g
-heads of keys and values, m positions of a rank, d features of a head.
+A rank stores at most two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the backward
+pass, keys and values move around the ring again, together with their gradients. Shapes: b samples, a query heads, g
+key-value heads, m positions per rank, d features per head.
 """
 
 from typing import Any
@@ -17,9 +17,9 @@ from hpcbench.parallel.context.places import pair
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to the keys of all ranks, in zig-zag order.
+    """Compute the attention of this rank's queries to the keys of all ranks, in zig-zag order.
 
-    The queries are [b, a, m, d], keys and values [b, g, m, d].
+    The shape of queries is [b, a, m, d]. The shape of keys and values is [b, g, m, d].
     """
     values: Tensor = _Ring.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values

@@ -1,8 +1,8 @@
-"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys are sent, then values.
+"""Ring self-attention with complete score rows (Li et al., arXiv 2105.13120). Keys are sent first, then values.
 
-A rank holds the scores of its queries with all keys, so the softmax is the usual one. It keeps the scores for the
-backward pass: memory grows as s^2 / p. Shapes: p ranks, b samples, a heads, g heads of keys and values, m positions of
-a rank, s of all, d features of a head.
+A rank stores the scores of its queries with all keys, so an ordinary softmax is sufficient. The scores are kept for the
+backward pass, and memory grows as s^2 / p. Shapes: p ranks, b samples, a query heads, g key-value heads, m positions
+per rank, s positions in total, d features per head.
 """
 
 import math
@@ -18,16 +18,16 @@ from hpcbench.parallel.context.places import pair
 
 
 def row_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to the keys of all ranks, in zig-zag order.
+    """Compute the attention of this rank's queries to the keys of all ranks, in zig-zag order.
 
-    The queries are [b, a, m, d], keys and values [b, g, m, d].
+    The shape of queries is [b, a, m, d]. The shape of keys and values is [b, g, m, d].
     """
     values: Tensor = _Rows.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
 
 def _part(positions: int, ranks: Sharers, source: int, *, causal: bool) -> tuple[Any, slice, Any, bool]:
-    """Return the place of a block in queries, keys and rows of scores, and whether it is masked."""
+    """Return the slices of a block in queries, keys and score rows, and whether the block is masked."""
     queries, keys, masked = pair(positions, ranks.group.rank, source, causal=causal)
     columns = slice(source * positions + keys.start, source * positions + keys.stop)
     every = slice(None)

@@ -1,11 +1,11 @@
-"""Ulysses attention: ranks exchange positions for heads, so each has all positions of some heads (arXiv 2309.14509).
+"""Ulysses attention (arXiv 2309.14509). Ranks exchange positions for heads: each computes some heads at all positions.
 
-An all-to-all of queries, keys and values precedes the attention, and an all-to-all of its result follows it. The
-backward pass does the same with the gradients in the opposite direction. If messages move during the computation, the
-heads of a rank are exchanged in two halves: one is computed while the other is under way. With grouped queries, a head
-of keys and values moves with the r queries of its group. Shapes: p ranks, b samples, a heads of keys and values with r
-heads of queries each, m positions of a rank, s = p m, g heads that are exchanged at a time, d features of a head. Of t
-tensors, r + 2 are sent, and r come back.
+An all-to-all of queries, keys and values precedes the attention, and an all-to-all of the result follows. The backward
+pass exchanges the gradients in the opposite direction. With overlap, the heads of a rank are exchanged in two halves:
+one half is computed while the other half is transferred. With grouped queries, a key-value head moves together with the
+r query heads of its group. Shapes: p ranks, b samples, a key-value heads with r query heads each, m positions per rank,
+s = p m positions in total, g heads per exchange, d features per head, t tensors per exchange (r + 2 before the
+attention, r after it).
 """
 
 from typing import Any
@@ -21,26 +21,26 @@ from hpcbench.parallel.context.passing import Sharers
 
 
 def head_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute attention of this rank's queries to all ranks' keys at neighboring positions.
+    """Compute the attention of this rank's queries to the keys of all ranks. Each rank holds neighboring positions.
 
-    The queries are [b, a r, m, d], keys and values [b, a, m, d].
+    The shape of queries is [b, a r, m, d]. The shape of keys and values is [b, a, m, d].
     """
     values: Tensor = _Heads.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
 
 class _Exchange:
-    """An all-to-all under way.
+    """An all-to-all in progress.
 
     Parameters
     ----------
     parts
-        Values to each rank: [p, ...].
+        Values for each rank, [p, ...].
     """
 
     def __init__(self, parts: Tensor, ranks: Sharers, channel: Channel) -> None:
         self._like = parts
-        self._sent: Buffer = to_buffer(parts).reshape(-1)  # must live until the message has left
+        self._sent: Buffer = to_buffer(parts).reshape(-1)  # must stay alive until the message has been sent
         self._came = room(parts.shape, like=parts)
         counts = [parts[0].numel()] * len(parts)
         work = ranks.group.all_to_all(
@@ -49,13 +49,13 @@ class _Exchange:
         self._work: Work = ranks.begun(work)
 
     def wait(self) -> Tensor:
-        """Return the values from each rank: [p, ...]."""
+        """Return the values received from each rank, [p, ...]."""
         self._work.wait()
         return from_buffer(self._came, self._like)
 
 
 def _halves(heads: int, ranks: Sharers) -> int:
-    """Return the number of turns in which the heads are exchanged."""
+    """Return the number of turns of the head exchange."""
     return 2 if ranks.overlap and heads // ranks.group.size % 2 == 0 else 1
 
 
@@ -78,13 +78,13 @@ def _by_position(x: Tensor, ranks: int) -> Tensor:
 
 
 def _in_group(x: Tensor, groups: int) -> Tensor:
-    """Sort heads of queries by their number in the group: [b, a r, m, d] -> [r, b, a, m, d]."""
+    """Sort query heads by their index in the group: [b, a r, m, d] -> [r, b, a, m, d]."""
     b, heads, m, d = x.shape
     return x.reshape(b, groups, heads // groups, m, d).permute(2, 0, 1, 3, 4)
 
 
 def _by_group(x: Tensor) -> Tensor:
-    """Sort heads of queries by group, as the model does: [r, b, a, m, d] -> [b, a r, m, d]."""
+    """Sort query heads by group, in model order: [r, b, a, m, d] -> [b, a r, m, d]."""
     return x.permute(1, 2, 0, 3, 4).flatten(1, 2)
 
 

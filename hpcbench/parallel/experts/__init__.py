@@ -1,1 +1,1 @@
-"""Layers with experts: routing of tokens to experts, and their exchange with the ranks that hold the experts."""
+"""Mixture-of-experts layers: routing of tokens, and exchange of tokens between ranks."""

@@ -1,8 +1,8 @@
-"""The dispatch plan of a rank's tokens: the order of sent and of received rows. Index arithmetic.
+"""Dispatch plan of a rank's tokens: index arithmetic for the order of sent and received rows.
 
-Sent rows are sorted by expert, and so by the rank that holds the expert. With a capacity every expert receives all its
-places from every sample, with zeros in empty ones, so all ranks can compute all counts. Without a capacity exactly the
-chosen rows are sent, and the ranks exchange their numbers first.
+Sent rows are sorted by expert, and therefore by the rank that holds the expert. With a capacity limit, every expert
+receives the same number of rows from every sample. Unused rows are zero, and all ranks can compute all counts. Without
+a capacity limit, only the routed rows are sent, and the ranks exchange the row counts first.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,24 +15,24 @@ from hpcbench.parallel.experts.routing import Routing
 from hpcbench.parallel.experts.travel import Counts
 
 Exchange = Callable[[Sequence[int]], list[int]]
-"""An all-to-all of numbers: sends each rank its equal part of a list, and returns the received ones in rank order."""
+"""All-to-all of integers: sends each rank an equal part of a list, and returns the received integers in rank order."""
 
 
 class Parcels(NamedTuple):
-    """The dispatch plan of rows of tokens.
+    """A dispatch plan for token rows.
 
     Attributes
     ----------
     source
-        For each sent row, the number of its choice: ``token * k + choice``. For an empty place, the number of choices.
+        Index of the choice of each sent row, ``token * k + choice``. For an empty row, the number of choices.
     back
-        For each choice, its sent row; for a dropped choice, the number of rows.
+        Index of the sent row of each choice. For a dropped choice, the number of rows.
     counts
-        Rows to each rank, and from each rank.
+        Numbers of rows sent to and received from each rank.
     by_expert
-        For each row, in the order of this rank's experts, its place among the received rows.
+        Indices of the received rows, sorted by this rank's experts.
     experts
-        Rows of each of this rank's experts.
+        Number of rows of each expert on this rank.
     """
 
     source: Tensor
@@ -43,21 +43,24 @@ class Parcels(NamedTuple):
 
     @property
     def by_sender(self) -> Tensor:
-        """For each received row, its place in the order of this rank's experts."""
+        """Index of each received row in the order of this rank's experts."""
         places = torch.empty_like(self.by_expert)
         places[self.by_expert] = torch.arange(len(places), device=places.device)
         return places
 
 
 def with_places(routing: Routing, *, count: int, places: int, ranks: int) -> Parcels:
-    """Plan the rows if each of `count` experts has `places` places per sample. Ranks hold equally many experts."""
+    """Plan the rows for `count` experts with a capacity of `places` rows per sample.
+
+    Every rank holds the same number of experts.
+    """
     b, s, k = routing.expert.shape
     sample = torch.arange(b, device=routing.expert.device)[:, None, None]
     row = (routing.expert * b + sample) * places + routing.place
     rows = count * b * places
     back = torch.where(routing.accepted, row, rows).reshape(-1)
     source = torch.full((rows + 1,), b * s * k, device=back.device)
-    source[back] = torch.arange(b * s * k, device=back.device)  # all dropped choices go to the last row
+    source[back] = torch.arange(b * s * k, device=back.device)  # all dropped choices refer to the last row
     each = count // ranks * b * places
     segments = [[b * places] * (count // ranks)] * ranks
     by_expert, experts = _by_expert(segments, back.device)
@@ -65,7 +68,7 @@ def with_places(routing: Routing, *, count: int, places: int, ranks: int) -> Par
 
 
 def without_places(routing: Routing, *, count: int, ranks: int, exchange: Exchange) -> Parcels:
-    """Plan the rows of exactly the choices. Counts of each expert are exchanged."""
+    """Plan the rows without a capacity limit. The ranks exchange the row counts of each expert."""
     chosen = routing.expert.reshape(-1)
     source = chosen.argsort(stable=True)
     back = torch.empty_like(source)
@@ -80,9 +83,9 @@ def without_places(routing: Routing, *, count: int, ranks: int, exchange: Exchan
 
 
 def _by_expert(segments: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, list[int]]:
-    """Sort by expert the rows that arrive by sender, and count the rows of each expert.
+    """Sort received rows from sender order to expert order, and count the rows of each expert.
 
-    Segments are [sender][expert].
+    The layout of `segments` is [sender][expert].
     """
     first = 0
     starts: list[list[int]] = []

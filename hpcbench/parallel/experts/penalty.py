@@ -1,8 +1,8 @@
-"""Losses of layers inside the model, whose gradients join the backward pass where they arise.
+"""Auxiliary losses of layers, whose gradients are added to the backward pass at the layer itself.
 
-The loss of the text is computed on the last pipeline stage, and layers of all stages have losses of their own. A layer
-passes one of its tensors through `add`: values do not change, and in the backward pass the layer's loss gets the
-gradient that it would have as a summand of the text's loss.
+The main loss is computed on the last pipeline stage, but layers on all stages have auxiliary losses. A layer passes one
+of its tensors through `add`, which does not change the values. In the backward pass, the auxiliary loss receives the
+same gradient as if it were added to the main loss.
 """
 
 from typing import Any
@@ -12,19 +12,19 @@ from torch import Tensor
 
 
 class Penalty:
-    """The factor of a layer's losses.
+    """Scale of the auxiliary losses of layers.
 
     Attributes
     ----------
     factor
-        Factor of the text's loss of a micro-batch: the loss scale over the number of micro-batches.
+        Factor of the loss of a micro-batch: the loss scale divided by the number of micro-batches.
     """
 
     def __init__(self) -> None:
         self.factor = 1.0
 
     def add(self, x: Tensor, loss: Tensor) -> Tensor:
-        """Return `x`. Its backward pass includes that of the loss."""
+        """Return `x` unchanged. The backward pass of the result also runs the backward pass of `loss`."""
         if not torch.is_grad_enabled():
             return x
         same: Tensor = _Added.apply(x, loss, self)  # type: ignore[no-untyped-call]

@@ -1,10 +1,10 @@
-"""Routing of tokens to experts: a function of the router's logits, sample by sample.
+"""Routing of tokens to experts, computed from the router logits of each sample.
 
-A sample is routed by itself: its tokens compete with each other for the places of an expert, and with no other tokens
-(the groups of arXiv 2006.16668, section 2.2). So the same tokens are dropped in every layout and for every size of
-micro-batches, and losses of the router are means over samples.
+Each sample is routed separately: only the tokens of the same sample compete for the capacity of an expert (the groups
+of arXiv 2006.16668, section 2.2). Therefore the same tokens are dropped for every layout and micro-batch size, and
+router losses are means over samples.
 
-Shapes: b samples, s positions, E experts, k experts of a token.
+Shapes: b samples, s positions, E experts, k experts per token.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from torch import Tensor
 from hpcbench.contract.experts import Experts
 
 COMPARED = 2.0**12
-"""Number of distinct levels of probabilities that are compared when an expert has too many tokens."""
+"""Number of distinct probability levels used to compare tokens when an expert exceeds its capacity."""
 
 
 class Routing(NamedTuple):
-    """The experts of each token, each [b, s, k].
+    """The selected experts of each token. All tensors are [b, s, k].
 
     Attributes
     ----------
     expert
-        Indices of the token's experts, the most probable first.
+        Indices of the token's experts, in descending order of probability.
     gate
-        Weights of their outputs, in fp32 or better.
+        Weights of the experts' outputs, in fp32 or better.
     place
-        The token's place among the tokens of its sample that chose the expert, from 0, in the order of acceptance.
+        Index of the token among the tokens of its sample that selected the same expert, in the order of acceptance.
     accepted
-        Whether the expert has a place for the token. An expert without a place adds nothing to the token's output, and
-        its gate gets no gradient.
+        Whether the token is within the capacity of the expert. Otherwise the expert adds nothing to the token's output,
+        and its gate receives no gradient.
     """
 
     expert: Tensor
@@ -43,19 +43,22 @@ class Routing(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Losses of a router, means over samples."""
+    """Auxiliary losses of a router, averaged over samples."""
 
     balance: Tensor
-    """``E sum(f_i P_i)``: f is the share of choices, P the mean probability of an expert; 1 where all are equal."""
+    """Load-balancing loss ``E sum(f_i P_i)``.
+
+    f_i is the share of choices and P_i the mean probability of expert i. The loss is 1 if all experts are equal.
+    """
     z: Tensor
-    """Mean square of the logarithm of the softmax's denominator (arXiv 2202.08906, section 3.2)."""
+    """Mean square of the log-sum-exp of the logits (arXiv 2202.08906, section 3.2)."""
 
 
 def route(logits: Tensor, settings: Experts) -> Routing:
-    """Choose the experts of the tokens by their logits, [b, s, E].
+    """Select the experts of each token from the router logits, [b, s, E].
 
-    With one expert per token the gate is its probability (arXiv 2101.03961); with more, gates are probabilities divided
-    by the sum over the token's experts.
+    With one expert per token, the gate is the probability of the expert (arXiv 2101.03961). With several experts, the
+    gates are the probabilities divided by their sum over the token's experts.
     """
     values, expert = logits.softmax(dim=-1).topk(settings.top, dim=-1)  # [b, s, k]
     gate = values if settings.top == 1 else values / values.sum(dim=-1, keepdim=True)
@@ -68,16 +71,16 @@ def route(logits: Tensor, settings: Experts) -> Routing:
 
 
 def by_position(expert: Tensor, values: Tensor, count: int) -> Tensor:
-    """Order the tokens of an expert by position, and return their places: [b, s, k]."""
-    chosen = F.one_hot(expert, count).sum(dim=2)  # [b, s, E]: a token chooses an expert at most once
+    """Order the tokens of each expert by position, and return the index of each token in this order, [b, s, k]."""
+    chosen = F.one_hot(expert, count).sum(dim=2)  # [b, s, E]: a token selects an expert at most once
     return (chosen.cumsum(dim=1) - chosen).gather(2, expert)
 
 
 def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
-    """Order the tokens of an expert by probability, then by position, and return their places: [b, s, k].
+    """Order the tokens of each expert by probability, then by position, and return each token's index, [b, s, k].
 
-    Equal tokens, such as spaces in a row, have probabilities that are equal but for rounding, which depends on the size
-    of a micro-batch. So probabilities are compared to 12 bits.
+    Equal tokens, such as consecutive spaces, have probabilities that differ only by rounding, which depends on the
+    micro-batch size. Therefore probabilities are compared with a resolution of 12 bits.
     """
     b, s, _ = expert.shape
     rounded = (values * COMPARED).round()
@@ -89,19 +92,20 @@ def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
 
 
 Shares = Callable[[Tensor, int], Tensor]
-"""A function of choices [b, s, k] and the number of experts: the experts' shares of the choices, [b, E]."""
+"""Function that returns each expert's share of the choices, [b, E], given the choices and the number of experts."""
 
 
 def own_shares(expert: Tensor, count: int) -> Tensor:
-    """Return the experts' shares of these choices, [b, E], in fp64."""
+    """Return each expert's share of the choices of this rank, [b, E], in fp64."""
     return F.one_hot(expert, count).double().mean(dim=(1, 2))
 
 
 def losses(logits: Tensor, expert: Tensor, shares: Shares = own_shares) -> Losses:
-    """Compute the router's losses from logits [b, s, E] and the chosen experts [b, s, k], dropped or not.
+    """Compute the router losses from the logits, [b, s, E], and the selected experts, [b, s, k].
 
-    If ranks share the positions of samples, `shares` returns those of whole samples. The mean of the ranks' losses is
-    then the loss of all positions: shares have no gradient, and the other factor is a mean over positions.
+    Dropped choices are included. If ranks share the positions of samples, `shares` must return the shares of whole
+    samples. The mean of the ranks' losses is then the loss over all positions, because shares have no gradient and the
+    other factor is a mean over positions.
     """
     count = logits.shape[-1]
     shares_of_all = shares(expert, count).to(logits.dtype)

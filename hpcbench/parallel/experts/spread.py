@@ -1,11 +1,11 @@
-"""Experts that are spread over ranks: tokens are sent to the ranks that hold their experts, and results back.
+"""Expert parallelism. Tokens are sent to the ranks that hold their experts, and the results are sent back.
 
-The ranks of an expert-parallel group are neighbors in data parallelism. Each holds a part of a layer's experts and
-all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
-They sum the results on the rank of the expert, on the received rows. Ranks that share the positions of samples route
-their own positions, and exchange the counts of chosen experts.
+The ranks of an expert-parallel group are neighbors in data parallelism. Each rank holds a part of a layer's experts and
+the complete router. Tensor-parallel ranks process the same tokens, and each holds a part of every expert, like a part
+of an MLP. Partial results are summed on the ranks that hold the expert, before the rows are sent back. Ranks that share
+the positions of samples route their own positions and exchange the counts of selected experts.
 
-While rows are on their way to the experts, the shared expert computes.
+The shared expert is computed while rows are sent to the experts.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,34 +29,37 @@ from hpcbench.parallel.regions import WHOLE, Border, enter, leave
 
 Shared = Callable[[Tensor], Tensor] | None
 Apply = Callable[[Tensor, Routing, nn.ModuleDict, Shared], Tensor]
-"""A function of the input [b, s, h], the routing, the rank's experts and the shared expert: the layer's output."""
+"""Function that computes the layer output from the input, the routing, the rank's experts and the shared expert."""
 
 
 class Layer(Protocol):
-    """The structure that a layer with experts must have."""
+    """Interface of a mixture-of-experts layer."""
 
     shares: Shares
     experts: nn.ModuleDict
-    """Each has two linear layers, ``up`` and ``down``, with an ``activation`` between them."""
+    """The experts. Each expert has two linear layers, ``up`` and ``down``, with an ``activation`` between them."""
     apply_experts: Apply
 
 
 class WholeShares:
-    """Shares of experts in whole samples. Each rank has the same number of positions.
+    """Expert shares over whole samples. Every rank holds the same number of positions.
 
     Parameters
     ----------
     group
-        The ranks that share positions.
+        Ranks that share positions.
     exact
-        Channel of the counts.
+        Channel without compression, used for the counts.
     """
 
     def __init__(self, group: Group, exact: Channel) -> None:
         self._group, self._exact = group, exact
 
     def __call__(self, expert: Tensor, count: int) -> Tensor:
-        """Return the shares [b, E] of all ranks' choices, given this rank's [b, s, k] (a collective call)."""
+        """Return each expert's share of all ranks' choices, [b, E], given the choices of this rank, [b, s, k].
+
+        This is a collective call.
+        """
         b, s, k = expert.shape
         counts = F.one_hot(expert, count).sum(dim=(1, 2)).double().cpu().numpy().reshape(-1)
         self._group.all_reduce(counts, channel=self._exact).wait()
@@ -64,18 +67,18 @@ class WholeShares:
 
 
 class Spread:
-    """Application of experts that are spread over ranks.
+    """Function that applies experts that are distributed over ranks.
 
     Parameters
     ----------
     mesh
-        Mesh whose ``ep`` group shares out the experts, and whose ``tp`` group cuts each.
+        Mesh whose ``ep`` group distributes the experts, and whose ``tp`` group splits each expert.
     policy
-        Policy that gives the channels of dimension EP, and of TP.
+        Policy that provides the channels of dimensions EP and TP.
     settings
-        Settings of the layers.
+        Settings of the mixture-of-experts layers.
     overlap
-        Whether rows move while the shared expert computes.
+        Whether row transfers overlap with the computation of the shared expert.
     """
 
     def __init__(self, mesh: Mesh, policy: Policy, settings: Experts, *, overlap: bool) -> None:
@@ -90,7 +93,7 @@ class Spread:
             self._way = Way(mesh.ep, there, back, overlap)
 
     def __call__(self, x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
-        """Return the output for the input [b, s, h]."""
+        """Return the layer output, [b, s, h], for the input x, [b, s, h]."""
         h = x.shape[2]
         k = routing.expert.shape[2]
         plan = self._parcels(routing)
@@ -115,7 +118,7 @@ class Spread:
         return parcels.with_places(routing, count=count, places=places, ranks=self._ranks)
 
     def _exchange(self, counts: Sequence[int]) -> list[int]:
-        """Exchange the numbers of rows, and return those for this rank's experts."""
+        """Exchange the row counts, and return the row counts of this rank's experts."""
         if self._group is None:
             return list(counts)
         sent = np.asarray(counts, dtype=np.int64)
@@ -125,7 +128,7 @@ class Spread:
         return [int(count) for count in received]
 
     def _computed(self, rows: Tensor, plan: parcels.Parcels, experts: nn.ModuleDict) -> Tensor:
-        """Compute the results of the received rows, in their order."""
+        """Compute the results of the received rows, in the order of receipt."""
         entered = enter(rows.index_select(0, plan.by_expert)[None], self._border)[0]
         layers: list[Any] = list(experts.values())
         pieces = torch.split(entered, plan.experts)
@@ -141,21 +144,21 @@ class Spread:
 
 
 def joined(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
-    """Sum each token's results, weighted by its gates: [b, s, h]. Dropped choices add nothing."""
+    """Sum the results of each token, weighted by its gates, [b, s, h]. Dropped choices add nothing."""
     b, s, k = routing.gate.shape
     wide = _taken(results, back).to(routing.gate.dtype).view(b, s, k, -1)
     return (wide * (routing.gate * routing.accepted)[..., None]).sum(dim=2)
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
-    """Select rows by their numbers; the number after the last row selects zeros."""
+    """Select rows by index. The index after the last row selects zeros."""
     return F.pad(rows, (0, 0, 0, 1)).index_select(0, index)
 
 
 def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Experts | None, *, overlap: bool) -> None:
-    """Let the layers of a model apply experts that are spread over ranks, in place.
+    """Modify the mixture-of-experts layers of a model in-place to use expert parallelism.
 
-    Nothing changes where each rank holds all of every expert, and all positions of its samples.
+    This is a no-op if each rank holds all experts completely and all positions of its samples.
     """
     if settings is None:
         return

@@ -1,11 +1,11 @@
-"""Rows that are sent between the ranks of a group and back: a differentiable all-to-all.
+"""Differentiable all-to-all of rows between the ranks of a group.
 
-Rows that go to the experts in the forward pass return as gradients in the backward pass, with the same counts and
-senders and receivers exchanged. Autograd does not see a channel's codec (straight-through).
+The backward pass sends the gradients of the rows in the opposite direction, with the same counts. Autograd ignores the
+codec of a channel (straight-through).
 
-A move has two halves, `start` and `arrive`. Computation between them overlaps with the transfer. Autograd runs the
-halves backwards: gradients are sent at the second half and received at the first one, after the backward pass of the
-computation between them.
+A move has two halves, `start` and `arrive`. Computation between the halves overlaps with the transfer. Autograd runs
+the halves in reverse order: gradients are sent in the backward pass of `arrive` and received in the backward pass of
+`start`. The backward pass of the computation between the halves overlaps with this transfer.
 """
 
 from collections.abc import Sequence
@@ -21,29 +21,29 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
 
 
 class Counts(NamedTuple):
-    """Rows to each rank of the group, and rows from each rank."""
+    """Numbers of rows sent to and received from each rank of the group."""
 
     sends: Sequence[int]
     receives: Sequence[int]
 
     @property
     def back(self) -> "Counts":
-        """The counts of the way back."""
+        """Counts of the opposite direction."""
         return Counts(self.receives, self.sends)
 
 
 class Way(NamedTuple):
-    """The group that rows are sent over, with the channels of values and of gradients."""
+    """The group in which rows are exchanged, with the channels of values and of gradients."""
 
     group: Group
     forward: Channel
     backward: Channel
     background: bool
-    """Whether rows move while the rank computes."""
+    """Whether transfers overlap with computation."""
 
 
 class Move:
-    """One move of rows [n, h], forward and then backward."""
+    """One exchange of rows [n, h], in the forward pass and then in the backward pass."""
 
     def __init__(self, way: Way, counts: Counts) -> None:
         self.way, self.counts = way, counts
@@ -51,9 +51,9 @@ class Move:
         self._coming: tuple[Buffer, Work] | None = None
 
     def begin(self, x: Tensor, counts: Counts, channel: Channel) -> None:
-        """Send rows."""
+        """Start to send rows."""
         width = x.shape[1]
-        self._sent = to_buffer(x)  # must live until the message has left
+        self._sent = to_buffer(x)  # must stay alive until the message has been sent
         coming = room((sum(counts.receives), width), like=x)
         elements = tuple([rows * width for rows in side] for side in counts)
         work = self.way.group.all_to_all(
@@ -65,7 +65,7 @@ class Move:
         self._coming = coming, work.in_background() if self.way.background else work
 
     def end(self, like: Tensor) -> Tensor:
-        """Wait for the rows that come."""
+        """Wait for the received rows."""
         assert self._coming is not None
         coming, work = self._coming
         work.wait()
@@ -100,7 +100,7 @@ class _Arrive(torch.autograd.Function):
 
 
 def start(x: Tensor, way: Way, counts: Counts) -> tuple[Tensor, Move]:
-    """Send rows [n, h]. Return the arguments of `arrive`: a scalar that stands for the rows, and the move."""
+    """Start to send rows [n, h]. Return the arguments of `arrive`: a scalar placeholder for the rows, and the move."""
     move = Move(way, counts)
     stand_in: Tensor = _Start.apply(x, move)  # type: ignore[no-untyped-call]
     return stand_in, move

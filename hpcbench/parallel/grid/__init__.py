@@ -1,1 +1,1 @@
-"""Layers on a tensor grid. `hpcbench.contract.grid` defines which axes cut which dims."""
+"""Layers on a tensor grid. `hpcbench.contract.grid` defines the axes that cut each dim."""

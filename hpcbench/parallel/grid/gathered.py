@@ -1,7 +1,7 @@
-"""A product whose operands are gathered and whose summands are scattered: 3d (arXiv 2105.14450, section 3.2).
+"""Matrix product with gathered operands and a reduce-scattered result: mode 3d (arXiv 2105.14450, section 3.2).
 
-Gathered operands are kept for the backward pass, which therefore sends as many bytes as the forward pass. With
-recomputation they are gathered once more, and kept only during a layer's own backward pass.
+Gathered operands are kept for the backward pass, which therefore sends the same number of bytes as the forward pass.
+With recomputation, operands are gathered again and kept only during the backward pass of their layer.
 """
 
 from typing import Any
@@ -16,11 +16,14 @@ from hpcbench.parallel.grid.moves import Coming, gather, scatter
 
 
 class GatheredProduct(torch.autograd.Function):
-    """Y[M, N] = X[M, K] W[N, K]^T; x is [b, s, K], w [N, K], y [b, s, N]. The weight may already be under way."""
+    """Matrix product Y = X W^T, where x is [b, s, K], w is [N, K], and y is [b, s, N].
+
+    The gathering of the weight may already be in progress.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, coming: Coming, product: Product, lines: Lines) -> Tensor:
-        """Gather the operands, multiply, and scatter the sums."""
+        """Gather the operands, multiply them, and reduce-scatter the result."""
         rows = gather(x, lines.there(product.forward.left))
         weight = coming.wait()
         x = rows.wait()
@@ -30,11 +33,11 @@ class GatheredProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Compute the gradients of x and w. The sum of w's is under way while x's is computed."""
+        """Compute the gradients of x and w. The reduction for w overlaps with the computation for x."""
         x, weight = ctx.saved_tensors
         product, lines = ctx.product, ctx.lines
         dy = gather(gradients[0].contiguous(), lines.back(product.input_gradient.left)).wait()
         dw = dy.flatten(0, 1).T @ x.flatten(0, 1)
-        summed = scatter(dw, lines.back(product.weight_gradient.result))  # under way while dx is computed
+        summed = scatter(dw, lines.back(product.weight_gradient.result))  # overlaps with the computation of dx
         dx = scatter(dy @ weight, lines.back(product.input_gradient.result)).wait()
         return dx, summed.wait(), None, None, None

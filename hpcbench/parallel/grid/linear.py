@@ -1,4 +1,4 @@
-"""Linear layers on a tensor grid of any mode."""
+"""Linear layers on a tensor grid, for all modes."""
 
 from itertools import pairwise
 
@@ -12,14 +12,14 @@ from hpcbench.parallel.grid.summa import StreamedProduct
 
 
 class GridLinear(nn.Module):
-    """A linear layer. The axes that cut the output's columns cut its bias, too.
+    """A linear layer. The axes that cut the output columns also cut the bias.
 
     Parameters
     ----------
     plain
-        The layer of a single process.
+        The layer before parallelization.
     word
-        The layer's name in the model's table: ``column``, ``row`` or ``head``.
+        Role of the layer in the model's table: ``column``, ``row`` or ``head``.
     lines
         Lines of the grid.
     """
@@ -31,14 +31,14 @@ class GridLinear(nn.Module):
         self.weight = lines.part(plain.weight, grid.cuts(word, "weight"))
         self.bias = None if plain.bias is None else lines.part(plain.bias, grid.cuts(word, "bias"))
         self._coming: Coming | None = None
-        self._next: list[GridLinear] = []  # in a list, because a module would be registered as a submodule
+        self._next: list[GridLinear] = []  # in a list, because PyTorch would register a module attribute as a submodule
 
     def followed_by(self, layer: "GridLinear") -> None:
-        """Gather the weight of the next layer while this one multiplies."""
+        """Gather the weight of the given next layer during the multiplication of this layer."""
         self._next = [layer]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the rank's block of the layer's output."""
+        """Return the rank's block of the layer output."""
         product = self._product
         check(x, ActivationCuts(product.x["M"], product.x["K"]), self._word)
         if product.streamed:
@@ -57,7 +57,7 @@ class GridLinear(nn.Module):
 
 
 def in_turn(layers: list[GridLinear]) -> None:
-    """Link each layer to the next one, if weights are gathered."""
+    """Link each layer to the next layer if weights are gathered."""
     for layer, following in pairwise(layers):
         if layer._product.streamed is None:
             layer.followed_by(following)

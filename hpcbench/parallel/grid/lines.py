@@ -1,4 +1,4 @@
-"""The lines of ranks along each axis of a tensor grid, and the channels of their traffic."""
+"""Lines of ranks along the axes of a tensor grid, and the channels of the lines."""
 
 from typing import NamedTuple
 
@@ -15,37 +15,37 @@ from hpcbench.parallel.mesh import Mesh
 
 
 class GridLine(NamedTuple):
-    """The ranks along an axis, and the channel of one kind of their traffic."""
+    """The ranks along an axis, with the channel for one kind of traffic."""
 
     group: Group
     channel: Channel
     overlap: bool
-    """Whether messages move while the rank computes."""
+    """Whether communication overlaps with computation."""
 
 
 class Lines:
-    """The lines of one rank.
+    """The lines that contain one rank.
 
     Parameters
     ----------
     mesh
         Mesh whose tensor-parallel ranks form the grid.
     policy
-        Policy that gives the channels of each axis.
+        Policy that provides the channels of each axis.
     overlap
-        Whether messages move while the rank computes.
+        Whether communication overlaps with computation.
 
     Attributes
     ----------
     grid : Grid
-        The grid, which defines how matrices are cut.
+        The tensor grid, which defines how matrices are cut.
     """
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self.grid = mesh.grid
         self._mesh, self._policy, self._overlap = mesh, policy, overlap
         self._rank = mesh.tp.rank
-        for axis in self.grid.axes:  # all stages of a pipeline have the same channels
+        for axis in self.grid.axes:  # all pipeline stages have the same channels
             self.forward(axis)
             self.backward(axis)
         for rows in {self.grid.inner.rows, self.grid.stream.rows}:
@@ -55,39 +55,39 @@ class Lines:
             self.exact(columns, Phase.BACKWARD)
 
     def forward(self, axis: str) -> GridLine:
-        """Return the line for activations or weights, whichever are sent over the axis.
+        """Return the line for the activations or weights that are sent along the axis.
 
-        The backward pass uses it, too, if it needs them again.
+        If the backward pass needs these tensors again, it uses the same line.
         """
         kind = MessageKind.PARAM if carries_weights(axis) else MessageKind.ACT
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
     def backward(self, axis: str) -> GridLine:
-        """Return the line for the gradients of activations or weights."""
+        """Return the line for gradients of activations or weights."""
         return self._line((axis,), Dimension.TP, Phase.BACKWARD, MessageKind.GRAD)
 
     def exact(self, axes: Axes, phase: Phase) -> GridLine:
-        """Return the line for statistics, over one axis or more."""
+        """Return the line for statistics, along one or more axes."""
         return self._line(axes, Dimension.EXACT, phase, MessageKind.ACT if phase is Phase.FORWARD else MessageKind.GRAD)
 
     def there(self, move: ExtraCut | None) -> GridLine | None:
-        """Return the line along which an operand or a result of the forward pass moves."""
+        """Return the line for an operand or a result of the forward pass."""
         return self.forward(move.axis) if move else None
 
     def back(self, move: ExtraCut | None) -> GridLine | None:
-        """Return the line along which a gradient moves."""
+        """Return the line for a gradient."""
         return self.backward(move.axis) if move else None
 
     def select_rows(self, x: Tensor, axes: Axes) -> Tensor:
-        """Select the rank's rows, cut by these axes, of a tensor that all ranks hold whole."""
+        """Select this rank's rows of a tensor that all ranks hold completely. The axes cut the rows."""
         return x[cut_evenly(len(x), self.grid.count(axes))[self.index(axes)]]
 
     def index(self, axes: Axes) -> int:
-        """Index of the rank's piece among the pieces that these axes cut a dim into."""
+        """Return the index of the rank's piece of a dim that these axes cut."""
         return self.grid.index(self._rank, axes)
 
     def part(self, parameter: Tensor, cuts: tuple[Axes, ...]) -> torch.nn.Parameter:
-        """Make a parameter with the shape of the rank's part, without values."""
+        """Create an uninitialized parameter with the shape of the rank's part."""
         shape = [size // self.grid.count(axes) for size, axes in zip(parameter.shape, cuts, strict=True)]
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
@@ -98,18 +98,18 @@ class Lines:
 
 
 def laid(x: Tensor, spread: ActivationCuts) -> Tensor:
-    """Mark `x` with the cuts of its rows and columns, and return it."""
+    """Annotate `x` with the cuts of its rows and columns, and return `x`."""
     x.spread = spread  # type: ignore[attr-defined]
     return x
 
 
 def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
-    """Check that activations are cut as their reader expects, if their writer has marked them.
+    """Check that annotated activations are cut as the reading layer expects.
 
     Raises
     ------
     ValueError
-        They are cut differently, because a layer has the wrong name in the model's table.
+        The cuts differ, because a layer has the wrong role in the model's table.
     """
     spread = getattr(x, "spread", expected)
     if spread != expected:

@@ -1,4 +1,4 @@
-"""Cross-entropy of logits that a tensor grid has cut by samples and by vocabulary."""
+"""Cross-entropy of logits that a tensor grid cuts along samples and vocabulary."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,12 @@ from hpcbench.parallel.vocabulary import locate
 
 
 def grid_loss(lines: Lines) -> Callable[[Tensor, Tensor], Tensor]:
-    """Make a function for the mean cross-entropy in nats, with the same bits on every rank of the grid.
+    """Return a function that computes the mean cross-entropy in nats, bitwise identical on all ranks of the grid.
 
     Returns
     -------
-    A function of the rank's logits [b / r, s, V / c] and all targets [b, s], where r and c are the numbers of pieces
-    that the grid cuts rows and columns into.
+    A function of the rank's logits, [b / r, s, V / c], and of all targets, [b, s]. The grid cuts rows into r pieces and
+    columns into c pieces.
     """
     inner = lines.grid.inner
     vocabulary, rows = (lines.exact(axes, Phase.FORWARD) for axes in (inner.columns, inner.rows))
@@ -52,7 +52,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """Compute softmax - onehot(target). Each rank computes its own part, and nothing is sent."""
+        """Compute softmax - onehot(target). Each rank computes its own part without communication."""
         softmax, place, present = ctx.saved_tensors
         scale = gradients[0] / ctx.tokens
         gradient = softmax * scale

@@ -1,6 +1,6 @@
-"""Moves of blocks along an axis: gather, scatter of sums, broadcast, reduce. Each returns a `Coming` to wait for.
+"""Asynchronous collectives along an axis: gather, reduce-scatter, broadcast and reduce. Each returns a `Coming`.
 
-Blocks are cut and joined along their outermost dim.
+Blocks are cut and concatenated along the outermost dim.
 """
 
 from collections.abc import Callable
@@ -13,28 +13,31 @@ from hpcbench.parallel.grid.lines import GridLine
 
 
 class Coming:
-    """A block that is under way, or has arrived."""
+    """Handle of a block that is being transferred or has arrived."""
 
     def __init__(self, work: Work | None, take: Callable[[], Tensor]) -> None:
         self._work, self._take = work, take
 
     def wait(self) -> Tensor:
-        """Wait for the block and return it. It can be called once."""
+        """Wait for the block and return it. This method can be called only once."""
         if self._work:
             self._work.wait()
         return self._take()
 
 
 def here(x: Tensor) -> Coming:
-    """Wrap a block that needs no message."""
+    """Wrap a block that requires no communication."""
     return Coming(None, lambda: x)
 
 
 def gather(x: Tensor, line: GridLine | None) -> Coming:
-    """Gather the blocks of all ranks in rank order: [n, ...] -> [q n, ...]; the same bits on every rank."""
+    """Gather the blocks of all ranks, in rank order: [n, ...] -> [q n, ...].
+
+    The result is bitwise identical on all ranks.
+    """
     if line is None or line.group.size == 1:
         return here(x)
-    # a copy of a weight: ZeRO-3 frees weights, and PyTorch never frees memory that NumPy has once shared
+    # weights are copied, because ZeRO-3 frees weights, and PyTorch cannot free memory that was shared with NumPy
     source = to_buffer(x.detach().clone() if isinstance(x, nn.Parameter) else x)
     joined = room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
     work = line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel.describe(x.shape))
@@ -42,7 +45,7 @@ def gather(x: Tensor, line: GridLine | None) -> Coming:
 
 
 def scatter(x: Tensor, line: GridLine | None) -> Coming:
-    """Sum over the ranks, and return the rank's block: [q n, ...] -> [n, ...]."""
+    """Sum over the ranks and return this rank's block of the sum: [q n, ...] -> [n, ...]."""
     if line is None or line.group.size == 1:
         return here(x)
     source, summed = to_buffer(x), room((x.shape[0] // line.group.size, *x.shape[1:]), like=x)
@@ -51,17 +54,17 @@ def scatter(x: Tensor, line: GridLine | None) -> Coming:
 
 
 def broadcast(x: Tensor, root: int, line: GridLine | None) -> Coming:
-    """Broadcast the block of one rank. Blocks have the same shape on all ranks."""
+    """Broadcast the block of rank `root`. Blocks have the same shape on all ranks."""
     if line is None or line.group.size == 1:
         return here(x)
-    # a copy: the root, too, uses the decoded values, and its own block must not change
+    # a copy, because the root also uses the decoded values, and its own block must not change
     buffer = to_buffer(x.clone()) if line.group.rank == root else room(x.shape, like=x)
     work = line.group.broadcast(buffer.reshape(-1), root, channel=line.channel.describe(x.shape))
     return _begun(work, line, x, buffer)
 
 
 def reduce(x: Tensor, root: int, line: GridLine) -> Coming:
-    """Sum over the ranks on the root. The other ranks get nothing."""
+    """Sum over the ranks. Only the root receives the sum."""
     if line.group.size == 1:
         return here(x)
     source = to_buffer(x)
@@ -75,7 +78,7 @@ def _begun(work: Work, line: GridLine, like: Tensor, result: Buffer, source: Buf
         work.in_background()
 
     def take() -> Tensor:
-        _ = source  # must live until the message has left
+        _ = source  # must stay alive until the message has been sent
         return from_buffer(result, like)
 
     return Coming(work, take)

@@ -1,8 +1,8 @@
-"""LayerNorm and RMSNorm whose features are cut by an axis. Statistics are merged exactly over the axis.
+"""LayerNorm and RMSNorm on features that an axis cuts. Statistics are merged without compression over the axis.
 
-Each rank computes the mean of its own features, and the sum of squares about that mean. These are merged without the
-cancellation of a mean of squares less a squared mean (Chan, Golub and LeVeque, 1983). An RMSNorm needs the sum of
-squares only.
+Each rank computes the mean of its own features and the sum of squared deviations from this mean. The method of Chan,
+Golub and LeVeque (1983) merges these statistics without the cancellation that occurs in the difference of the mean
+square and the squared mean. An RMSNorm needs only the sum of squares.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from hpcbench.parallel.regions import all_reduce
 
 
 class GridNorm(nn.Module):
-    """Norm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like its features."""
+    """Norm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like the features."""
 
     def __init__(self, plain: nn.LayerNorm | nn.RMSNorm, word: str, lines: Lines) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class GridNorm(nn.Module):
         self.bias = lines.part(plain.bias, cuts) if isinstance(plain, nn.LayerNorm) else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize the stream: the result is cut like the stream."""
+        """Normalize the residual stream. The result is cut like the stream."""
         stream = self._lines.grid.stream
         check(x, stream, self._word)
         ways = [self._lines.exact(stream.columns, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
@@ -59,7 +59,7 @@ class _Normalize(torch.autograd.Function):
 
 
 class _Scale(torch.autograd.Function):
-    """Division by the root of the mean square."""
+    """Autograd function that divides by the root mean square."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, features: int, eps: float, there: GridLine, back: GridLine) -> Tensor:
@@ -80,7 +80,10 @@ class _Scale(torch.autograd.Function):
 
 
 def merged(x: Tensor, line: GridLine) -> tuple[Tensor, Tensor]:
-    """Return the mean of all features and the sum of squares about it, [b, s], from this rank's x, [b, s, h / q]."""
+    """Return the mean and the sum of squared deviations over all features, both [b, s].
+
+    The shape of this rank's x is [b, s, h / q].
+    """
     mean = x.mean(dim=-1)
     sums_here = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]
     means, squares = gather(sums_here, line).wait().unbind(dim=1)  # [q, b, s]

@@ -1,9 +1,9 @@
-"""A product whose long dim is streamed: SUMMA for 2d, and on each layer of the grid for 2.5d (arXiv 2104.05343, 3.1).
+"""SUMMA matrix product with a streamed dim (arXiv 2104.05343, section 3.1), for modes 2d and 2.5d.
 
-The streamed dim is processed piece by piece: operands with this dim are broadcast, blocks are multiplied, and a result
-with this dim is reduced to the rank that owns the piece. There are two buffers: the blocks of the next piece are under
-way while those of the current piece are multiplied. Only the rank's own blocks are kept for the backward pass, which
-sends them again.
+Mode 2.5d uses SUMMA on each layer of the grid. The streamed dim is processed piece by piece. Operands with this dim are
+broadcast, blocks are multiplied, and a result with this dim is reduced to the rank that owns the piece. With two
+buffers, the blocks of the next piece are transferred while the blocks of the current piece are multiplied. Only the
+rank's own blocks are kept for the backward pass, which sends the blocks again.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
 
 
 class Operand(NamedTuple):
-    """A block that a rank holds, and the line along which it is broadcast; None if it has no streamed dim."""
+    """A rank's block of an operand, and the line of its broadcast (None for an operand without the streamed dim)."""
 
     block: Tensor
     line: GridLine | None = None
 
 
 Compute = Callable[[Tensor, Tensor, int], Tensor]
-"""Function that computes a block of the result from two blocks and the number of the piece."""
+"""Function that computes a block of the result from two blocks and the index of the piece."""
 
 
 def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | None, compute: Compute) -> Tensor:
@@ -36,13 +36,13 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     Parameters
     ----------
     how
-        The multiplication, which gives the number of pieces.
+        The multiplication, which determines the number of pieces.
     left, right
         The operands.
     into
-        The line along which results are reduced; None if the pieces' results are added up.
+        Line along which results are reduced; None if the results of all pieces are added locally.
     compute
-        Function that multiplies two blocks. It returns a new tensor.
+        Function that multiplies two blocks and returns a new tensor.
     """
     overlap = any(line.overlap for line in (left.line, right.line, into) if line)
     coming = [_piece(left, 0), _piece(right, 0)]
@@ -75,7 +75,7 @@ def _piece(operand: Operand, s: int) -> Coming:
 
 
 class StreamedProduct(torch.autograd.Function):
-    """Y[M, N] = X[M, K] W[N, K]^T; x is [b, s, K], w [N, K], y [b, s, N]."""
+    """Matrix product Y = X W^T, where x is [b, s, K], w is [N, K], and y is [b, s, N]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, product: Product, lines: Lines) -> Tensor:
@@ -88,7 +88,7 @@ class StreamedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """Compute the rank's blocks of the gradients of x and w."""
+        """Compute the rank's gradient blocks of x and w."""
         x, w = ctx.saved_tensors
         product, lines, dy = ctx.product, ctx.lines, gradients[0].contiguous()
         how = product.input_gradient

@@ -1,7 +1,7 @@
-"""Embedding and learned positions on a tensor grid.
+"""Token embedding and learned position embedding on a tensor grid.
 
-The look-up of a token is the product of a one-hot row with the table. So it works like other products, but every rank
-has the tokens, so the rows are never sent. Shapes: b samples, s positions, h hidden, V vocabulary.
+A token look-up is the product of a one-hot row with the table and works like other products. The one-hot rows are never
+sent, because every rank has the tokens. Shapes: b samples, s positions, h features, V vocabulary entries.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ from hpcbench.parallel.vocabulary import locate
 
 
 class GridVocabulary(nn.Module):
-    """A part of the table [V, h].
+    """Token embedding whose rank holds a part of the table, [V, h].
 
-    Tokens [b, s] are whole on each rank, and the result is cut like the residual stream.
+    Each rank receives all tokens, [b, s]. The result is cut like the residual stream.
     """
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
@@ -30,7 +30,7 @@ class GridVocabulary(nn.Module):
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Look up the vectors of tokens, cut like the residual stream."""
+        """Look up the vectors of tokens. The result is cut like the residual stream."""
         tokens_here = self._lines.select_rows(tokens, self._product.x["M"])
         look_up = _StreamedLookUp if self._product.streamed else _GatheredLookUp
         x: Tensor = look_up.apply(tokens_here, self.weight, self._product, self._lines)  # type: ignore[no-untyped-call]
@@ -38,25 +38,25 @@ class GridVocabulary(nn.Module):
 
 
 class GridPositions(nn.Module):
-    """The table [s, h], cut by the axes that cut features."""
+    """Position embedding with the table [s, h], cut by the same axes as the features."""
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
         super().__init__()
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Look up this rank's features of the positions' vectors."""
+        """Look up this rank's features of the position vectors."""
         return F.embedding(positions, self.weight)
 
 
 def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
-    """Look up the tokens' rows, with zeros for tokens in other pieces of the table: [b, s] -> [b, s, h]."""
+    """Look up the rows of tokens: [b, s] -> [b, s, h]. Rows in other pieces of the table are zero."""
     place, present = locate(tokens, slice(piece * len(table), (piece + 1) * len(table)))
     return F.embedding(place, table).masked_fill(~present.unsqueeze(-1), 0)
 
 
 def added_up(gradient: Tensor, tokens: Tensor, rows: int, piece: int) -> Tensor:
-    """Add the gradient of the looked-up rows, [b, s, h], to the gradient of a piece of the table, [rows, h]."""
+    """Accumulate the gradient of looked-up rows, [b, s, h], into the gradient of a table piece, [rows, h]."""
     place, present = locate(tokens, slice(piece * rows, (piece + 1) * rows))
     total = gradient.new_zeros((rows, gradient.shape[-1]), dtype=wire_dtype(gradient.dtype))
     values = gradient.masked_fill(~present.unsqueeze(-1), 0).to(total.dtype)

@@ -1,1 +1,1 @@
-"""The gradient of an embedding by touched rows: their detection, the choice of the method, and their sums."""
+"""Reduction of embedding gradients by touched rows: detection of rows, selection of the method, and sums."""

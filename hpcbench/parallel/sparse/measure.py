@@ -1,7 +1,8 @@
-"""The density below which rows of a table's gradient are faster than the whole gradient, measured before step 1.
+"""Measurement of the density below which sending rows is faster than sending the whole gradient of a table.
 
-The ranks that will send the gradient send one of the same length in both ways. Times differ between ranks, and ranks
-that chose different ways would deadlock. So all ranks use the maximum of all ranks' times.
+The measurement takes place before step 1. The ranks send a gradient of the actual length with both methods. Times
+differ between ranks, and ranks that select different methods would deadlock. Therefore all ranks use the maximum over
+all ranks.
 """
 
 from collections.abc import Sequence
@@ -20,39 +21,39 @@ from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Index
 
 DENSITIES = (1 / 64, 1 / 16, 1 / 4, 1.0)
-"""The densities that are measured, in ascending order."""
+"""Measured densities, in ascending order."""
 REPEATS = 5
-"""Measurements of each, after one that is not counted: plans and memory are made in it."""
+"""Number of measurements per density. One additional warm-up run creates plans and allocates memory."""
 
 
 class Switch(NamedTuple):
-    """The switch point of a table's gradient, the same on all ranks."""
+    """Switch point between the two methods. All ranks have the same values."""
 
     computed: float
-    """Density below which sending rows takes fewer bytes than sending the whole gradient (`Ways.switch_density`)."""
+    """Density below which rows take fewer bytes than the whole gradient (`Ways.switch_density`)."""
     measured: float
-    """Density up to which sending rows is faster; see `crossing`."""
+    """Density up to which sending rows is faster (see `crossing`)."""
     whole_s: float
-    """Seconds to send the whole gradient."""
+    """Time in seconds for sending the whole gradient."""
     densities: tuple[float, ...]
-    """The densities that were measured."""
+    """Measured densities."""
     rows_s: tuple[float, ...]
-    """Seconds to send rows at each of these densities."""
+    """Time in seconds for sending rows at each density."""
 
 
 def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact: Channel, clock: Clock) -> Switch:
-    """Measure the switch point and set it in the reduction (a collective call of all ranks).
+    """Measure the switch point and store it in the reduction (a collective call).
 
     Parameters
     ----------
     by_rows, piece
-        The reduction by rows and the piece that it reduces; None on ranks without the table.
+        Reduction by rows, and the reduced piece; None on ranks without the table.
     world
         All ranks.
     exact
-        Channel of the times.
+        Channel without compression, used for the times.
     clock
-        Clock that measures this rank's times.
+        Clock that measures the times of this rank.
     """
     times = [0.0] * (2 + len(DENSITIES))
     if by_rows and piece:
@@ -65,14 +66,14 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
 
 
 def longest(world: Group, times: Sequence[float], exact: Channel) -> list[float]:
-    """Return the largest of all ranks' values, value by value."""
+    """Return the element-wise maximum of the times over all ranks."""
     return [max(column) for column in zip(*gather(world, times, exact), strict=True)]
 
 
 def crossing(densities: Sequence[float], rows: Sequence[float], whole_s: float) -> float:
-    """Interpolate the density up to which rows are faster, linearly between the measured densities.
+    """Compute the density up to which rows are faster, by linear interpolation between the measured densities.
 
-    It is 0 if rows at the lowest density are not faster, and 1 if they are faster at all densities.
+    The result is 0 if rows are not faster at the lowest density, and 1 if rows are faster at all densities.
     """
     below: tuple[float, float] | None = None
     for density, seconds in zip(densities, rows, strict=True):
@@ -85,10 +86,10 @@ def crossing(densities: Sequence[float], rows: Sequence[float], whole_s: float) 
 
 
 def own_times(by_rows: ByRows, piece: Piece, clock: Clock) -> list[float]:
-    """Measure the seconds of the whole gradient on this rank, and of rows at each density.
+    """Measure the times in seconds for the whole gradient and for rows at each density on this rank.
 
-    Measurements of the ways alternate, so that a slower network affects all of them. Counts of rows are exchanged in
-    both ways, and are not in the times.
+    The measurements of all methods alternate, so that a temporarily slow network affects all methods. The exchange of
+    row counts is excluded, because both methods need it.
     """
     ways, like = by_rows.ways(piece), piece.bucket.values
     random = torch.Generator(like.device).manual_seed(0)
@@ -97,7 +98,7 @@ def own_times(by_rows: ByRows, piece: Piece, clock: Clock) -> list[float]:
     seconds_by_index: list[list[float]] = [[] for _ in indices]
     for _ in range(1 + REPEATS):
         for index, seconds in zip(indices, seconds_by_index, strict=True):
-            times = gradient.clone()  # sums may overwrite it
+            times = gradient.clone()  # sums may overwrite the gradient
             counts = by_rows.counted(ways, np.empty(0, np.int32) if index is None else index)  # synchronizes the ranks
             begin = clock.mark()
             if index is None:
@@ -112,7 +113,7 @@ def own_times(by_rows: ByRows, piece: Piece, clock: Clock) -> list[float]:
 
 
 def evenly_spread(rows: int, density: float) -> Index:
-    """Return the indices of evenly spread rows with this density, at least one row."""
+    """Return the indices of evenly spaced rows with this density (at least one row)."""
     count = max(round(rows * density), 1)
     spread: Index = (np.arange(count, dtype=np.int64) * rows // count).astype(np.int32)
     return spread

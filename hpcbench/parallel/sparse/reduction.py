@@ -1,8 +1,8 @@
-"""The reduction of an embedding's gradient by the rows that were touched.
+"""Reduction of an embedding gradient by touched rows.
 
-At stage 0 each replica's rows go to all others. With ZeRO each row goes to the owners of its values only. First all
-replicas exchange their numbers of rows. So they choose the same way: rows, or the whole gradient if it has fewer bytes
-or was measured to be faster. Every replica adds rows in rank order.
+At stage 0, each replica sends its rows to all other replicas. With ZeRO, each row is sent only to the owners of its
+values. The replicas first exchange their row counts, so they all select the same method. They send the whole gradient
+if it takes fewer bytes, or if it was measured to be faster. Every replica adds rows in rank order.
 """
 
 from dataclasses import dataclass
@@ -25,40 +25,40 @@ from hpcbench.parallel.whole import start_sum
 
 @dataclass
 class Taken:
-    """The ways that a replica's reductions took."""
+    """Statistics about the reductions of one replica."""
 
     reductions: int = 0
     by_rows: int = 0
     touched: int = 0
-    """Number of rows that this replica touched, summed over the reductions."""
+    """Number of rows touched by this replica, summed over reductions."""
     left: int = 0
-    """Number of rows that this replica sent, once for each receiver."""
+    """Number of rows sent by this replica, counted once per receiver."""
     saved_bytes: int = 0
-    """Number of bytes that all replicas together did not have to send."""
+    """Number of bytes that all replicas together saved."""
 
 
 class ByRows:
-    """The reduction of one table's gradient.
+    """Reducer of the gradient of one embedding table.
 
     Parameters
     ----------
     touched
         Record of the touched rows.
     group
-        The replicas.
+        Group of the replicas.
     channel
-        Channel of gradients. Rows go through its codec.
+        Channel of gradients, whose codec also encodes rows.
     exact
-        Channel of counts and indices.
+        Channel without compression, used for counts and indices.
     always
-        Send rows even if the whole gradient has fewer bytes.
+        Whether rows are sent even if the whole gradient takes fewer bytes.
 
     Attributes
     ----------
     taken : Taken
-        The ways so far.
+        Statistics about past reductions.
     switch : float or None
-        The measured density up to which rows are faster; None if it was not measured, and bytes decide.
+        Measured density up to which rows are faster. If it is None, the numbers of bytes determine the method.
     """
 
     def __init__(self, touched: Touched, *, group: Group, channel: Channel, exact: Channel, always: bool) -> None:
@@ -68,17 +68,17 @@ class ByRows:
         self.switch: float | None = None
 
     def begin(self) -> None:
-        """Discard the rows of a step whose gradients are not used."""
+        """Discard rows that were recorded in an unused step."""
         self._touched.forget()
 
     def ways(self, piece: Piece) -> Ways:
-        """Return the two ways of the piece's bucket."""
+        """Return the two methods for the bucket of a piece."""
         (slot,), length = piece.bucket.slots, piece.bucket.values.numel()
         rows, width = slot.parameter.shape
         codec, dtype = self._channel.codec, self._travels_as(piece)
         wire_bytes = codec.wire_bytes(length, dtype) if codec.fixed_size else length * dtype.itemsize
         scattered = length > piece.gradient.numel()
-        # residuals need the decoded form of the rank's own rows, which a sender gets only from a gather
+        # residuals need the decoded values of the rank's own rows, which the sender receives only in a gather
         gathered = not scattered or self._channel.feedback
         return Ways(self._group.size, rows, width, length, wire_bytes, scattered, gathered)
 
@@ -87,9 +87,9 @@ class ByRows:
         return self._channel.travels_as(wide)
 
     def start(self, piece: Piece, gradients: Tensor, divisor: float) -> Reduction | None:
-        """Begin to reduce a table's gradient over `divisor`; None if the whole gradient is to be sent.
+        """Start to reduce a table gradient, divided by `divisor`. Return None if the whole gradient must be sent.
 
-        This is a collective call, which waits for the replicas' counts.
+        This is a collective call, which waits for the row counts of all replicas.
         """
         ways, index = self.ways(piece), self._touched.take()
         counts = self.counted(ways, index)
@@ -104,18 +104,18 @@ class ByRows:
         return self.send(piece, gradients, index, divisor, counts)
 
     def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
-        """Return whether a gradient with these counts of rows is sent by rows: the same result on all replicas."""
+        """Return whether a gradient with these row counts is sent by rows. All replicas return the same result."""
         if self._always:
             return True
         return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch
 
     def counted(self, ways: Ways, index: Index) -> Counts:
-        """Gather the replicas' counts of rows, given this replica's rows (a collective call)."""
+        """Gather the row counts of all replicas, given the rows of this replica (a collective call)."""
         counts = [float(stop - start) for start, stop in _borders(ways, index)]
         return [list(map(round, row)) for row in gather(self._group, counts, self._exact)]
 
     def send_whole(self, piece: Piece, gradients: Tensor, divisor: float) -> Reduction:
-        """Begin to reduce a whole gradient over `divisor` (a collective call)."""
+        """Start to reduce a whole gradient, divided by `divisor` (a collective call)."""
         buffer = to_buffer(gradients)
         buffer /= divisor
         return start_sum(
@@ -128,16 +128,16 @@ class ByRows:
         )
 
     def send(self, piece: Piece, gradients: Tensor, index: Index, divisor: float, counts: Counts) -> Reduction:
-        """Begin to reduce rows of a gradient over `divisor` (a collective call).
+        """Start to reduce rows of a gradient, divided by `divisor` (a collective call).
 
         Parameters
         ----------
         piece, gradients
-            The piece, and the whole gradient.
+            Piece to reduce, and whole gradient.
         index
-            Rows of this replica.
+            Touched rows of this replica.
         counts
-            Rows of all replicas, as returned by `counted`.
+            Row counts of all replicas, as returned by `counted`.
         """
         ways, group, rank = self.ways(piece), self._group, self._group.rank
         owned = cut_rows(ways.length, ways.replicas, ways.width)
@@ -178,27 +178,27 @@ class ByRows:
 
 
 def _borders(ways: Ways, index: Index) -> list[tuple[int, int]]:
-    """Return the runs of an index that are sent together: all of it, or one run for each owner of rows."""
+    """Return the index ranges that are sent together: the whole index, or one range per owner of rows."""
     if ways.gathered:
         return [(0, len(index))]
     return [_within(index, rows) for rows in cut_rows(ways.length, ways.replicas, ways.width)]
 
 
 def _within(index: Index, rows: range) -> tuple[int, int]:
-    """Return the run of an ascending index that lies in a run of rows."""
+    """Return the range of an ascending index whose rows are within `rows`."""
     start, stop = np.searchsorted(index, (rows.start, rows.stop))
     return int(start), int(stop)
 
 
 def _rows_of(gradients: Tensor, ways: Ways, index: Index) -> Tensor:
-    """Copy the rows in the dtype in which they are summed."""
+    """Copy the rows in the dtype of the summation."""
     table = gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
     chosen = table.index_select(0, torch.from_numpy(index).long().to(table.device))
     return to_tensor(to_buffer(chosen))
 
 
 def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tuple[Tensor, Tensor]:
-    """Return the memory of the sums: the values that this rank owns, and the rows that contain them."""
+    """Return the memory of the sums: the values that this rank owns, and the rows that contain these values."""
     if gradients is not None:
         return gradients, gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
     table = to_tensor(room((len(mine) * ways.width,), like=piece.bucket.values)).zero_()
@@ -207,7 +207,7 @@ def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tu
 
 
 def _among(mine: range, index: Index, values: Tensor) -> Rows:
-    """Select the rows that lie in a run of rows, and return their places in it."""
+    """Select the rows within `mine`, and return their positions relative to its start."""
     start, stop = _within(index, mine)
     places = torch.from_numpy(index[start:stop] - mine.start).long()
     return Rows(places.to(values.device), values[start:stop])

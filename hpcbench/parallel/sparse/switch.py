@@ -1,41 +1,41 @@
-"""The choice between rows and the whole gradient of a table, by the bytes that all replicas send. Pure functions.
+"""Choice between sending rows and sending the whole gradient of a table, based on the bytes of all replicas.
 
-`measure` finds the density at which both ways are equally fast.
+`measure` determines the density at which both methods are equally fast.
 
-Both ways are compared after the codec if the size of its messages is fixed. All replicas have the same counts, so all
-choose the same way.
+If the size of encoded messages is fixed, the encoded sizes are compared. All replicas have the same counts and
+therefore make the same choice.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 INDEX_BYTES = 4
-"""Bytes of a row's index."""
+"""Bytes of a row index."""
 COUNT_BYTES = 8
-"""Bytes of a count of rows. Counts are sent before rows are."""
+"""Bytes of a row count. Counts are sent before rows."""
 
 Counts = Sequence[Sequence[int]]
-"""Number of touched rows of each replica or, if each replica needs only its piece, the number in each piece."""
+"""Numbers of touched rows of each replica: one per piece, or one in total if rows are sent to all replicas."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """The two ways of a table's gradient.
+    """The two methods for reducing a table gradient: by rows, or as a whole.
 
     Attributes
     ----------
     replicas
-        Ranks that sum the gradient.
+        Number of ranks that sum the gradient.
     rows, width
-        Rows of the table on a rank, and values of a row.
+        Number of table rows on a rank, and number of values per row.
     length
-        Values of the whole gradient, with padding.
+        Number of values of the whole gradient, including padding.
     wire_bytes
-        Bytes of the whole gradient after the codec, or before it if their number depends on the values.
+        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes before encoding.
     scattered
-        Whether each replica needs the sum of its piece only (ZeRO stages 1 to 3).
+        Whether each replica needs only the sum of its own piece (ZeRO stages 1 to 3).
     gathered
-        Whether each replica's rows go to all others, not only to the owners of their pieces.
+        Whether each replica sends its rows to all other replicas instead of only the owners of the pieces.
     """
 
     replicas: int
@@ -48,34 +48,34 @@ class Ways:
 
     @property
     def whole_bytes(self) -> int:
-        """Bytes of all replicas if the gradient is reduced whole: a reduce-scatter, and at stage 0 an all-gather."""
+        """Bytes of all replicas for reducing the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:
-        """Count the rows that leave one replica, once for each receiver."""
+        """Count the rows that one replica sends, once per receiver."""
         counted = counts[replica]
         return (self.replicas - 1) * counted[0] if self.gathered else sum(counted) - counted[replica]
 
     def rows_bytes(self, counts: Counts) -> int:
-        """Count the bytes of all replicas if rows are sent with their indices, rounded up."""
+        """Count the bytes of all replicas for sending rows and their indices, rounded up."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 
     def shorter_by_rows(self, counts: Counts) -> bool:
-        """Return whether rows are fewer bytes."""
+        """Return whether rows take fewer bytes than the whole gradient."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
 
     def density(self, counts: Counts) -> float:
-        """Return the mean fraction of rows that a replica touched. A row on a border counts twice."""
+        """Return the mean fraction of touched rows per replica. A row that is split between two pieces counts twice."""
         return min(sum(map(sum, counts)) / (self.replicas * self.rows), 1.0)
 
     @property
     def switch_density(self) -> float:
-        """Fraction of touched rows at which both ways have the same number of bytes.
+        """Fraction of touched rows at which both methods take the same number of bytes.
 
-        It assumes that each replica touches the same number of rows, evenly spread over the pieces. Above 1, rows
-        always have fewer bytes.
+        The calculation assumes that each replica touches the same number of rows, evenly distributed over the pieces.
+        If the fraction is above 1, rows always take fewer bytes.
         """
         receivers = self.replicas if self.gathered else 1
         everything = (self.replicas - 1) * receivers * self.rows
@@ -83,6 +83,6 @@ class Ways:
 
 
 def cut_rows(length: int, pieces: int, width: int) -> list[range]:
-    """Return the rows with values in each of the equal pieces of a gradient. A row on a border is in two pieces."""
+    """Return the row range of each gradient piece. A row that is split between two pieces is in both ranges."""
     size = length // pieces
     return [range(piece * size // width, -(-(piece + 1) * size // width)) for piece in range(pieces)]

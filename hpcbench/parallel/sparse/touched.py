@@ -1,4 +1,4 @@
-"""The rows of an embedding that backward passes gave a gradient."""
+"""Record of the embedding rows that received a gradient in backward passes."""
 
 from functools import partial
 from typing import Any
@@ -17,9 +17,9 @@ class Touched:
     Parameters
     ----------
     table
-        A module that maps tokens to vectors.
+        Embedding module, which maps tokens to vectors.
     rows
-        The rows of the whole table that this rank holds.
+        Rows of the whole table that this rank holds.
     """
 
     def __init__(self, table: nn.Module, rows: slice) -> None:
@@ -28,18 +28,21 @@ class Touched:
         table.register_forward_hook(self._looked_up)
 
     def _looked_up(self, module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
-        if vectors.requires_grad:  # a schedule may look up other tokens before the gradients of these come
+        if vectors.requires_grad:  # a schedule may look up other tokens before the gradients of these tokens arrive
             vectors.register_hook(partial(self._note, given[0]))  # type: ignore[no-untyped-call]
 
     def _note(self, tokens: Tensor, _: Any) -> None:
         self._tokens.append(tokens.detach().reshape(-1))
 
     def forget(self) -> None:
-        """Discard the rows so far."""
+        """Discard all recorded rows."""
         self._tokens = []
 
     def take(self) -> Index:
-        """Return the rows since the last call, counted from the first one that this rank holds, in ascending order."""
+        """Return the rows since the last call, in ascending order.
+
+        The indices are relative to the first row that this rank holds.
+        """
         rows = self._rows
         if not self._tokens:
             return np.empty(0, np.int32)

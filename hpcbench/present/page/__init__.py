@@ -1,4 +1,4 @@
-"""A document as one file for a browser. The file needs no network, and its content is not trusted."""
+"""Self-contained HTML page of a document. It needs no network access, and its content is untrusted."""
 
 import base64
 import hashlib
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _DIRECTORY = Path(__file__).parent
 _ORDER = ("answer", "figure", "table", "trouble", "notes", "findings")
-"""Kinds of blocks in their order on the page."""
+"""Kinds of blocks, in page order."""
 _OF_TONE = {"bad": ("trouble", "Trouble"), "warning": ("notes", "Notes")}
-"""Kind and heading of sentences by their tone."""
+"""Kind and heading of sentences, by tone."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A block with its place on the page."""
+    """A block and its position on the page."""
 
     block: Block
     id: str
@@ -41,7 +41,7 @@ class Placed:
 
 def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Placed:
     if isinstance(block, Figure):
-        from hpcbench.present.figures import svg  # only a page with figures needs matplotlib
+        from hpcbench.present.figures import svg  # only pages with figures need matplotlib
 
         return Placed(block, id, "figure", block.title, inline(svg(block), id, visible(block.title), styles))
     if isinstance(block, Table):
@@ -51,7 +51,7 @@ def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Pla
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of a chapter that stand together: those in front, which have no title, or a folded group of details."""
+    """Blocks of a chapter that are shown together: the untitled blocks at the top, or a folded group of details."""
 
     title: str
     id: str
@@ -59,13 +59,13 @@ class BlockGroup:
 
     @property
     def content(self) -> str:
-        """What the group has, in words."""
+        """Summary of the group's content."""
         counts = Counter(placed.kind for placed in self.blocks if placed.kind in ("figure", "table"))
         return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
 
 
 def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[BlockGroup]:
-    """Return the groups of a chapter, each with its answer, plots, tables, trouble and notes in this order."""
+    """Group the blocks of a chapter. Each group is ordered: answer, plots, tables, trouble, notes."""
     answer = next(
         (block for block in chapter.blocks if isinstance(block, Sentences) and block.tone not in _OF_TONE), None
     )
@@ -85,7 +85,7 @@ def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[BlockGroup]:
 
 
 FILTERS = {"scheme": "Scheme", "state": "State"}
-"""Columns by whose values rows can be chosen, with the name of the choice."""
+"""Columns with a row filter, and the label of each filter."""
 _MOST_CHOICES = 200
 
 
@@ -97,10 +97,10 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
     document
         The document.
     template
-        A template that extends ``page.html.j2``; None for that page alone.
+        Template that extends ``page.html.j2``; None for ``page.html.j2`` itself.
     context
-        Further variables of the template. `linked` makes links of places in a sentence, `citations` of
-        the sources of entries.
+        Additional template variables. `linked` turns file locations in sentences into links, `citations` the sources of
+        entries.
     """
     styles = Stylesheet()
     ids = [f"chapter-{i}" for i, _ in enumerate(document.chapters, 1)]
@@ -125,7 +125,7 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
 
 
 def sort_key(entry: Entry) -> str | None:
-    """Return the sort key of an entry for the page's script; None for an unknown value, NaN included."""
+    """Return the sort key of an entry for the page's script; None if the value is unknown or NaN."""
     value = entry.value
     if value is None or isinstance(value, str):
         return value
@@ -135,7 +135,7 @@ def sort_key(entry: Entry) -> str | None:
 
 
 def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
-    """Return name, head and values of each column that filters the rows."""
+    """Return the name, header and values of each column with a row filter."""
     values_by_column: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
     for table in (block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Table)):
         for i, column in enumerate(table.columns):
@@ -146,7 +146,7 @@ def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return the security policy of the page: a browser may apply this style and run this script, and nothing else."""
+    """Return a Content Security Policy that allows only this style and this script."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:;"

@@ -1,4 +1,4 @@
-"""Text that shows all its characters, and drawings without styles of their own."""
+"""Sanitized text and drawings for HTML pages."""
 
 import re
 import unicodedata
@@ -11,15 +11,15 @@ _KEPT = {"\n", "\t"}
 
 
 def visible(text: str) -> str:
-    """Replace each control character by a sign, and each other unprintable character by its code point.
+    """Replace control characters with symbols, and other unprintable characters with their code points.
 
-    HTML cannot write some of them (NUL), and others turn the direction of the following text (U+202E).
+    HTML cannot represent some of these characters (NUL), and others reverse the text direction (U+202E).
     """
     return text if text.isprintable() else "".join(map(_sign, text))
 
 
 def finalize(value: Any) -> Any:
-    """Make each string that a template prints `visible`. Markup has passed through `visible` before."""
+    """Apply `visible` to each string that a template prints. Markup is already sanitized."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -38,34 +38,34 @@ _NO_DRAWING = re.compile(r"<(metadata|style)\b.*?</\1>|<!--.*?-->", re.DOTALL)
 
 
 class Stylesheet:
-    """Style rules for the plots of a page, in place of ``style`` attributes. Each set of declarations is there once."""
+    """Style rules that replace the ``style`` attributes of a page's plots, without duplicates."""
 
     def __init__(self) -> None:
         self._classes: dict[str, str] = {}
 
     @property
     def css(self) -> str:
-        """All rules so far."""
+        """CSS text of all rules so far."""
         return "\n".join(f".{name} {{ {rule} }}" for rule, name in self._classes.items())
 
     def name(self, declarations: str) -> str:
-        """Return the name of the class for some declarations."""
+        """Return the name of the CSS class for a set of declarations."""
         return self._classes.setdefault(" ".join(declarations.split()), f"plot-{len(self._classes) + 1}")
 
 
 def inline(svg: str, name: str, label: str, styles: Stylesheet) -> Markup:
-    """Make a drawing an element of a page. The drawing is trusted, except for the texts in it.
+    """Convert a drawing into a page element. The drawing is trusted, except for its text.
 
     Parameters
     ----------
     svg
-        The drawing from `hpcbench.present.figures`, whose text is escaped.
+        SVG from `hpcbench.present.figures`, with escaped text.
     name
-        Name that is unique in the page. The ids within the drawing begin with it.
+        Unique name within the page, used as prefix of the drawing's ids.
     label
-        Description for readers who cannot see the drawing.
+        Alternative text.
     styles
-        Style sheet that takes its styles.
+        Style sheet that collects the drawing's styles.
     """
 
     def adapt(tag: re.Match[str]) -> str:

@@ -1,8 +1,8 @@
-"""Entry point that PyTorch calls at the end of `import torch`, by hpcbench's entry point of the group `torch.backends`.
+"""Module that PyTorch loads at the end of `import torch`, through hpcbench's entry point in group `torch.backends`.
 
-An exception here would break `import torch`. The build installs this module next to hpcbench's metadata, outside the
-package: where PyTorch sees the entry point, it can import the module, even if the package itself cannot be imported. So
-the module imports nothing of the package before `hpcbench run` asks for it by a variable.
+An exception would break `import torch`. The build installs this module next to hpcbench's metadata, outside the
+package. PyTorch can therefore import the module whenever it finds the entry point, even if the package itself cannot be
+imported. The module imports nothing from the package unless the variable of `hpcbench run` is set.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def autoload() -> None:
-    """Have PyTorch's calls intercepted where `hpcbench run` has set its variable."""
+    """Intercept PyTorch's calls if the environment variable of `hpcbench run` is set."""
     if not os.environ.get("HPCBENCH_TORCH"):
         return
     try:

@@ -1,7 +1,7 @@
-"""Loaded by Python at its start where `hpcbench run` has put this directory first in PYTHONPATH.
+"""Module that Python loads on startup if `hpcbench run` has put this directory first in PYTHONPATH.
 
-It serves programs whose environment does not show hpcbench's entry point to PyTorch. It imports nothing before torch
-has been imported to its end, and then lets the site's own module of the same name run.
+It serves programs in environments where PyTorch cannot find hpcbench's entry point. It imports nothing until torch has
+been imported completely. It then runs the site's own module of the same name.
 """
 
 import importlib.abc
@@ -16,12 +16,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pat
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Hook for the end of torch's import. While its parts are imported, torch is incomplete."""
+    """Import hook for the end of torch's import. Before this point, torch is incomplete."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find torch by the other finders, and follow its module's execution."""
+        """Find torch with the other finders, and wrap the execution of its module."""
         if fullname != "torch":
             return None
         sys.meta_path.remove(self)
@@ -43,7 +43,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
 
 def _chain() -> None:
-    """Run the module that this one stands before."""
+    """Run the `sitecustomize` module that this one shadows."""
     here, path = sys.modules.pop("sitecustomize", None), sys.path
     sys.path = [entry for entry in path if os.path.abspath(entry or ".") != _HERE]  # noqa: PTH100
     try:

@@ -1,8 +1,8 @@
-"""Bundles: submissions in one file, from which others can make the report.
+"""Bundles: archives of submissions, from which others can reproduce the report.
 
-A bundle is a tar file with a directory for each submission, which lists its files and their digests. It is not trusted:
-only regular files below the archive's own directory are unpacked, they must be those that were packed, and no scheduler
-is asked about their jobs. The unpacked files are deleted when the program ends.
+A bundle is a tar file with one directory per submission. A manifest in this directory lists all files with their
+digests. Bundles are untrusted: only regular files below the archive's directory are unpacked, all files must match the
+manifest, and schedulers are not queried about the jobs. The unpacked files are deleted on exit.
 """
 
 import atexit
@@ -23,17 +23,17 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 MANIFEST = "BUNDLE.json"
-"""Lists the files of each submission in a bundle."""
+"""Manifest file that lists the files of a bundled submission."""
 SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".tar")
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a path is named like a bundle and is a file."""
+    """Return whether a path is a file with the suffix of a bundle."""
     return path.name.endswith(SUFFIXES) and path.is_file()
 
 
 def load_bundle(path: Path) -> list[Submission]:
-    """Return the submissions of a bundle."""
+    """Load the submissions of a bundle."""
     place = Path(tempfile.mkdtemp(prefix="hpcbench-bundle-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     unpack(path, place)
@@ -73,7 +73,7 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, wh
 
 
 def _load(root: Path, where: str) -> Submission:
-    """Load a submission after checking that its files are those that were packed. No scheduler is asked."""
+    """Load a submission after checking its files against the manifest. Schedulers are not queried."""
     listed = get_member(read_json(root / MANIFEST), "files")
     if not isinstance(listed, dict):
         raise UserError(f"{where}: {root.name}: {MANIFEST} is missing: give a file of `hpcbench report --bundle`")

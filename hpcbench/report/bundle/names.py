@@ -1,8 +1,8 @@
-"""Names of hosts and users in a bundle, and their replacements.
+"""Replacement of host and user names in a bundle.
 
-A name is replaced where it is a complete word: in logs, scripts, paths and names of files. Each name has one
-replacement, so that a report of the bundle still distinguishes the same hosts. A name that is also a word of the files'
-own language, such as a user called ``data``, is replaced only in paths and addresses.
+Names are replaced where they form a complete word: in logs, scripts, paths and file names. Each name has one
+replacement, so that a report of the bundle can still distinguish hosts. A name that also occurs as a keyword in the
+files, such as a user called ``data``, is replaced only in paths and addresses.
 """
 
 import re
@@ -24,20 +24,20 @@ _KEY = re.compile(r'"([^"\\]+)"\s*:')
 
 @dataclass(frozen=True)
 class Names:
-    """Names with their replacements."""
+    """Names and their replacements."""
 
     replacements: Mapping[str, str]
     shared: frozenset[str] = frozenset()
-    """Names that are also words of the files."""
+    """Names that also occur as keywords in the files."""
 
     def replace(self, content: str) -> str:
-        """Return text without the names."""
+        """Replace the names in a text."""
         for pattern in self._patterns:
             content = pattern.sub(lambda match: self.replacements[match[0]], content)
         return content
 
     def lines_with_parts(self, content: bytes) -> list[int]:
-        """Return the numbers of lines in which a name is still part of a longer word."""
+        """Return the numbers of lines in which a name remains as part of a longer word."""
         names = [name.lower() for name in self.replacements if len(name) > 2 and name not in self.shared]
         lines = content.decode("utf-8", "replace").lower().splitlines() if names else []
         return [number for number, line in enumerate(lines, 1) if any(name in line for name in names)]
@@ -54,7 +54,7 @@ class Names:
 
 
 def find_names(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
-    """Return the names to replace in submissions: further words, and optionally hosts and users."""
+    """Return the names to replace: the given words, and optionally host and user names of the submissions."""
     replacements = dict(replaced)
     language: set[str] = set()
     if hosts_and_users:
@@ -94,7 +94,7 @@ def _read_provenance(submission: Submission) -> Any:
 
 
 def _list_file_words(submission: Submission) -> Iterator[str]:
-    """Yield words that the readers of the files look for."""
+    """Yield the keywords that parsers of the files depend on."""
     yield from (quantity.printed.word for quantity in step_line.QUANTITIES if quantity.printed)
     yield from (submission.plan.study, submission.plan.site)
     for run in submission.runs:
@@ -107,7 +107,7 @@ def _list_file_words(submission: Submission) -> Iterator[str]:
 
 
 def remove_host_lists(data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``scheduler.json`` without the schedulers' notation for several hosts (``n[1-4]``)."""
+    """Remove host lists in scheduler notation (``n[1-4]``) from ``scheduler.json``."""
     for answer in data.values():
         word = get_member(answer, "word")
         if isinstance(word, dict):

@@ -1,4 +1,4 @@
-"""``hpcbench report --bundle``: packs submissions, so that others can make the report."""
+"""Implementation of ``hpcbench report --bundle``, which packs submissions for others."""
 
 import hashlib
 import json
@@ -22,11 +22,11 @@ from hpcbench.report.bundle.names import Names, find_names, remove_host_lists
 _OUT = ("checkpoint", "__pycache__")
 """Directories that contain no results."""
 _LARGEST = 1 << 30
-"""Largest file in bytes that is packed."""
+"""Maximum size in bytes of a packed file."""
 
 
 def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) -> dict[str, str]:
-    """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ..."""
+    """Return the replacements of ``--replace``. ``OLD`` without ``=NEW`` becomes ``name-1``, ``name-2``, ..."""
     if path is None and (anonymous or replace):
         raise UserError(f"--{'anonymous' if anonymous else 'replace'}: needs --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
@@ -43,10 +43,10 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
 
 
 def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, replaced: Mapping[str, str]) -> None:
-    """Write a bundle completely or not at all, and report on standard error what it does not contain.
+    """Write a bundle atomically, and list omitted files on standard error.
 
-    The suffix of `path` selects the compression. `anonymous` replaces the names of hosts and users, `replaced` further
-    words.
+    The suffix of `path` selects the compression. `anonymous` replaces host and user names; `replaced` maps additional
+    words to their replacements.
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):
@@ -83,7 +83,7 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
 
 
 def _add_submission(tar: tarfile.TarFile, root: Path, name: str, names: Names, *, anonymous: bool) -> list[str]:
-    """Pack the files of a submission; return the places where a name is still part of a longer word."""
+    """Pack the files of a submission. Return the locations where a name remains as part of a longer word."""
     files: dict[str, dict[str, Any]] = {}
     parts: list[str] = []
     for file in _list_files(root):
@@ -102,13 +102,13 @@ def _add_submission(tar: tarfile.TarFile, root: Path, name: str, names: Names, *
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes, time: float) -> None:
-    entry = tarfile.TarInfo(name)  # without the user who made the file
+    entry = tarfile.TarInfo(name)  # omits the file's owner
     entry.size, entry.mtime = len(content), int(time)
     tar.addfile(entry, BytesIO(content))
 
 
 def _list_files(root: Path) -> Iterator[Path]:
-    """Yield files, and directories that are left out as a whole."""
+    """Yield files, and directories that are omitted completely."""
     for directory, below, names in os.walk(root):
         here = Path(directory)
         left_out = [name for name in below if name in _OUT or (here / name).is_symlink()]
@@ -127,12 +127,12 @@ def _find_reason_to_leave_out(path: Path) -> str:
 
 
 def _read_content(file: Path, root: Path, names: Names, *, anonymous: bool) -> bytes | None:
-    """Return the packed content of a file; None if names cannot be replaced in it."""
+    """Return the content to pack; None if names cannot be replaced in the file."""
     content = file.read_bytes()
     inside = file.relative_to(root).as_posix()
     if inside == "provenance/submit.json":
         about = read_json(file) or {}
-        about.pop("environment", None)  # no filter removes all secrets
+        about.pop("environment", None)  # no filter can remove all secrets
         content = _encode_json(about)
     elif inside == "scheduler.json" and anonymous:
         content = _encode_json(remove_host_lists(read_json(file) or {}))

@@ -1,1 +1,1 @@
-"""Checks that a run's log agrees with itself."""
+"""Consistency checks of a run's log."""

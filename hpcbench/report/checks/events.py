@@ -1,4 +1,4 @@
-"""Checks of a run's events: missing, damaged or odd lines, and sums that do not match."""
+"""Checks of a run's events: missing, damaged or implausible lines, and inconsistent sums."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -13,7 +13,7 @@ from hpcbench.report.traffic import Unknown, add_bytes, find_window, select_coun
 
 
 def note_resumption(subject: CheckedRun) -> Iterator[str]:
-    """Note that the run was resumed from a checkpoint, and which steps count."""
+    """Note a resumption from a checkpoint, and the steps that count."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.read_event(Start).attempt
@@ -24,12 +24,12 @@ def note_resumption(subject: CheckedRun) -> Iterator[str]:
 
 
 def note_binding(subject: CheckedRun) -> Iterator[str]:
-    """Describe the binding of ranks, without the run's name: a note that all runs share is shown once."""
+    """Describe the binding of ranks. Without the run's name, identical notes of all runs are shown once."""
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
 def note_groups(subject: CheckedRun) -> Iterator[str]:
-    """Note groups of a program whose dimension is not known. Without the run's name, as above."""
+    """Note process groups of unknown dimension. The note omits the run's name, as in `note_binding`."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
             yield make_printable(
@@ -59,7 +59,7 @@ def check_damage(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_end(subject: CheckedRun) -> Iterator[str]:
-    """Note a completed run that did not reach its last step or evaluation."""
+    """Note a completed run without its last step or evaluation."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
@@ -76,11 +76,11 @@ def _count_more(count: int) -> str:
 
 
 _CLOCK = 1.0
-"""Largest difference in seconds between the clocks of a machine during a run."""
+"""Maximum difference in seconds between a machine's clocks during a run."""
 
 
 def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
-    """Compare the bytes of the channels with the lines of the same steps, which must be equal."""
+    """Check that the channels' bytes equal the sums of the step lines."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
@@ -97,7 +97,7 @@ def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_wire(subject: CheckedRun) -> Iterator[str]:
-    """Note codecs that make messages larger, and channels without a codec whose bytes change."""
+    """Note codecs that enlarge messages, and unequal wire and message bytes of channels without a codec."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
@@ -114,7 +114,7 @@ def check_wire(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_waiting(subject: CheckedRun) -> Iterator[str]:
-    """Check that no rank waits for longer than a step takes."""
+    """Check that no rank waits longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         text = f"ranks waited {time.exposed:.4g} s per step for messages, but a step took {time.step:.4g} s"
@@ -122,7 +122,7 @@ def check_waiting(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_phases(subject: CheckedRun) -> Iterator[str]:
-    """Compare the phases of a stage with its step. Together they must be the whole step."""
+    """Check that the phases of each stage add up to the step time."""
     event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(read_stages(subject.log) if event else ()):
         phase_sum = sum(row[part] for part in PARTS)
@@ -134,7 +134,7 @@ def check_phases(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_times(subject: CheckedRun) -> Iterator[str]:
-    """Compare the steps with the run, and the run with the clock."""
+    """Compare step times with the duration of the run, and the duration with the wall clock."""
     event = subject.log.event(events.End)
     if not event:
         return

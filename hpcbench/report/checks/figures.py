@@ -1,4 +1,4 @@
-"""Checks of rates, operations and utilization: figures that can be computed from each other."""
+"""Checks of rates, operations and utilization, which can be computed from each other."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ _FLOPS = {
 
 
 def check_rates(subject: CheckedRun) -> Iterator[str]:
-    """Compare printed rates with the work and the time of a step."""
+    """Compare printed rates with the work and time of a step."""
     basis = subject.basis
-    # Some frameworks let the batch grow, and print it in each line.
+    # Some frameworks increase the batch size and print it in each line.
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
     batch = basis.batch or (1 if over else None)
     ranks = basis.ranks
@@ -41,7 +41,7 @@ def check_rates(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_ratios(subject: CheckedRun) -> Iterator[str]:
-    """Check figures that must have the same ratio at every step."""
+    """Check numbers whose ratio must be the same at every step."""
     for label, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
         ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
@@ -56,11 +56,11 @@ def check_ratios(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_conventions(subject: CheckedRun) -> Iterator[str]:
-    """Compare the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
+    """Compare the stated work per sample and unlabeled FLOP/s with the formulas for the model's shape."""
     basis = subject.basis
     if basis.shape is None:
         return
-    # Without a stated recomputation, each kind is possible.
+    # If recomputation is not stated, all kinds are possible.
     modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
     hardware = [flops.count_hardware_flops(**basis.shape, recompute=value) for value in modes]
@@ -90,7 +90,7 @@ def check_conventions(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_peaks(subject: CheckedRun) -> Iterator[str]:
-    """Compare FLOP/s with the chip's peak, and with the claimed part of it."""
+    """Compare FLOP/s with the chip's peak and with the printed utilization."""
     peak, steps = subject.basis.peak, subject.log.steps
     for column, label in _FLOPS.items():
         most = max(steps.column(column), default=0.0)
@@ -114,13 +114,13 @@ def check_peaks(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_consumed(subject: CheckedRun) -> Iterator[str]:
-    """Compare the samples since the run began with batch times steps."""
+    """Compare the consumed samples with batch size times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
-        return  # the batch is unknown, or grows
+        return  # the batch is unknown or grows
     (batch,) = sizes
     rows = subject.log.steps.columns("line", "step", "consumed_samples")
-    # NeMo counts its steps from 0, and the samples with those of the step.
+    # NeMo counts steps from 0, and includes the current step's samples.
     before = int(subject.log.dialect == "NeMo")
     for line, number, seen in rows:
         step = number + before
@@ -131,7 +131,7 @@ def check_consumed(subject: CheckedRun) -> Iterator[str]:
 
 
 def _compute_flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
-    """Return the operations of a rank in a step."""
+    """Return the operations per rank and step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 
@@ -144,7 +144,7 @@ def _describe_mismatch(subject: CheckedRun, label: str, mismatch: Mismatch, what
 
 
 def _name_convention(subject: CheckedRun, label: str, mismatch: Mismatch) -> str:
-    """Return the formula that gives the printed figure, if one does."""
+    """Name the formula that yields the printed value, if any."""
     basis = subject.basis
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(label)
     if basis.shape is None or per_sample is None:

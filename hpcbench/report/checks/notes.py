@@ -1,6 +1,6 @@
-"""Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
+"""Consistency checks of a run's log. A note about a mismatch states the line and both values.
 
-Nothing is corrected: the notes report the values that do not match.
+The checks do not correct values.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,6 +33,6 @@ CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
 
 
 def list_run_notes(subject: CheckedRun) -> Iterator[str]:
-    """Yield the notes about a run, one sentence each."""
+    """Yield notes about a run, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -1,4 +1,4 @@
-"""Relations between a log's figures, and whether they hold at each step, up to the printed digits."""
+"""Relations between a log's numbers, checked at each step up to the printed digits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Largest relative difference between a printed and a recomputed figure without a note."""
+"""Maximum relative difference between a printed and a recomputed value without a note."""
 _DISTINCT = 3
-"""Number of different values that are needed to distinguish missing digits from printed zeros."""
+"""Number of distinct values needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200
-"""Number of values from which the printed digits of a column are found."""
+"""Number of values used to determine the printed digits of a column."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation: ``printed x times / over`` is `expected` at every step.
+    """A relation: ``printed x times / over`` equals `expected` at every step.
 
-    If `expected` is not known, the value must be the same at all steps.
+    If `expected` is unknown, the value must be constant over the steps.
     """
 
     printed: str
-    """A column of `Steps`. `times` and `over` are columns, too."""
+    """Column of `Steps`, like `times` and `over`."""
     times: str | None = None
     over: str | None = None
     expected: float | None = None
@@ -36,19 +36,19 @@ class Relation:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first step at which a relation does not hold."""
+    """First step that violates a relation."""
 
     line: int
     printed: float
     recomputed: float
-    """The figure that would have been printed."""
+    """Value that the log should contain."""
     value: float
-    """Value of the relation at that step."""
+    """Value of the relation at this step."""
     expected: float
     reference: int | None
-    """Line that `expected` was taken from; None if it is a known fact of the run."""
+    """Log line that `expected` was read from; None if it is a known fact about the run."""
     count: int
-    """Number of steps that do not fit."""
+    """Number of steps that violate the relation."""
     of: int
 
     @property
@@ -58,11 +58,11 @@ class Mismatch:
 
 
 def find_mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
-    """Return the first step at which a relation does not hold, up to `TOLERANCE` and the rounding of printed figures.
+    """Return the first step that violates a relation by more than `TOLERANCE` and rounding; None if there is none.
 
-    `units` gives the unit of the last printed digit by column; for other columns it is derived from the values. If
-    `expected` is not known, steps are compared with the step of the median value, because figures that disagree have no
-    meaningful mean. None if the relation holds or if the log lacks a column.
+    `units` maps columns to the unit of their last printed digit. For other columns it is derived from the values. If
+    `expected` is unknown, steps are compared with the median step, because the mean of contradictory values is
+    meaningless. If the log lacks a column, None is returned.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
@@ -99,7 +99,7 @@ def find_mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) 
 
 
 def _is_close(values: Sequence[float], expected: float) -> bool:
-    """Return whether all values are close, ignoring rounding: true for most logs, which then need no exact check."""
+    """Return whether all values are close, ignoring rounding. Most logs pass and need no exact check."""
     low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
     return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
@@ -116,19 +116,19 @@ def _compute_values(relation: Relation, figures: Sequence[Sequence[float]]) -> l
 
 
 def _compute_bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
-    """Return the smallest and largest value of a relation before its figures were rounded."""
+    """Return the range of a relation's value before its inputs were rounded."""
     below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
     above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
-    if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
+    if relation.over:  # without an upper bound if the divisor may have been 0
         below[-1], above[-1] = above[-1], below[-1]
     unbounded = relation.over and not above[-1][0]
     return _compute_values(relation, below)[0], inf if unbounded else _compute_values(relation, above)[0]
 
 
 def find_unit(values: Sequence[float]) -> float:
-    """Return the unit of the last digit that a column was printed with: the smallest that any of its values shows.
+    """Return the unit of a column's last printed digit: the smallest unit among its values.
 
-    Equal values may end in printed zeros. They are taken to have three digits at least.
+    Equal values may end in printed zeros. At least three digits are assumed.
     """
     shown = {value for value in values[:_SAMPLE] if isfinite(value) and value}
     # Logs print fewer than twelve digits; rounding errors of a scaled unit affect later digits.
@@ -140,19 +140,19 @@ def find_unit(values: Sequence[float]) -> float:
 
 
 _COUNTS = {"consumed_samples": 1.0}
-"""Columns that no framework rounds."""
+"""Columns that frameworks do not round."""
 _UNITS = {
     "seconds": 1e-6,
     "samples_per_s": 1e-2,
     "model_flops_per_rank": 1e6,
     "hardware_flops_per_rank": 1e6,
 }
-"""Units of the last digits in hpcbench's own lines."""
+"""Unit of the last digit for columns of hpcbench's own logs."""
 
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run with its log and the numbers computed from them."""
+    """A run with its log and derived numbers."""
 
     run: RunResult
     log: RunLog
@@ -160,11 +160,11 @@ class CheckedRun:
     channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
     time: TimeSplit | None
-    """Split of a step's time."""
+    """Breakdown of the step time."""
 
     @property
     def id(self) -> str:
-        """Printable name of the run."""
+        """Printable run name."""
         return make_printable(self.run.id, 80)
 
     @property
@@ -173,10 +173,10 @@ class CheckedRun:
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, text: str) -> str:
-        """Return a sentence about a line of the log, or about the whole log."""
+        """Format a sentence about a log line or the whole log."""
         place = make_printable(str(self.log.path) if line is None else self.log.where(line))
         return f"{self.id}: {place}: {text}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
-        """Return the first step at which a relation does not hold."""
+        """Return the first step that violates a relation."""
         return find_mismatch(self.log.steps, relation, _UNITS if self.own else _COUNTS)

@@ -1,6 +1,6 @@
-"""The tidy schema of the export: tables, columns, types, units.
+"""Tidy export schema: tables, columns, types, units.
 
-All writers and docs/reference/records.md follow it.
+All writers and docs/reference/records.md use this schema.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
 VERSION = 8
-"""Version of the schema, increased if a column is added, removed, renamed or moved, or changes its type or unit."""
+"""Schema version. It increases when columns are added, removed, renamed or moved, or change their type or unit."""
 
 Type = Literal["text", "json", "integer", "real"]
-"""Types of columns. ``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
+"""Column types. ``json`` is text that contains a JSON value, ``integer`` has 64 bits, and ``real`` is a double."""
 Value = str | int | float | None
-"""A value of a row. None is an absent value. NaN and infinity are values."""
+"""Value in a row. None represents a missing value. NaN and infinity are valid values."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ExportColumn:
 
 @dataclass(frozen=True)
 class ExportTable:
-    """A table: a row is a tuple of values in the order of its columns."""
+    """A table. Rows are tuples of values in column order."""
 
     name: str
     meaning: str
@@ -60,11 +60,11 @@ IDENTITY = (
     ExportColumn("cell", "json", "", "Values of the study's matrix, except scheme and repeat, as a JSON object"),
     ExportColumn("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
 )
-"""Columns that every row begins with."""
+"""Leading columns of every row."""
 
 
 def _measured(table: str) -> Iterator[ExportColumn]:
-    """Yield the columns of the quantities that are declared for a table."""
+    """Yield the columns of quantities that are declared for a table."""
     for quantity in list_exported(table):
         if quantity.exported:
             yield ExportColumn(
@@ -73,12 +73,12 @@ def _measured(table: str) -> Iterator[ExportColumn]:
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}
-"""Meanings that a quantity has only in a row of an evaluation."""
+"""Additional meanings of quantities in evaluation rows."""
 QUANTITIES = tuple(
     ExportColumn(quantity.name, quantity.kind, quantity.unit, f"{quantity.meaning}{_ALSO.get(quantity.name, '')}")
     for quantity in step_line.QUANTITIES
 )
-"""Columns of all quantities of a step."""
+"""Columns of all step quantities."""
 
 _SOURCE = (
     ExportColumn("file", "text", "", "The log that the row was read from; the tables are joined by it"),
@@ -227,7 +227,7 @@ TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALE
 
 
 def compute_fingerprint() -> str:
-    """Return a digest that changes with every change that `VERSION` must show. Explanations do not count."""
+    """Return a digest of the schema without descriptions. If the digest changes, `VERSION` must increase."""
     columns = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
         for table in TABLES.values()
@@ -237,7 +237,7 @@ def compute_fingerprint() -> str:
 
 
 def describe_tables() -> str:
-    """Return the tables in Markdown, for docs/reference/records.md."""
+    """Return Markdown tables for docs/reference/records.md."""
     parts = []
     for table in TABLES.values():
         lines = [

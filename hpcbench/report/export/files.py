@@ -1,7 +1,7 @@
-"""Files of ``--export FILE``. The suffix gives the kind of file, and the name gives the table.
+"""Files of ``--export FILE``. The suffix selects the file type, and the name selects the table.
 
-A file is written completely or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
-Parquet and SQLite. NaN and infinity are values in all of them.
+Files are written atomically. A missing value is an empty field in CSV, a missing key in JSON Lines, and null in Parquet
+and SQLite. NaN and infinity are valid values in all file types.
 """
 
 import csv
@@ -32,7 +32,7 @@ _FORMULA = tuple("=+-@'")
 
 
 def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
-    """Write a table as CSV (RFC 4180, UTF-8) with its head. ``nan`` and ``inf`` are values."""
+    """Write a table as CSV (RFC 4180, UTF-8) with a header row. ``nan`` and ``inf`` are values."""
     texts = [column.type == "text" for column in table.columns]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -42,16 +42,16 @@ def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
 
 
 def _tame(value: Value) -> Value:
-    """Return text that a spreadsheet does not take for a formula.
+    """Escape text that a spreadsheet would evaluate as a formula.
 
-    An apostrophe is put before words that look like one, and before an apostrophe.
+    An apostrophe is prepended to text that looks like a formula or starts with an apostrophe.
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json_lines(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
-    """Write an object for each row. Columns of JSON are nested in it. ``"NaN"`` and ``"Infinity"`` are values."""
-    # Most texts of a row are those of the row before it.
+    """Write one object per row, with nested JSON columns. NaN and infinity are ``"NaN"`` and ``"Infinity"``."""
+    # Most texts of a row equal those of the previous row.
     say: Mapping[Type, Callable[[Any], str]] = {
         "text": lru_cache(256)(json.dumps),
         "json": str,
@@ -72,12 +72,12 @@ def _real(value: float) -> str:
 
 
 _ROWS = 1 << 14
-"""Rows of a row group, which is held in memory."""
+"""Number of rows per row group. A row group is held in memory."""
 
 
 def write_parquet(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
-    """Write a table, one row group at a time. Units and meanings are the fields' metadata."""
-    import pyarrow as pa  # optional, and slow to import
+    """Write a table in row groups. Field metadata contains units and meanings."""
+    import pyarrow as pa  # optional and slow to import
     from pyarrow.parquet import ParquetWriter
 
     types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "real": pa.float64()}
@@ -100,12 +100,12 @@ _META = (("schema_version", str(VERSION)), ("hpcbench", __version__))
 
 
 def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
-    """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
+    """Write the tables, and additional tables ``meta`` (schema version) and ``columns`` (units and meanings).
 
-    Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
+    Infinity is stored as a number. NaN, which SQLite does not support, is stored as the text ``NaN``.
     """
     try:
-        # The file is moved to its place when it is complete, so that it needs no journal.
+        # No journal is needed, because the file is renamed only when it is complete.
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode = OFF")
             base.execute(f"PRAGMA user_version = {VERSION}")
@@ -146,24 +146,24 @@ _ONE: Mapping[str, Callable[[Path, ExportTable, Iterable[Row]], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
-"""Function that writes a table, for each suffix."""
+"""Functions that write a single table, by suffix."""
 _ALL: Mapping[str, Callable[[Path, Mapping[ExportTable, Iterable[Row]]], None]] = {
     ".sqlite": write_sqlite,
     ".db": write_sqlite,
 }
-"""Function that writes all tables, for each suffix."""
+"""Functions that write all tables, by suffix."""
 
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """A file to export to."""
+    """Output file of an export."""
 
     path: Path
     tables: tuple[ExportTable, ...]
 
     @classmethod
     def of(cls, path: Path) -> "ExportTarget":
-        """Return the target that a path asks for."""
+        """Return the export target for a path."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
             raise UserError(f"{name}: the suffix selects the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
@@ -181,7 +181,7 @@ class ExportTarget:
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
-        """Write all rows, and print the result on standard error."""
+        """Write all rows, and report the result on standard error."""
         temporary = self.path.with_name(f"hpcbench.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)

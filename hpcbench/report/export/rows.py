@@ -1,4 +1,4 @@
-"""The rows of the schema's tables, one after another, from runs that have been read."""
+"""Iterators over the rows of the export tables, from runs that have been read."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,14 +40,14 @@ from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
 _LONGEST = 4096
-"""Largest number of characters of a text: enough for a path, and not too long for a text in every row."""
+"""Maximum text length in characters: enough for a path, but not too long to repeat in every row."""
 _LONGEST_JSON = 1 << 20
 
 
 def clean_text(text: str | None) -> str | None:
-    """Return text that every file format and terminal can show; None if there is none.
+    """Return text that every file format and terminal can show; None if the text is missing.
 
-    Each character that cannot be printed, such as a line end, becomes U+FFFD.
+    Unprintable characters, such as line breaks, become U+FFFD.
     """
     if not text:
         return None
@@ -56,12 +56,12 @@ def clean_text(text: str | None) -> str | None:
 
 
 def locate(path: Path | str | None) -> str | None:
-    """Return a path, or ``file:line``, that is valid from any directory; None if there is none."""
+    """Make a path, or ``file:line``, valid from any directory; None if the path is missing."""
     return clean_text(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """Return a value as JSON in ASCII; None if there is none, if JSON cannot represent it, or if it is too long."""
+    """Return a value as ASCII JSON; None if the value is missing, not representable in JSON, or too long."""
     if value is None:
         return None
     try:
@@ -72,13 +72,13 @@ def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
 
 
 _LONGEST_CELL = 4096
-"""Largest number of characters of the cell's values, which are in every row."""
+"""Maximum length in characters of the cell's values, which are repeated in every row."""
 _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
-"""Columns that are unknown if the MPI library may have compressed."""
+"""Columns whose values are unknown if the MPI library may have compressed data."""
 
 
 def rows(table: ExportTable, submission: Submission, run: RunResult) -> Iterator[Row]:
-    """Return a run's rows of a table."""
+    """Return the rows of a run in a table."""
     identity = _identity(submission, run)
     return _ROWS[table.name](identity, run)
 
@@ -97,7 +97,7 @@ def _records(identity: Row, run: RunResult) -> Iterator[Row]:
 
 
 _QUANTITIES = tuple(quantity.name for quantity in QUANTITIES)
-"""Quantities of a step. The loss comes first, because an evaluation has only that."""
+"""Step quantities. The loss comes first, because it is the only quantity of evaluations."""
 
 
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
@@ -190,7 +190,7 @@ def _parts(
     event: TrafficTotals | PhaseTimes | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
-    """Return a row for each part of an event about some steps."""
+    """Return one row per part of an event that covers several steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), locate(run.log.path)
@@ -236,7 +236,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(texts: Iterable[str | None]) -> str | None:
-    """Return the different texts; None if there is none."""
+    """Return the distinct texts; None if there are none."""
     return as_json(sorted({text for text in texts if text}) or None)
 
 
@@ -245,7 +245,7 @@ def _hidden(run: RunResult) -> tuple[str, ...]:
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
-    """Return a quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
+    """Return a quantity of all steps, with None where missing. Without a name, all values are None."""
     values = steps.column(name) if name else []
     if len(values) == len(steps):
         return values

@@ -1,4 +1,4 @@
-"""The formats of a report, with a writer for each, which is loaded when it is needed."""
+"""Report formats and their writers, which are imported on demand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,44 +13,44 @@ from hpcbench.report.build import Section, build
 from hpcbench.report.pooling import split_pooled
 
 FORMATS = {**COMMON_FORMATS, "junit": (".xml",)}
-"""Suffixes of the files of each format."""
+"""File suffixes of each format."""
 ALL_TABLES = ("html",)
 """Formats that show all tables by default."""
 ONLY_RUNS = ("csv", "junit")
-"""Formats that show only runs and schemes, each by itself."""
+"""Formats that show only individual runs and schemes."""
 ALL_FIGURES = ("csv", "junit", "json")
-"""Formats whose tables cannot be chosen. They have all figures or none."""
+"""Formats without a choice of tables. They contain all values or none."""
 
 
 @dataclass(frozen=True)
 class ReportRequest(Results):
-    """A report that was asked for."""
+    """A requested report."""
 
     sections: Sequence[Section]
     tables: Sequence[str]
     """Names of the tables."""
     output: Path | None
-    """File that it is written to; None for standard output."""
+    """Output file; None for standard output."""
     microbenchmarks: Sequence[Microbenchmark] = ()
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the report as a document, with figures if the format shows some."""
+        """Return the report as a document, optionally with figures."""
         return build(self.sections, self.tables, figures=figures, microbenchmarks=self.microbenchmarks)
 
     def content(self) -> dict[str, Any]:
-        """Return the report as data for programs."""
+        """Return the report as machine-readable data."""
         from hpcbench.report.formats import json_document
 
         return json_document.content(self.sections, self.microbenchmarks)
 
     def csv(self) -> str:
-        """Return a row for each scheme and cell."""
+        """Return CSV with one row per scheme and cell."""
         from hpcbench.report.formats import csv_rows
 
         return csv_rows.write(self.sections)
 
     def html(self) -> str:
-        """Return the report as a page with its provenance and the lines that it cites."""
+        """Return the report as an HTML page, including provenance and cited log lines."""
         from hpcbench.report.page import write
 
         directory = self.output.parent if self.output else None
@@ -58,7 +58,7 @@ class ReportRequest(Results):
         return write(self.document(figures=True), submissions, directory)
 
     def write(self, format: str) -> str:
-        """Return the report in one of `FORMATS`."""
+        """Return the report in a format of `FORMATS`."""
         if format == "junit":
             from hpcbench.report.formats import junit
 

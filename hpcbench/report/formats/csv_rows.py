@@ -1,7 +1,7 @@
-"""The report as CSV: a row for each scheme and cell, with figures in base units (s, B, FLOP/s) that are not rounded.
+"""CSV reports: one row per scheme and cell, with unrounded values in base units (s, B, FLOP/s).
 
-Wire bytes are ``unknown`` if the MPI library may have compressed by itself. The order of the columns is fixed, because
-programs may count columns. New columns are appended.
+Wire bytes are ``unknown`` if the MPI library itself may have compressed data. The column order is fixed, because
+programs may rely on column positions. New columns are appended.
 """
 
 import json
@@ -38,7 +38,7 @@ def _read(*names: str) -> dict[str, Figure]:
 
 
 FIGURES: dict[str, Figure] = {**_average(*_MEASURED), **TESTS, **_average(traffic.CODED, *traffic.CODEDS)}
-"""Quantities that are also in the JSON document."""
+"""Quantities that the JSON document also contains."""
 COLUMNS: dict[str, Figure] = {
     "scheme": follow("scheme"),
     "runs": lambda row: len(row.runs),
@@ -55,17 +55,17 @@ COLUMNS: dict[str, Figure] = {
     **FIGURES,
     "kind": lambda row: row.kind.name.lower(),
 }
-"""Name of each column of a scheme, and the function of its value."""
+"""Functions that compute a scheme's values, by column name."""
 LATER: dict[str, Figure] = {
     **_average(*(quantity for quantity in CATALOGUE if quantity.of_schemes and quantity.key not in COLUMNS)),
     **ENERGY.figures(),
     **LATER_TESTS,
 }
-"""Columns that were declared later and are after all others."""
+"""Columns that were added later and follow all others."""
 
 
 def write(sections: Sequence[Section]) -> str:
-    """Write a row for each scheme and cell."""
+    """Write one row per scheme and cell."""
     heads = ["study", "site", "cell", *COLUMNS, "beaten_by", "weaknesses", *LATER]
     return write_csv([heads, *_rows(sections)])
 

@@ -1,4 +1,4 @@
-"""The report as JSON: all figures, not rounded, with an object for each run that names its file."""
+"""JSON reports: all values, unrounded, and one object per run that names the run's log file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from hpcbench.report.weaknesses import find_weaknesses
 
 
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
-    """Return all figures, not rounded; None for missing ones."""
+    """Return all values, unrounded. Missing values are None."""
     return {
         "schema": 4,
         "submissions": [
@@ -61,7 +61,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
 
 
 def _describe_schemes(cell: Cell) -> dict[str, Any]:
-    """Return the schemes compared with the baseline and with each other."""
+    """Return a cell's schemes, with comparisons to the baseline and to each other."""
     pareto, weak = compute_front(cell), find_weaknesses(cell)
     return {
         "schemes": [
@@ -83,13 +83,13 @@ def _describe_schemes(cell: Cell) -> dict[str, Any]:
 
 
 def read_values(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Read attributes by their names in the document. An interval becomes an object."""
+    """Read attributes and key them by their names in the document. Intervals become objects."""
     values = {name: follow(path)(item) for name, path in names.items()}
     return {name: encode_interval(value) if isinstance(value, Interval) else value for name, value in values.items()}
 
 
 def _map_same_names(*names: str, of: str = "") -> dict[str, str]:
-    """Return the paths of attributes that have the same name in the document."""
+    """Map document names to attribute paths with the same name."""
     return {name: f"{of}{name}" for name in names}
 
 
@@ -107,7 +107,7 @@ _ARM = {
     "waiting_part": "waiting",
     "waiting_change": "waiting_change",
 }
-"""Names of the values of a sync mode, with the attributes of `Arm`."""
+"""JSON names of a sync mode's values, mapped to attributes of `Arm`."""
 _SCHEME = {
     **_map_same_names("scheme"),
     "runs": "run_names",
@@ -121,7 +121,7 @@ _SCHEME = {
     "loss_in_time_difference": "loss_in_time",
     "loss_in_time": "loss_in_time.shown",
 }
-"""Names of the values of a scheme, with the attributes of `SchemeRow`."""
+"""JSON names of a scheme's values, mapped to attributes of `SchemeRow`."""
 _DUEL = {
     **_map_same_names("scheme", "other"),
     "speed_ratio": "speed",
@@ -153,7 +153,7 @@ _RUN = {
     "notes": "notes",
     "settings": "run.settings.raw",
 }
-"""Names of a run's values in the JSON document, and the attributes of `Measures` that they are read from."""
+"""JSON names of a run's values, mapped to attributes of `Measures`."""
 
 
 def _run(measures: Measures) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 
 
 def _read_traffic(measures: Measures) -> Any:
-    """Return the channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
+    """Return the channels' traffic as counted by the run. Wire bytes are replaced if their total is unknown."""
     log = measures.run.log
     channels = log.read_event(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):

@@ -1,6 +1,6 @@
-"""The report as JUnit's XML, for servers that run studies at night, with a case for each run.
+"""JUnit XML reports for CI servers, with one test case per run.
 
-A run that broke a threshold is a ``failure``. A run that failed, or that lacks the value for a threshold, is an
+A run that violates a threshold is a ``failure``. A run that failed, or without a value for a threshold, is an
 ``error``. A run that has not ended is ``skipped``.
 """
 
@@ -16,7 +16,7 @@ from hpcbench.report.thresholds import ThresholdTest, check_thresholds
 
 
 def write(sections: Sequence[Section]) -> str:
-    """Return a document with a suite for each submission."""
+    """Return an XML document with one test suite per submission."""
     suites = ElementTree.Element("testsuites", name="hpcbench")
     for submission, cells in sections:
         plan = submission.plan
@@ -45,7 +45,7 @@ def write(sections: Sequence[Section]) -> str:
 def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, tests: list[ThresholdTest]) -> None:
     run = measures.run
     where = ".".join([run.study, run.site, *(f"{key}={value}" for key, value in cell.values.items())])
-    # The format has no value for an unknown time.
+    # The format cannot represent an unknown time.
     time = f"{run.seconds or 0.0:.3f}"
     case = ElementTree.SubElement(suite, "testcase", classname=_clean(where), name=_clean(run.id), time=time)
     log = str(run.log.path) if run.log else ""
@@ -56,7 +56,7 @@ def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, test
         error.text = _clean(run.verdict.where or log)
     else:
         broken = [test for test in tests if not test.kept]
-        # A case has one result in JUnit: a broken threshold comes before a value that is not known.
+        # A JUnit test case has a single result. A violated threshold takes precedence over an unknown value.
         broken.sort(key=lambda test: test.value is None)
         if broken:
             kind = "error" if broken[0].value is None else "failure"
@@ -65,5 +65,5 @@ def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, test
 
 
 def _clean(text: str) -> str:
-    """Return text that XML 1.0 can contain."""
+    """Replace characters that XML 1.0 does not allow."""
     return make_printable(text, 2000)

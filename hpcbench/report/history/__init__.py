@@ -1,1 +1,1 @@
-"""`hpcbench history`: speeds of one study over weeks, from the SQLite files of ``hpcbench report --export``."""
+"""Implementation of `hpcbench history`: a study's speed over weeks, from ``hpcbench report --export`` files."""

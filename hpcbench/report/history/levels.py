@@ -1,7 +1,7 @@
-"""Changes of level in a series of submissions.
+"""Detection of level changes in a series of submissions.
 
-The speed of a machine differs from day to day by more than from run to run. So a submission counts as one value, the
-mean logarithm of its speeds, and the scatter between submissions decides what is significant.
+The speed of a machine varies more from day to day than from run to run. Each submission therefore counts as one value,
+the mean logarithm of its speeds. Significance is based on the variation between submissions.
 """
 
 import math
@@ -17,19 +17,19 @@ from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_interv
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A significant change of level."""
+    """A significant level change."""
 
     at: int
     """Index of the first point after the change."""
     ratio: float
     """Speed after the change divided by the speed before."""
     p: float
-    """Value of the test, corrected for all places at which a change was looked for."""
+    """P-value, corrected for all tested positions."""
 
 
 @dataclass(frozen=True)
 class SpeedLevel:
-    """Points without a significant change."""
+    """Consecutive points without a significant change."""
 
     first: int
     last: int
@@ -37,20 +37,20 @@ class SpeedLevel:
 
 
 def find_changes(points: Sequence[SubmissionSpeed], tests: int = 1) -> list[LevelChange]:
-    """Find the changes of level, in order of time.
+    """Find level changes, in chronological order.
 
-    The submissions before and after each place are compared, and those of each inner span with the others: Student's t
-    with a pooled variance, because one side may have a single submission. The smallest p-value counts, after
-    Bonferroni's correction for the number of places or spans, each at half the level. If it is significant, the parts
-    are searched, too. Two submissions are compared run by run (Welch), because they give no scatter between
-    submissions.
+    Two kinds of tests are made: submissions before a position against submissions after this position, and each inner
+    span against all other submissions. They use Student's t with a pooled variance, because one side may contain a
+    single submission. The smallest p-value is used, after Bonferroni's correction for the number of positions or spans,
+    each at half the level. If significant, the resulting parts are searched recursively. Series of two submissions are
+    compared by their runs (Welch), because the variation between submissions is unknown.
 
     Parameters
     ----------
     points
-        Points of a series, in order of time.
+        Points of a series, in chronological order.
     tests
-        Number of series that are tested together, for Bonferroni's correction.
+        Number of series tested together, for Bonferroni's correction.
     """
     if len(points) == 2:
         change = _compare_runs(*points)
@@ -66,9 +66,9 @@ def find_changes(points: Sequence[SubmissionSpeed], tests: int = 1) -> list[Leve
 
 
 def _find_places(values: Sequence[float], tests: int, start: int = 0) -> dict[int, float]:
-    """Return the corrected p-value at each index at which a level begins, apart from the first."""
+    """Return corrected p-values, keyed by the index at which a level may begin (excluding the first)."""
     size = len(values)
-    if size < 3:  # does not show how submissions scatter
+    if size < 3:  # variation between submissions is unknown
         return {}
     splits = [(at, size) for at in range(1, size)]
     spans = [(first, last) for first in range(1, size) for last in range(first + 2, size)]
@@ -84,12 +84,12 @@ def _find_places(values: Sequence[float], tests: int, start: int = 0) -> dict[in
 
 
 def _test(values: Sequence[float], first: int, last: int) -> float:
-    """Return the p-value of the hypothesis that the values from `first` to `last` have the mean of the others."""
+    """Return the p-value of the hypothesis that the values from `first` to `last` have the same mean as the others."""
     inside, others = values[first:last], [*values[:first], *values[last:]]
     difference, freedom = fmean(inside) - fmean(others), len(values) - 2
     squares = math.fsum((value - fmean(side)) ** 2 for side in (inside, others) for value in side)
     error = math.sqrt(squares / freedom * (1 / len(inside) + 1 / len(others)))
-    if error < 1e-12:  # values that do not scatter, apart from rounding
+    if error < 1e-12:  # no variation except rounding
         return 0.0 if abs(difference) > 1e-9 else 1.0
     return Mean(difference, error, freedom, len(values)).p_two_sided()
 
@@ -111,10 +111,10 @@ def split_levels(points: Sequence[SubmissionSpeed], changes: Sequence[LevelChang
 
 
 def compute_loss(levels: Sequence[SpeedLevel]) -> float:
-    """Return the lost fraction of the speed of the fastest level, at the newest level; 0 if that is the fastest."""
+    """Return the fractional speed loss of the newest level relative to the fastest level."""
     return 1 - math.exp(levels[-1].log_speed - max(level.log_speed for level in levels))
 
 
 def estimate_speed(point: SubmissionSpeed) -> Interval:
-    """Return the geometric mean of a point's speeds, with the interval over its runs."""
+    """Return the geometric mean of a point's speeds, with an interval over the runs."""
     return exponentiate(mean_interval([math.log(speed) for speed in point.speeds]))

@@ -1,4 +1,4 @@
-"""Speeds of exported runs, grouped into submissions and series."""
+"""Reader of exported runs, whose speeds are grouped into submissions and series."""
 
 import json
 import math
@@ -20,7 +20,7 @@ _MACHINE = ("gpus", "processors", "devices")
 STACK = (*_SOFTWARE, *_MACHINE)
 """Columns whose changes are marked on the time axis."""
 _LEAST = ("run", "study", "scheme", "state", "started", "file")
-"""Columns without which a file is not an export."""
+"""Required columns of an export file."""
 _SECONDS = """
     SELECT file, avg(seconds), sum(samples_per_s * seconds) / sum(seconds), avg(samples_per_s) FROM records
     JOIN (SELECT file AS log, max(coalesce(warmup_steps, 1), 0) AS warm FROM runs) ON log = file
@@ -30,7 +30,7 @@ _SECONDS = """
 
 @dataclass(frozen=True)
 class SeriesKey:
-    """Identity of a series: runs of equal key are compared over time."""
+    """Identity of a series. Runs with the same key are compared over time."""
 
     study: str
     site: str
@@ -40,15 +40,15 @@ class SeriesKey:
 
 @dataclass(frozen=True)
 class SubmissionSpeed:
-    """Runs of one series in one submission."""
+    """Runs of a series in one submission."""
 
     time: str
-    """Start of the first run, UTC, ISO 8601."""
+    """Start time of the first run (UTC, ISO 8601)."""
     submission: str
     speeds: tuple[float, ...]
     """Samples per second of each completed run."""
     stack: Mapping[str, str] = field(default_factory=dict)
-    """Values of `STACK`, without those that the runs do not contain."""
+    """Known values of the `STACK` columns."""
 
     @property
     def log_speed(self) -> float:
@@ -57,12 +57,12 @@ class SubmissionSpeed:
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the SQLite files among the paths and in directories.
+    """Return the SQLite files among the paths and in directories among the paths.
 
     Raises
     ------
     UserError
-        A path does not exist, or there is no such file.
+        If a path does not exist or no file is found.
     """
     files: list[Path] = []
     for path in paths:
@@ -81,14 +81,15 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list[SubmissionSpeed]]:
-    """Return the points of each series in order of time. A run that several files contain counts once.
+    """Return the points of each series, in chronological order. Runs in several files count once.
 
-    Submissions of different files are different, even in the same directory: CI jobs often use one directory again.
+    Submissions from different files are distinct even if their directories are equal, because CI jobs often reuse a
+    directory.
 
     Raises
     ------
     UserError
-        A file is damaged, not an export, or of a newer version.
+        If a file is damaged, not an export, or has a newer version.
     """
     points: dict[SeriesKey, dict[tuple[Path, str], list[dict[str, Any]]]] = {}
     seen = set()
@@ -109,7 +110,7 @@ def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list
 
 
 def _read_file(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the completed runs of a file, each with its ``speed``."""
+    """Yield the completed runs of a file, with ``speed`` added."""
     name = make_printable(str(file))
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
@@ -133,7 +134,7 @@ def _read_file(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _compute_speed(batch: float | None, pace: Sequence[Any] | None) -> float | None:
-    """Return the samples per second of the counted steps: work divided by time."""
+    """Return the samples per second over the counted steps: work divided by time."""
     if pace is None:
         return None
     _, seconds, weighted, plain = pace
@@ -168,9 +169,9 @@ def _format_cell(cell: str | None) -> str:
 
 
 def describe_changes(before: SubmissionSpeed, after: SubmissionSpeed) -> list[str]:
-    """Return the changes of software and machine between two points, such as ``torch 2.14.1, was 2.13.0``.
+    """Return software and hardware changes between two points, such as ``torch 2.14.1, was 2.13.0``.
 
-    A fact that one of them lacks does not count.
+    Facts that are missing from either point are ignored.
     """
     return [
         _describe_change(name, before.stack[name], after.stack[name])
@@ -181,7 +182,7 @@ def describe_changes(before: SubmissionSpeed, after: SubmissionSpeed) -> list[st
 
 def _describe_change(name: str, before: str, after: str) -> str:
     old, new = before.split(), after.split()
-    if name == "modules":  # a long list, where few entries change
+    if name == "modules":  # a long list with few changes
         removed = [module for module in old if module not in new]
         added = [module for module in new if module not in old]
         return f"modules {' '.join(added) or 'removed'}, was {' '.join(removed) or 'absent'}"

@@ -1,4 +1,4 @@
-"""Tables, figures and the verdict of `hpcbench history`."""
+"""Tables, figures and verdict of `hpcbench history`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ _METHOD = (
 
 @dataclass(frozen=True)
 class SpeedSeries:
-    """A series with its changes."""
+    """A series and its level changes."""
 
     key: SeriesKey
     points: list[SubmissionSpeed]
@@ -52,20 +52,20 @@ class SpeedSeries:
 
     @property
     def loss(self) -> float:
-        """Lost fraction of the speed of the fastest level, at the newest level."""
+        """Fractional speed loss of the newest level relative to the fastest level."""
         return compute_loss(self.levels)
 
 
 @dataclass(frozen=True)
 class History(Results):
-    """Series of several submissions.
+    """Speed history of several series.
 
     Parameters
     ----------
     series
         All series.
     limit
-        Fraction of the speed whose loss is reported as a failure; None reports none.
+        Fractional speed loss that is reported as a failure. With None, no failure is reported.
     """
 
     series: Sequence[SpeedSeries]
@@ -73,13 +73,13 @@ class History(Results):
 
     @property
     def slower(self) -> list[SpeedSeries]:
-        """Series that lost at least the limit."""
+        """Series whose speed loss is at least the limit."""
         if self.limit is None:
             return []
         return [series for series in self.series if series.changes and series.loss >= self.limit]
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return a chapter for each study, site and cell."""
+        """Return a document with one chapter per study, site and cell."""
         groups: dict[tuple[str, str, str], list[SpeedSeries]] = {}
         for series in self.series:
             groups.setdefault((series.key.study, series.key.site, series.key.cell), []).append(series)
@@ -88,7 +88,7 @@ class History(Results):
         return Document("History", (first, *chapters, Chapter("Method", "", (Sentences((_METHOD,)),))))
 
     def answer(self) -> list[str]:
-        """Return the verdict in sentences, with one line for each change."""
+        """Return the verdict, with one line per change."""
         lines = [_describe(series, change) for series in self.series for change in series.changes]
         points = sum(len(series.points) for series in self.series)
         if not lines:
@@ -99,11 +99,11 @@ class History(Results):
         return lines
 
     def content(self) -> dict[str, Any]:
-        """Return the series as data for programs."""
+        """Return the series as machine-readable data."""
         return {"schema": 1, "limit": self.limit, "failed": bool(self.slower), "series": self.rows()}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return an object for each series."""
+        """Return one dictionary per series."""
         return [
             {
                 **vars(series.key),
@@ -122,7 +122,7 @@ class History(Results):
 
 
 def make_history(points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None) -> History:
-    """Return the history of all series, whose changes are tested together."""
+    """Return the history of all series. Changes are tested jointly over the series."""
     return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit)
 
 
@@ -134,7 +134,7 @@ def show_history(
     output: Path | None,
     plots: Path | None,
 ) -> int:
-    """Show the history; return 1 if a series lost at least the limit."""
+    """Show the history. Return 1 if a series lost at least the fraction `limit` of its speed."""
     chosen = resolve_format(format, output)
     if format == "csv" or chosen == "csv":
         raise UserError("history: has no CSV: use --format json, or the exported files themselves")
@@ -153,7 +153,7 @@ def parse_percent(text: str) -> float:
     Raises
     ------
     UserError
-        The text is not such a number, or not between 0 and 100 %.
+        If the text is not a number or not between 0 and 100 %.
     """
     clean = text.strip()
     try:

@@ -1,4 +1,4 @@
-"""The page of a report: its document, with provenance and the log lines that values were read from."""
+"""HTML page of a report: the document, provenance, and the log lines that values were read from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +11,9 @@ from hpcbench.report.provenance import gather_provenance, list_some
 
 
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
-    """Write a report as HTML, with the provenance of the submissions and the cited lines.
+    """Return a report as HTML, including provenance of the submissions and cited lines.
 
-    Files below `directory`, the directory of the page, are linked. It is None if it is not known.
+    Files below `directory` (the directory of the page, None if unknown) are linked.
     """
     origins = [gather_provenance(submission) for submission in submissions]
     citations = Citations(submissions, directory)

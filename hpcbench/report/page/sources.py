@@ -1,4 +1,4 @@
-"""File content that a page quotes: the lines that it cites, and the study and site files of a submission."""
+"""File content quoted by a page: cited lines, and the study and site files of a submission."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from hpcbench.files import read_json
 from hpcbench.present.page.safe import visible
 
 MOST_LINES = 4000
-"""Largest number of lines that a page quotes: four for each of a thousand runs."""
+"""Maximum number of quoted lines per page: four lines for each of a thousand runs."""
 LONGEST = 400
-"""Largest number of characters of a quoted line."""
+"""Maximum length of a quoted line in characters."""
 _CHUNK = 1 << 16
 _CITED = re.compile(r"[^\s(]\S*:[0-9]+")
 
@@ -27,17 +27,17 @@ class RawLine:
     """A quoted line of a file."""
 
     anchor: str
-    """Id of the line in the page."""
+    """HTML id of the line."""
     number: int
     text: str
     omitted: int
-    """Number of bytes left out at the end of the line."""
+    """Number of bytes omitted at the end of the line."""
 
 
 class Citations:
-    """Citations of a page: makes links for places like ``file:line`` and lists the lines that were linked to.
+    """Citations of a page. They turn locations like ``file:line`` into links, and collect the linked lines.
 
-    `directory` is the directory of the page; None if it is not known.
+    `directory` is the directory of the page, or None if unknown.
     """
 
     def __init__(self, submissions: Sequence[Submission], directory: Path | None) -> None:
@@ -49,10 +49,10 @@ class Citations:
         self._anchors: dict[str, dict[int, str]] = {path: {} for path in sorted(self._logs)}
         self._count = 0
         self.left_out = 0
-        """Number of citations whose lines are not quoted, because a page quotes at most `MOST_LINES`."""
+        """Number of citations without a quoted line, because a page quotes at most `MOST_LINES` lines."""
 
     def name(self, source: str) -> str:
-        """Shorten a place or path to its part below the directory of the submission."""
+        """Shorten a location or path to the part relative to the submission directory."""
         for root in self._roots:
             if source.startswith(f"{root}{os.sep}"):
                 inside = source[len(str(root)) + 1 :]
@@ -60,23 +60,23 @@ class Citations:
         return source
 
     def href(self, path: Path) -> str:
-        """Make a relative link to a file below the directory of the page; empty for any other file."""
+        """Return a relative link to a file below the page's directory, or an empty string for other files."""
         if self._directory is None:
             return ""
         try:
             inside = path.resolve().relative_to(self._directory.resolve())
         except (OSError, ValueError):
             return ""
-        return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # a name may be no UTF-8
+        return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # names need not be valid UTF-8
 
     def target(self, source: str) -> str:
-        """Return the link to a place: to its line in the page, or to its file below the page's directory, or none."""
+        """Return a link to a location: to the line quoted in the page, or to the file. The link may be empty."""
         path, number = _split_place(source)
         anchor = self._find_anchor(path, number) if number is not None else ""
         return f"#{anchor}" if anchor else self.href(Path(path))
 
     def linked(self, sentence: str) -> Markup:
-        """Write a sentence with links to the reasons and log lines that it names."""
+        """Turn the locations in a sentence into links."""
         parts = []
         end = 0
         for match in _CITED.finditer(sentence):
@@ -90,7 +90,7 @@ class Citations:
         return Markup("").join([*parts, escape(visible(sentence[end:]))])
 
     def files(self) -> Iterator[tuple[Path, list[RawLine]]]:
-        """Yield each log and each other cited file, with the lines that were linked to."""
+        """Yield each log and each other cited file, with the linked lines."""
         yield from ((Path(path), list(_read_lines(Path(path), anchors))) for path, anchors in self._anchors.items())
 
     def _find_anchor(self, path: str, number: int) -> str:
@@ -114,13 +114,13 @@ def _is_file(path: str) -> bool:
 
 
 def _split_place(source: str) -> tuple[str, int | None]:
-    """Split a place into file and line; the line is None if the place is only a file."""
+    """Split a location into file and line. The line is None if the location contains only a file."""
     path, _, line = source.rpartition(":")
     return (path, int(line)) if path and re.fullmatch("[0-9]{1,12}", line) else (source, None)
 
 
 def _read_lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
-    """Read the lines that have anchors, in the order of the file."""
+    """Read the lines that have anchors, in file order."""
     if not anchors:
         return
     number = 0
@@ -136,13 +136,13 @@ def _read_lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
 
 
 LONGEST_FILE = 20_000
-"""Largest number of characters of a quoted file."""
+"""Maximum length of a quoted file in characters."""
 _FILES = {"study.yaml": "Study file", "site.json": "Site file, as resolved"}
 
 
 @dataclass(frozen=True)
 class QuotedFile:
-    """A file of a submission that the page quotes."""
+    """A quoted file of a submission."""
 
     title: str
     text: str
@@ -150,9 +150,9 @@ class QuotedFile:
 
 
 def list_files(submission: Submission) -> list[QuotedFile]:
-    """List the files of a submission that the page quotes.
+    """List the files of a submission to quote.
 
-    The file of environment variables is not among them: no filter removes all secrets, and readers share pages.
+    The file with environment variables is excluded, because no filter can remove all secrets and pages are shared.
     """
     return list(_yield_files(submission.root)) if submission.root else []
 

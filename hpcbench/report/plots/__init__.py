@@ -1,4 +1,4 @@
-"""Figures of a report, by name. Each builder makes one figure, or None if there is nothing to draw."""
+"""Report figures, by name. Each builder returns a figure, or None if there is nothing to draw."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
     "step-trace": plot_step_trace,
     "error-over-wire": plot_error_over_wire,
 }
-"""Figures of the schemes of one cell."""
+"""Builders of figures about the schemes of a cell."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
     "gain": plot_gain,
@@ -31,4 +31,4 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
     "time-to-loss": plot_time_to_loss,
     "staleness": plot_staleness,
 }
-"""Figures of all cells together."""
+"""Builders of figures about all cells."""

@@ -1,4 +1,4 @@
-"""Elements that all figures share: panels, lists with a line for each scheme, bands over repeats."""
+"""Common elements of figures: panels, lists with a line per scheme, bands over repeats."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ LONGEST_NAME = 24
 
 
 def name(scheme: str) -> str:
-    """Shorten the name of a scheme for a figure."""
+    """Shorten a scheme's name for a figure."""
     return make_printable(scheme, LONGEST_NAME)
 
 
 def remark(row: SchemeRow) -> str:
-    """Describe the runs that did not complete; empty if all completed."""
+    """Describe incomplete runs; empty if all runs completed."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""
@@ -35,21 +35,21 @@ def remark(row: SchemeRow) -> str:
 
 
 def list_compared(cell: Cell) -> list[SchemeRow]:
-    """List the rows that have a panel. The baseline has a panel only if it is the only scheme."""
+    """List the schemes to draw in panels. The baseline is included only if it is the only scheme."""
     return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
 
 
 def write_heading(row: SchemeRow) -> str:
-    """Write the heading of a scheme's panel: its name, with the remark below."""
+    """Return the heading of a scheme's panel: the name, with the remark below."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
 DECIDED = {"faster", "not faster", "as fast", "better", "as good", "worse"}
-"""Findings that are significant. Their marks are filled."""
+"""Significant findings, which are drawn with filled markers."""
 
 
 def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
-    """Draw the mark of an estimate: filled if its finding is significant, open if it is inconclusive."""
+    """Draw the marker of an estimate: filled if the finding is significant, open if inconclusive."""
     axes.plot(
         x,
         y,
@@ -64,7 +64,7 @@ def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
 
 
 def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
-    """Make axes that share their scales, two per row, each with a title. `height` is the height of a row in inches."""
+    """Create titled axes with shared scales, two per row. `height` is the height of a row in inches."""
     columns = min(2, len(titles))
     rows = -(-len(titles) // columns)
     most = max(title.count("\n") for title in titles)
@@ -83,27 +83,27 @@ def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes
 _LINE = 0.2
 """Height of a scheme's line in inches."""
 _NAMES = 84.0
-"""Largest width of a name in points."""
+"""Maximum width of a name in points."""
 _FIGURES = 40.0
-"""Largest width of a value at the right in points."""
+"""Maximum width of a value at the right in points."""
 
 
 @dataclass(frozen=True)
 class NamedLines:
-    """Named lines of a list, from top to bottom."""
+    """A group of named lines, from top to bottom."""
 
     title: str
     names: Sequence[str]
-    """Name of each line, fitted to the width of names, with an optional remark below it."""
+    """Name of each line, shortened to the maximum width, with an optional remark below."""
     bold: Sequence[bool] = ()
-    """Whether each name is bold; by default none is."""
+    """Whether each name is bold. By default, no name is bold."""
 
 
 def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: float = _LINE) -> "list[Axes]":
-    """Make axes that share the x scale. The names of a group's lines stand at y = 0, 1, 2 ... from the top.
+    """Create axes with a shared x scale. A group's names are placed at y = 0, 1, 2 ... from the top.
 
-    `room` is the height above and below the lines in inches, `line` the height of each line. Lines are higher if a name
-    has a remark below it.
+    `room` is the height above and below the lines in inches, `line` the height of each line. Lines are taller if a name
+    has a remark.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]
@@ -129,7 +129,7 @@ def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: floa
 def list_schemes(
     fig: Any, cells: Sequence[tuple[Cell, Sequence[SchemeRow]]], *, room: float, line: float = _LINE
 ) -> "list[Axes]":
-    """Make `list_axes` with a line for each scheme of each cell. The name of the baseline is bold."""
+    """Create axes with one line per scheme of each cell, see `list_axes`. The baseline's name is bold."""
     groups = [
         NamedLines(
             make_printable(describe_cell(cell.values), 40) if len(cells) > 1 else "",
@@ -142,7 +142,7 @@ def list_schemes(
 
 
 def fit_name(text: str) -> str:
-    """Cut a name to the width of the names of a list."""
+    """Truncate a name to the maximum width of names."""
     return fitted(make_printable(text, LONGEST_NAME), _NAMES, 7)
 
 
@@ -151,7 +151,7 @@ def _label(row: SchemeRow) -> str:
 
 
 def label_right(axes: "Axes", labels: Sequence[str], head: str) -> None:
-    """Write a label for each scheme at the right of the frame, below the text `head`."""
+    """Write one label per scheme to the right of the frame, below the header `head`."""
     other = axes.secondary_yaxis("right")
     other.set_yticks(range(len(labels)), [fitted(label, _FIGURES, 7) for label in labels])
     other.tick_params(length=0)
@@ -171,7 +171,7 @@ def label_right(axes: "Axes", labels: Sequence[str], head: str) -> None:
 
 @dataclass(frozen=True)
 class Point:
-    """Mean of the repeats at one x, with the bounds of its band."""
+    """Mean over the repeats at an x position, with the bounds of the band."""
 
     x: float
     mean: float
@@ -180,16 +180,16 @@ class Point:
 
 
 def describe_band(runs: int) -> str:
-    """Describe a line and its band."""
+    """Describe a line and its band, for captions."""
     if runs < 2:
         return "1 run"
     return "mean and range of 2 runs" if runs == 2 else f"mean of {runs} runs and its 95 % interval"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Compute the mean of some values and the bounds of its band.
+    """Compute the mean of values and the bounds of its band.
 
-    The band is Student's 95 % interval. For two values it is their range; for one value both bounds are the value.
+    The band is Student's 95 % interval. For two values, it is their range. For one value, both bounds equal the value.
     """
     middle = average(values)
     if len(values) < 3 or not math.isfinite(middle):
@@ -200,6 +200,6 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def average(values: Iterable[float]) -> float:
-    """Average some values; NaN if one of them is NaN, infinite or too large."""
+    """Return the mean; NaN if any value is NaN, infinite or too large."""
     numbers = list(values)
     return fmean(numbers) if all(map(is_usable, numbers)) else math.nan

@@ -1,4 +1,4 @@
-"""The figure of a sweep: the gain of each scheme against the number that the study varies."""
+"""Figure of a sweep: the gain of each scheme against the swept number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDE = 4.0
-"""Ratio of the largest value to the smallest above which the axis is logarithmic."""
+"""Ratio of the largest to the smallest value above which the axis is logarithmic."""
 
 
 @dataclass(frozen=True)
 class _Gain:
-    """Speed of a scheme at one value of the swept key."""
+    """Gain of a scheme at one value of the swept key."""
 
     x: float
     speed: SpeedFinding
 
 
 def find_swept_key(cells: Sequence[Cell]) -> str | None:
-    """Find the key with the most numbers; None if no key has several values that are all numbers."""
+    """Find the numeric key with the most values; None if no key has several values that are all numbers."""
     values = {key: {cell.values.get(key) for cell in cells} for cell in cells for key in cell.values}
     numeric = {key: len(of) for key, of in values.items() if len(of) > 1 and all(map(_is_number, of))}
     return max(numeric, key=lambda key: numeric[key], default=None)
 
 
 def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a panel for each scheme with a line per combination of the other keys; None if no number is swept."""
+    """Plot one panel per scheme, with one line per combination of other keys; None if no number is swept."""
     key = find_swept_key(cells)
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""Loss curves of each scheme and the baseline, against steps or against time."""
+"""Loss curves of each scheme and the baseline, against steps or time."""
 
 import math
 from collections.abc import Sequence
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
-"""Largest number of points of a curve. More would not be visible in a panel, and means also smooth the curve."""
+"""Maximum number of points per curve. More points would not be visible, and averaging smooths the curve."""
 
 
 @dataclass(frozen=True)
 class LossCurve:
-    """Losses of a scheme."""
+    """Loss curve of a scheme."""
 
     points: tuple[Point, ...]
-    """Points before the first loss that is not finite."""
+    """Points before the first NaN or infinite loss."""
     evaluations: tuple[Point, ...]
     """Losses on validation data."""
     broken: bool
-    """Whether a loss that is NaN or infinite ended the curve."""
+    """Whether a NaN or infinite loss ended the curve."""
     runs: int
-    """Number of repeats whose mean the curve is."""
+    """Number of repeats that are averaged."""
 
 
 def list_runs(row: SchemeRow) -> list[Measures]:
-    """List the runs whose losses are drawn: those that completed or diverged or, without any, all with a loss."""
+    """List the runs to draw: completed or diverged runs, or if there are none, all runs with a loss."""
     logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 
 
 def choose_bin_width(rows: Sequence[SchemeRow]) -> int:
-    """Choose the number of steps per point. It is the same for all curves of a figure."""
+    """Choose the number of steps per point, for all curves of a figure."""
     lasts = [run.run.log.steps.last for row in rows for run in list_runs(row) if run.run.log]
     longest = max((last.step for last in lasts if last), default=1)
     return max(1, -(-longest // MOST_POINTS))
 
 
 def compute_curve(row: SchemeRow, along: Along, width: int) -> LossCurve:
-    """Compute the loss curve of a scheme, with a point for every `width` steps.
+    """Compute the loss curve of a scheme, with one point per `width` steps.
 
-    The x axis (`along`) is the step number or the seconds since the run began. Resumed runs have no seconds, because
-    their logs do not contain the times of the earlier steps.
+    `along` selects the x axis: step number or seconds since the start. Resumed runs are excluded from curves over
+    seconds, because their logs do not contain the times of earlier steps.
     """
     runs = [run for run in list_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}
@@ -76,7 +76,7 @@ def compute_curve(row: SchemeRow, along: Along, width: int) -> LossCurve:
         for k, inside in bins.items():
             places.setdefault(k, []).append((fmean(x for x, _ in inside), average(loss for _, loss in inside)))
         for step, loss in run.run.log.evaluations.items() if run.run.log else ():
-            if step in path and step:  # the loss of the untrained model (step 0) would stretch the scale
+            if step in path and step:  # the loss of the untrained model (step 0) would extend the scale
                 evaluated.setdefault(step, []).append((path[step][0], loss))
     points = [_average_point(places[k]) for k in sorted(places)]
     end = next((k for k, point in enumerate(points) if not math.isfinite(point.mean)), len(points))
@@ -92,7 +92,7 @@ def _average_point(values: Sequence[tuple[float, float]]) -> Point:
 
 
 def _read_path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
-    """Read x and loss of each step of a run."""
+    """Read the x value and loss of each step of a run."""
     log = run.run.log
     if log is None:
         return {}
@@ -103,7 +103,7 @@ def _read_path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
     for step, loss, seconds in sorted(log.steps.columns("step", "loss", "seconds"), key=lambda row: row[0]):
         if not (is_usable(seconds) and seconds >= 0):
             continue
-        # A log with a line every ten steps gives the mean time of the ten steps.
+        # For example, a line after every ten steps contains the mean time of the ten steps.
         passed += seconds * (step - before)
         before = step
         path[int(step)] = (passed, loss)
@@ -116,12 +116,12 @@ _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def plot_loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a panel for each scheme; None if no run has a loss."""
+    """Plot one panel per scheme; None if no run has a loss."""
     return _plot(cell, "steps")
 
 
 def plot_loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a panel for each scheme; None if no run has losses with times."""
+    """Plot one panel per scheme; None if no run has losses with times."""
     return _plot(cell, "seconds")
 
 
@@ -174,7 +174,7 @@ def _draw(
         zorder=4,
         clip_on=False,
     )
-    drawn.set_in_layout(False)  # half of the last mark is outside of the axes
+    drawn.set_in_layout(False)  # half of the last marker lies outside the axes
     if curve.broken and x:
         axes.plot(x[-1], curve.points[-1].mean, color=colour, marker="X", markersize=7, linestyle="none", zorder=5)
 
@@ -182,7 +182,7 @@ def _draw(
 def _compute_limits(curves: Sequence[LossCurve]) -> tuple[float, float]:
     """Compute the limits of the y axis.
 
-    Points of the first tenth of the steps may be outside: there all losses fall in the same way.
+    Points in the first tenth of the steps may exceed the limits, because losses fall similarly there for all schemes.
     """
     late = [p for curve in curves for p in curve.points[len(curve.points) // 10 :]]
     values = [p.mean for p in late] + [p.mean for curve in curves for p in curve.evaluations]

@@ -1,6 +1,6 @@
-"""Figure of the savings on the wire and the error of messages: a list, sorted by wire bytes.
+"""Figure of wire savings and message errors: a list, sorted by wire bytes.
 
-It is not a scatter plot, because codecs often save the same bytes and their marks would cover each other.
+It is not a scatter plot, because codecs often save the same number of bytes, and their markers would overlap.
 """
 
 import math
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     pass
 
 MOST_CHANNELS, MOST_CODECS = 4, 5
-"""Largest number of groups in the figure of errors, and of lines per group.
+"""Maximum number of groups in the figure, and of lines per group.
 
-Those with the fewest message bytes become ``other``.
+Groups and lines with the fewest message bytes are merged into ``other``.
 """
 
 
 @dataclass(frozen=True)
 class CodedChannel:
-    """A codec on a channel of one scheme: means over the scheme's runs."""
+    """Codec of a scheme on one channel, with means over the scheme's runs."""
 
     channel: str
     codec: str
     scheme: str
     wire_over_message: float
     error: float
-    """Relative error of the sampled values in the 2-norm."""
+    """Relative error of the sampled values (2-norm)."""
     message_bytes: float
 
 
 def list_coded_channels(cell: Cell) -> list[CodedChannel]:
-    """List the channels whose size and error are known. An error of 0 has no place on a logarithmic axis."""
+    """List the channels with known size and error. Errors of 0 are excluded because the axis is logarithmic."""
     values_by_key: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
     for row in cell.rows:
         for channel in (channel for run in row.counted for channel in run.channels):
             if channel.coded_part == 0:
-                continue  # the codec never ran: its sampled error did not affect this run
+                continue  # the codec never ran, so its sampled error did not affect the run
             wire, error = channel.wire_over_message, channel.sampled_error
             if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and is_usable(error):
                 channel_name = f"{channel.dimension} {(channel.phase or '').lower()}".strip()
@@ -59,7 +59,7 @@ def list_coded_channels(cell: Cell) -> list[CodedChannel]:
 
 
 def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a group for each channel and a line for each codec; None if no error was sampled."""
+    """Plot one group per channel and one line per codec; None if no error was sampled."""
     everything = list_coded_channels(cell)
     if not everything:
         return None
@@ -97,7 +97,7 @@ WIRE_HEAD = "wire/message"
 
 
 def _group(points: Sequence[CodedChannel], attribute: str, most: int) -> list[tuple[str, list[CodedChannel]]]:
-    """Group the points by an attribute, the most message bytes first. Groups beyond `most` are merged."""
+    """Group the points by an attribute, in descending order of message bytes. Groups beyond `most` are merged."""
     groups: dict[str, list[CodedChannel]] = {}
     for point in points:
         groups.setdefault(getattr(point, attribute), []).append(point)

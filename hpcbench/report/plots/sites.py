@@ -1,4 +1,4 @@
-"""The figure of gains on several sites: a line for each scheme, a mark for each site."""
+"""Figure of gains on several sites: one line per scheme, one marker per site."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from hpcbench.report.tables.sites import index_compared, list_common
 
 
 def plot_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Figure | None:
-    """Plot the gains of the schemes that two sites compared; None without such a scheme."""
+    """Plot the gains of schemes that were compared on two or more sites; None without such a scheme."""
     common = list_common(sections)
     if not common:
         return None

@@ -1,4 +1,4 @@
-"""Figures of the speed of each scheme: relative to the baseline, and per rank against the size of the job."""
+"""Figures of each scheme's speed: relative to the baseline, and per rank against the job size."""
 
 import math
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 _WIDE = 8.0
-"""Ratio of the axis's ends above which the axis is logarithmic."""
+"""Ratio of the axis limits above which the axis is logarithmic."""
 
 
 def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a line for each scheme; None if nothing is compared with a baseline."""
+    """Plot one line per scheme; None if no scheme is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
@@ -65,7 +65,7 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
 
 
 def _list_ends(row: SchemeRow) -> list[float]:
-    """List the values that must be inside the frame. Very wide intervals are cut."""
+    """List the values that the axis limits must include. Very wide intervals are clipped."""
     if row.speed is None:
         return []
     estimate = row.speed.estimate
@@ -89,7 +89,7 @@ def _draw_speeds(axes: "Axes", y: int, row: SchemeRow, *, is_baseline: bool) -> 
 
 
 def _write_text(axes: "Axes", text: str, x: float, y: int) -> None:
-    """Write a text next to a place, on the side with more room."""
+    """Write text next to a position, on the side with more space."""
     left = x > sum(axes.get_xlim()) / 2
     axes.annotate(
         text,
@@ -104,7 +104,7 @@ def _write_text(axes: "Axes", text: str, x: float, y: int) -> None:
 
 
 def plot_scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
+    """Plot one panel per scheme, with the baseline and ideal scaling; None for fewer than two job sizes."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []

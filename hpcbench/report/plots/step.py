@@ -1,4 +1,4 @@
-"""The mean step of each scheme, divided into computation, waiting, encoding and decoding."""
+"""Figure of each scheme's mean step, divided into computation, waiting, encoding and decoding."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -15,13 +15,13 @@ from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED,
 from hpcbench.report.statistics import is_usable
 
 PARTS = tuple(quantity.label for quantity in (COMPUTE, EXPOSED, ENCODE, DECODE))
-"""Parts of a step, in the order of `Split`."""
+"""Labels of the parts of a step, in the order of `Split`."""
 LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
 
 
 @dataclass(frozen=True)
 class Split:
-    """Seconds per step and rank. The first four add up to the step."""
+    """Times in seconds per step and rank. The first four add up to the step time."""
 
     computation: float
     waiting: float
@@ -32,18 +32,21 @@ class Split:
 
     @property
     def step(self) -> float:
-        """The whole step."""
+        """Total step time."""
         return self.computation + self.waiting + self.encoding + self.decoding
 
 
 def average_split(row: SchemeRow) -> Split | None:
-    """Average over the completed runs of a scheme or, without any, over all; None if no log contains the times."""
+    """Average over the completed runs of a scheme, or over all runs if none completed.
+
+    None if no log contains the times.
+    """
     splits = [run_split for run_split in map(_split_step, row.counted) if run_split is not None]
     return Split(*(fmean(values) for values in zip(*map(astuple, splits), strict=True))) if splits else None
 
 
 def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a bar for each scheme; None if no log contains its traffic."""
+    """Plot one bar per scheme; None if no log contains traffic."""
     rows = [(row, row_split) for row in cell.rows if (row_split := average_split(row)) is not None]
     if not rows:
         return None
@@ -84,7 +87,7 @@ def _split_step(run: Measures) -> Split | None:
             encoding += channel.exposed_s * channel.encode_s / busy
             decoding += channel.exposed_s * channel.decode_s / busy
     result = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
-    # The times of a damaged or foreign log may be negative or may not add up to a step.
+    # In damaged or foreign logs, times may be negative or may not add up to the step time.
     return result if all(is_usable(part) and part >= 0 for part in astuple(result)) else None
 
 

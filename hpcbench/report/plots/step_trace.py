@@ -1,4 +1,4 @@
-"""One step of each scheme, rank by rank, from its trace."""
+"""Figure of a traced step of each scheme, by rank."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,13 +17,13 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
-"""Largest numbers of schemes, and of ranks of each, that are drawn. More would be too small to be read."""
+"""Maximum number of schemes, and of ranks per scheme. More would be illegible."""
 COLUMNS = 48
-"""Columns of a rank's line. A step has hundreds of spans; drawn one by one, only their outlines would be visible."""
+"""Number of columns per rank. A step has hundreds of spans, too many to draw individually."""
 _SAMPLES = 50
-"""Number of instants per column at which the kind of span is determined."""
+"""Number of samples per column at which the kind of span is determined."""
 LEAST_SHARE = 0.03
-"""Fraction of the steps below which a kind of span is not visible and counts as ``other``."""
+"""Fraction of a step below which a kind of span would be invisible and is merged into ``other``."""
 OTHER = "other"
 SPANS = {
     "forward": COLOURS[5],
@@ -33,32 +33,32 @@ SPANS = {
     OTHER: COLOURS[2],
     "waiting": "#d9d9d9",
 }
-"""Color of each kind of span, from the bottom of a column to its top.
+"""Color of each kind of span, from the bottom to the top of a column.
 
-If spans overlap, the kind that comes later in this list counts.
+If spans overlap, the later kind in this list takes precedence.
 """
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
-"""Colors of concurrent activities, which are drawn below a rank's columns."""
+"""Colors of concurrent activities, drawn below a rank's columns."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One step of a scheme."""
+    """A traced step of a scheme."""
 
     scheme: str
     run: str
     step: int
     ranks: tuple[StepTrace, ...]
-    """Traces of the ranks that are drawn."""
+    """Traces of the drawn ranks."""
     of: int
-    """Number of ranks of the run."""
+    """Total number of ranks of the run."""
     error: float
-    """Largest difference between the ranks' clocks in seconds."""
+    """Maximum difference between the ranks' clocks in seconds."""
 
     def list_spans(self, trace: StepTrace) -> list[tuple[str, float, float]]:
-        """List kind, start and length of the spans of one rank, in seconds since the start of the step.
+        """List the kind, start and length of a rank's spans.
 
-        Times are those of the common clock.
+        Start and length are in seconds. The start is relative to the start of the step on the common clock.
         """
         start = min(
             _convert_to_common_clock(other, span)
@@ -74,13 +74,15 @@ class Panel:
 
     @cached_property
     def seconds(self) -> float:
-        """Seconds from the start of the step to its end on the last rank."""
+        """Time in seconds from the start of the step to its end on the last rank."""
         return max(begin + length for trace in self.ranks for _, begin, length in self.list_spans(trace))
 
     def compute_shares(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
-        """Compute the share of each kind of span in each column of one rank; kinds of `SPANS` add up to at most 1.
+        """Compute the share of each kind of span in each column of a rank.
 
-        `seconds` is the length of all columns together.
+        In a column, the kinds of `SPANS` add up to at most 1.
+
+        `seconds` is the total length of all columns.
         """
         instants: dict[str, list[str]] = {place: [""] * (COLUMNS * _SAMPLES) for place in ("steps", *_BELOW)}
         step = seconds / (COLUMNS * _SAMPLES)
@@ -102,7 +104,7 @@ class Panel:
 
 
 def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a panel for each scheme; None if no run was traced."""
+    """Plot one panel per scheme; None if no run was traced."""
     damaged: list[str] = []
     traced = [panel for row in cell.rows if (panel := _make_panel(row, damaged))]
     panels = traced[:MOST_SCHEMES]
@@ -149,7 +151,7 @@ def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
 
 
 def _make_panel(row: SchemeRow, damaged: list[str]) -> Panel | None:
-    """Make the panel of the first run with a complete trace. Problems of earlier runs are appended to `damaged`."""
+    """Make a panel of the first run with a complete trace. Problems of other traces are appended to `damaged`."""
     for measures in row.counted:
         try:
             traces = traces_of(measures.run)
@@ -167,7 +169,7 @@ def _make_panel(row: SchemeRow, damaged: list[str]) -> Panel | None:
 
 
 def _list_small_kinds(ranks: Sequence[dict[str, list[float]]]) -> set[str]:
-    """List the kinds of spans whose share of the steps is too small to be visible on any rank."""
+    """List the kinds of spans whose share is too small to be visible on any rank."""
     most: dict[str, float] = {}
     for shares in ranks:
         total = sum(sum(shares.get(kind, ())) for kind in SPANS) or 1.0
@@ -179,7 +181,7 @@ def _list_small_kinds(ranks: Sequence[dict[str, list[float]]]) -> set[str]:
 def _draw_ranks(
     axis: Any, panel: Panel, ranks: Sequence[dict[str, list[float]]], small: Collection[str], length: float
 ) -> None:
-    """Draw the columns of each rank, and thin bars below them. `length` is the length of the axis in its unit."""
+    """Draw the columns of each rank, and thin bars below. `length` is the axis length in axis units."""
     width = length / COLUMNS
     left = [k * width for k in range(COLUMNS)]
     for y, shares in enumerate(ranks):

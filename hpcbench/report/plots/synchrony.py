@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _LINE = 0.19
 """Height of a line in inches."""
 _NAMES = 120.0
-"""Largest width of a name in points."""
+"""Maximum width of a name in points."""
 
 
 def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a line for each sync mode and scheme with a reference; None if no time is known."""
+    """Plot one line per sync mode and scheme with a reference; None if no time is known."""
     compared = [arm for arm in list_arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
     if not compared:
         return None
@@ -52,7 +52,7 @@ def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | Non
 
 
 def _compute_limits(compared: Sequence[Arm]) -> tuple[float, float]:
-    """Compute the limits of the x axis. Very wide intervals are cut."""
+    """Compute the limits of the x axis. Very wide intervals are clipped."""
     ends = [0.9, 1.1]
     for arm in compared:
         if ratio := arm.time_ratio:
@@ -77,7 +77,7 @@ def _write_name(arm: Arm) -> str:
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot a panel for each sync mode with stale weights, with bars for each scheme; None if there is none."""
+    """Plot one panel per sync mode with stale weights, with bars for each scheme; None without such a mode."""
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in list_arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:

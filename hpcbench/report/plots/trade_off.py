@@ -1,4 +1,4 @@
-"""The figure next to the answer: speed against loss, with the baseline, the margin of the loss and the Pareto front."""
+"""Figure next to the answer: speed against loss, with the baseline, the loss margin and the Pareto front."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _HEIGHT = 2.7
 """Height of the figure in inches."""
 _WIDE = 8.0
-"""Largest difference in margins on a linear axis. Beyond it the margin would be too narrow to be visible."""
+"""Maximum loss difference for a linear axis, in multiples of the margin."""
 _LOOKS: dict[Tone, tuple[str, str, bool]] = {
     "good": (COLOURS[2], "o", True),
     "warning": (COLOURS[1], "D", False),
     "bad": (COLOURS[1], "X", True),
     "": (COLOURS[0], "s", False),
 }
-"""Color and mark of each tone of a verdict, and whether the mark is filled."""
+"""Color and marker of each verdict tone, and whether the marker is filled."""
 
 
 def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a point for each scheme; None if no scheme has both a speed and a loss to compare."""
+    """Plot one point per scheme; None if no scheme has both a comparable speed and a comparable loss."""
     rows = [row for row in cell.rows if row.scheme != cell.baseline and _has_place(row)]
     if not rows:
         return None
@@ -77,7 +77,7 @@ def _get_place(row: SchemeRow) -> tuple[float, float]:
 
 
 def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
-    """Connect the schemes that no other scheme significantly beats, in the order of their speeds."""
+    """Connect the schemes on the Pareto front, in the order of their speeds."""
     unbeaten = compute_front(cell).unbeaten
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
     places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
@@ -105,7 +105,7 @@ def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
 
 
 def _measure_reach(rows: Iterable[SchemeRow]) -> float:
-    """Return the largest distance of a loss or of an end of its interval from the baseline's."""
+    """Return the largest distance of any loss or interval bound from the baseline's loss."""
     return max((abs(end) for end in _list_ends(rows)), default=0.0)
 
 
@@ -115,7 +115,7 @@ def _list_ends(rows: Iterable[SchemeRow]) -> list[float]:
 
 
 def _set_loss_scale(axes: "Axes", rows: Sequence[SchemeRow], margin: float) -> None:
-    """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond it."""
+    """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond the margin."""
     from matplotlib.ticker import MaxNLocator
 
     ends = _list_ends(rows)

@@ -1,4 +1,4 @@
-"""Declaration of a quantity: its name, its averages, and its form in reports."""
+"""Declarations of quantities: names, averages, and presentation in reports."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ from hpcbench.report.traffic import Unknown
 
 Item = TypeVar("Item")
 Value = float | Unknown | None
-"""A value. ``"unknown"`` means that it cannot be computed; None means that the log does not give it."""
+"""Value of a quantity. ``"unknown"`` means that it cannot be computed, None that the log does not contain it."""
 Scale = Callable[[Iterable[float | None], bool], DisplayUnit]
-"""Function that chooses the unit for some values. The flag is True if the ranks compute on GPUs."""
+"""Function that chooses the unit for a set of values. The flag indicates that ranks compute on GPUs."""
 
 
 def _choose_seconds(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
@@ -48,16 +48,19 @@ RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
 
 @dataclass(frozen=True)
 class Average:
-    """A way to average the values of a scheme's runs."""
+    """A method to average values over a scheme's runs."""
 
     description: str
-    """Name of the average in the help of a column."""
+    """Name of the average in column descriptions."""
     over: Callable[[Sequence[Measures], Callable[[Measures], Value]], Value]
-    """Function that averages over all runs of the scheme. Its second argument computes the value of one run."""
+    """Function that averages over all runs of a scheme. The second argument computes a run's value."""
 
 
 def _average_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
-    """Return an average over the completed runs; if no run completed, over the runs with a known speed."""
+    """Return a function that averages over completed runs.
+
+    If no run completed, it averages over the runs with a known speed.
+    """
 
     def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
         values = [value(run) for run in select_counted(runs)]
@@ -85,39 +88,39 @@ HIGHEST = Average("of the run with the most", _find_highest)
 
 @dataclass(frozen=True)
 class Exported:
-    """A quantity's column in a table of the export. The steps' own columns are in `hpcbench.contract.step_line`."""
+    """Column of a quantity in an export table. Step columns are declared in `hpcbench.contract.step_line`."""
 
     table: Literal["runs", "channels", "phases"]
     kind: Literal["integer", "real"]
     event: type[Event] | None = None
-    """Event of the log that holds a run's value, under the quantity's key."""
+    """Log event that contains a run's value under the quantity's key."""
     remark: str = ""
-    """Text appended to the meaning."""
+    """Text that is appended to the meaning."""
 
     def read(self, log: RunLog, key: str) -> float | None:
-        """Read the value from the event of a log."""
+        """Read the value from the log's event."""
         value: float | None = getattr(log.read_event(self.event), key) if self.event else None
         return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """A quantity that is measured or computed from measurements."""
+    """A quantity that is measured or derived from measurements."""
 
     key: str
-    """Name for programs: column name in tables, CSV and the export, and key in JSON."""
+    """Machine-readable name: column name in tables, CSV and exports, and key in JSON."""
     head: str
-    """Text above its column. ``{unit}`` and ``{each}`` (GPU or rank) are replaced."""
+    """Column header. ``{unit}`` and ``{each}`` (GPU or rank) are replaced."""
     unit: str
-    """Unit of its values, such as s, B or FLOP/s; 1 for a plain number."""
+    """Unit of the values, such as s, B or FLOP/s; 1 for dimensionless values."""
     meaning: str
-    """Meaning in one sentence, without a full stop."""
+    """One-sentence description, without a final period."""
     label: str = ""
-    """Text at an axis or in the legend of a plot."""
+    """Label for axes and legends of plots."""
     scale: Scale = NUMBER
-    """Function that chooses the unit and the digits for some values."""
+    """Function that chooses the unit and number of digits for a set of values."""
     run: Callable[[Measures], Value] | None = None
-    """Function that computes the value of a run. By default the value is read from the event of `exported`."""
+    """Function that computes a run's value. By default, the value is read from the event of `exported`."""
     over_steps: Literal[
         "",
         "mean of the steps",
@@ -127,44 +130,44 @@ class Quantity:
         "work over time",
         "last step",
     ] = ""
-    """Average over the steps of a run; empty if the value is not an average."""
+    """How values are averaged over a run's steps; empty if not averaged."""
     over_runs: Average = MEAN
-    """Average over the runs of a scheme."""
+    """How values are averaged over a scheme's runs."""
     better: Literal["", "higher", "lower"] = ""
-    """Direction of better values; empty if neither is better."""
+    """Direction of better values; empty if neither direction is better."""
     table: str = ""
-    """Name of the table that shows the quantity; empty if no table does."""
+    """Name of the table that shows the quantity; empty if no table shows it."""
     group: int = 0
-    """Group of its column in the table."""
+    """Column group in the table."""
     exported: Exported | None = None
     alarm: float | None = None
-    """Value that a table marks as bad; None if no value is bad."""
+    """Value that tables mark as bad; None if no value is bad."""
     of_schemes: bool = True
-    """Whether schemes have a value. If not, the quantity is only exported."""
+    """Whether the quantity is shown for schemes. Otherwise it is only exported."""
 
     def compute(self, run: Measures) -> Value:
-        """Compute the value of a run."""
+        """Compute a run's value."""
         if self.run is not None:
             return self.run(run)
         return self.exported.read(run.run.log, self.key) if self.exported and run.run.log else None
 
     def average(self, runs: Sequence[Measures]) -> Value:
-        """Compute the value of a scheme from all of its runs."""
+        """Compute a scheme's value from all runs of the scheme."""
         return self.over_runs.over(runs, self.compute)
 
     def average_or_none(self, runs: Sequence[Measures]) -> float | None:
-        """Compute the value of a scheme; None if it is not a number."""
+        """Compute a scheme's value; None if it is not a number."""
         value = self.average(runs)
         return None if value == "unknown" else value
 
     def choose_unit(self, values: Iterable[Value], *, gpu: bool = False) -> DisplayUnit:
-        """Choose the unit for some values."""
+        """Choose the unit for a set of values."""
         return self.scale((value for value in values if value != "unknown"), gpu)
 
     def make_column(
         self, unit: DisplayUnit, *, gpu: bool = False, group: int | None = None, runs: bool = False
     ) -> Column:
-        """Make the column of a table with a row for each run (`runs`) or each scheme."""
+        """Make a column for a table with one row per run (`runs`) or per scheme."""
         each = "GPU" if gpu else "rank"
         head = self.head.format(unit=unit.name, each=each)
         return Column(
@@ -178,7 +181,7 @@ class Quantity:
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
     def _describe(self, unit: DisplayUnit, *, runs: bool) -> str:
-        """Describe the column: meaning, unit if the head lacks it, averages, and which direction is better."""
+        """Describe the column: meaning, unit if missing from the header, averages, and direction of better values."""
         scaled = unit.name if "{unit}" not in self.head else ""
         averages = filter(None, (self.over_steps, "" if runs else self.over_runs.description))
         better = f"{self.better} is better" if self.better else ""
@@ -196,10 +199,10 @@ def make_fields(
     unit: DisplayUnit | None = None,
     runs: bool = False,
 ) -> list[Field[Item]]:
-    """Make the columns of some quantities, with a function for the entries of each.
+    """Make columns for quantities, each with an entry function.
 
-    `value` computes the value of a quantity for an item. By default each column has its own group and a unit that fits
-    its values. `runs` is True if a row is a run.
+    `value` computes the value of a quantity for an item. By default, each column is a group of its own, and its unit
+    fits the values. `runs` is True if rows represent runs.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

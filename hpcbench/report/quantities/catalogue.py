@@ -1,7 +1,7 @@
-"""All quantities of a report. Tables, plots, pages, CSV, JSON and the export use these declarations.
+"""Catalog of all report quantities, used by tables, plots, pages, CSV, JSON and exports.
 
-Append a new quantity to the end of its kind. It then appears in its table, on the page, in CSV and JSON, and in the
-export.
+Append new quantities to the end of their kind. They then appear in their table, on the page, in CSV and JSON, and in
+exports.
 """
 
 from hpcbench.features.energy.report.table import ENERGY
@@ -22,11 +22,11 @@ CATALOGUE: list[Quantity] = [
 
 
 def list_of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
-    """Return the quantities of a table: those of `first`, then all others that are declared for it."""
+    """Return the quantities of a table: first those in `first`, then all others declared for the table."""
     keys = {quantity.key for quantity in first}
     return [*first, *(quantity for quantity in CATALOGUE if quantity.table == name and quantity.key not in keys)]
 
 
 def list_exported(table: str) -> list[Quantity]:
-    """Return the quantities that have a column in a table of the export, in the order of the columns."""
+    """Return the quantities of an export table, in column order."""
     return [quantity for quantity in CATALOGUE if quantity.exported and quantity.exported.table == table]

@@ -1,4 +1,4 @@
-"""Quantities of layers with experts: balance of the tokens, dropped tokens, and time of the all-to-all."""
+"""Quantities of expert layers: token balance, dropped tokens, and all-to-all time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,18 +67,18 @@ EXPERTS = (IMBALANCE, DROPPED, UNUSED, ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
 
 
 def _read_seconds(run: Measures, part: str) -> float | None:
-    """Return seconds of the traffic between experts per step and rank."""
+    """Return a part of the expert traffic's time, in seconds per step and rank."""
     totals = next((totals for totals in run.dimensions if totals.dimension == "EP"), None)
     seconds: float | None = getattr(totals, part, None)
     return seconds
 
 
 _MOST = 16
-"""Largest numbers of layers, and of experts per layer, whose counts are listed."""
+"""Maximum number of layers, and of experts per layer, whose counts are listed."""
 
 
 def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of balance, drops and all-to-all of each scheme; None if no run has experts."""
+    """Make the table of token balance, dropped tokens and all-to-all time; None if no run has experts."""
     if not any(run.extract(read_expert_loads) for run in cell.runs):
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
@@ -91,7 +91,7 @@ def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _describe_loads(cell: Cell) -> Iterator[str]:
-    """Yield the share of each expert in the tokens of its layer, for the first run of each scheme."""
+    """Yield each expert's share of its layer's tokens, for the first run of each scheme."""
     for row in cell.rows:
         loads = next((loads for run in row.counted if (loads := run.extract(read_expert_loads))), None)
         if loads is None or len(loads.layers) * len(loads.layers[0].tokens) > _MOST * _MOST:

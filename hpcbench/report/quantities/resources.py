@@ -1,4 +1,4 @@
-"""Quantities of memory and of the phases of a step."""
+"""Quantities of memory and step phases."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hpcbench.report.traffic import DIMENSIONS
 
 
 def _declare_memory(key: str, head: str, meaning: str, run: Callable[[Measures], Value], group: int) -> Quantity:
-    """Declare a quantity of memory in bytes, taken from the run that needed the most."""
+    """Declare a memory quantity in bytes, taken from the run with the highest usage."""
     return Quantity(
         key=key,
         head=f"{head} ({{unit}})",
@@ -87,7 +87,7 @@ _MEANINGS = {
 
 
 def _read_seconds(run: Measures, part: str) -> float | None:
-    """Return the seconds of a part of the step. A single stage has no bubble."""
+    """Return the time of a step phase in seconds. A single stage has no bubble."""
     if run.phases is None or (part == "bubble" and run.phases.idle is None):
         return None
     seconds: float = getattr(run.phases, part)
@@ -111,7 +111,7 @@ def _declare_phase(part: str) -> Quantity:
 
 
 def _declare_part(of: Quantity, key: str, group: int) -> Quantity:
-    """Declare the time of a part of the step as a fraction of the step's time."""
+    """Declare the time of a step phase as a fraction of the step time."""
 
     def value(run: Measures) -> Value:
         seconds = of.compute(run)

@@ -1,4 +1,4 @@
-"""Quantities of an embedding's gradient that may be sent by rows: touched rows, reductions by rows, saved bytes."""
+"""Quantities of row-sparse embedding gradients: touched rows, row-wise reductions, saved bytes."""
 
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -55,18 +55,18 @@ SPARSE_ROWS = (ROW_DENSITY, SWITCH_DENSITY, BY_ROWS_PART, SAVED_BYTES)
 
 @dataclass(frozen=True)
 class SparseGradients:
-    """Counts of a run that may send its embedding's gradient by rows, over all ranks and counted steps."""
+    """Row-sparse gradient counts of a run, over all ranks and counted steps."""
 
     switch_density: float
     density: float
     part: float
-    """Fraction of the reductions that were sent by rows."""
+    """Fraction of the reductions that were sent as rows."""
     saved_bytes: float
-    """Wire bytes that all ranks saved in a step, compared with sending the complete gradient."""
+    """Wire bytes per step, saved by all ranks compared with sending complete gradients."""
 
 
 def read_sparse_gradients(log: RunLog) -> SparseGradients | None:
-    """Read the row counts of the ``sparse_gradients`` event; None if the log has none, or only invalid ones."""
+    """Read the row counts of the ``sparse_gradients`` event; None if they are missing or invalid."""
     event = log.read_event(events.RowTraffic)
     counts = event.switch_density, event.density, event.reductions, event.by_rows, event.saved_bytes
     first, last = event.from_step, event.to_step
@@ -80,7 +80,7 @@ def read_sparse_gradients(log: RunLog) -> SparseGradients | None:
 
 
 def tabulate_sparse_rows(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of density, switch point and saved bytes of each scheme; None if no run may send rows."""
+    """Make the table of density, switch point and saved bytes; None if no run can send rows."""
     if not any(run.extract(read_sparse_gradients) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [make_scheme_column(), *make_columns(SPARSE_ROWS, cell.rows)]

@@ -1,4 +1,4 @@
-"""Quantities of speed and loss. `hpcbench.contract.step_line` defines unit and meaning of those in a step's line."""
+"""Quantities of speed and loss. `hpcbench.contract.step_line` defines units and meanings of step-line quantities."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ _LINE = {quantity.name: quantity for quantity in step_line.QUANTITIES}
 
 
 def _declare_of_line(name: str) -> Quantity:
-    """Declare a quantity of a step's line, without the part of its meaning that applies only to the line."""
+    """Declare a step-line quantity. The part of its meaning that applies only to step lines is omitted."""
     declared = _LINE[name]
     return Quantity(key=name, head=name, unit=declared.unit, meaning=declared.meaning.replace(" so far", ""))
 
 
 def _declare_rate(name: str) -> Quantity:
-    """Declare a quantity of a step's line whose larger values are better."""
+    """Declare a step-line quantity for which higher is better."""
     quantity = _declare_of_line(name)
     return replace(
         quantity,
-        meaning=quantity.meaning.partition(", as the log")[0],  # a report recomputes the rate where it can
+        meaning=quantity.meaning.partition(", as the log")[0],  # reports recompute rates where possible
         over_steps="work over time",
         over_runs=GEOMETRIC,
         better="higher",

@@ -1,4 +1,4 @@
-"""Quantities of asynchronous training: staleness of the weights, and time that ranks wait."""
+"""Quantities of asynchronous training: staleness of weights, and waiting time of ranks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -52,14 +52,17 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True)
 class Ages:
-    """Gradients by their staleness: updates between the weights they were computed with and those they changed."""
+    """Number of gradients by staleness.
+
+    Staleness is the number of updates between the weights used to compute a gradient and the weights that it updates.
+    """
 
     counts: Mapping[int, int]
-    """Number of gradients by staleness, in rising order; no number is 0."""
+    """Number of gradients by staleness, in ascending order of staleness, without zero counts."""
 
     @property
     def total(self) -> int:
-        """Number of gradients."""
+        """Total number of gradients."""
         return sum(self.counts.values())
 
     @property
@@ -74,14 +77,14 @@ class Ages:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Fraction of the gradients with each staleness."""
+        """Fraction of gradients by staleness."""
         return {age: count / self.total for age, count in self.counts.items()}
 
 
 def count_ages(log: RunLog) -> Ages | None:
-    """Count the gradients of all stages or shards by staleness, from the ``staleness`` event.
+    """Return the number of gradients of all stages or shards by staleness, from the ``staleness`` event.
 
-    Return None if the log has no such event, or an invalid one.
+    None if the event is missing or invalid.
     """
     totals: Counter[int] = Counter()
     for place in log.read_event(events.Staleness).places or ():
@@ -93,13 +96,13 @@ def count_ages(log: RunLog) -> Ages | None:
 
 
 def _sort_counts(counts: Mapping[int, int]) -> Ages | None:
-    """Sort counts by age; None if there are no gradients or too many."""
+    """Sort counts by staleness; None if there are no gradients or too many."""
     positive = {age: counts[age] for age in sorted(counts) if counts[age]}
     return Ages(positive) if 0 < sum(positive.values()) < _LARGEST else None
 
 
 def add_ages(runs: Iterable[Measures]) -> Ages | None:
-    """Add up the gradients of several runs by staleness; None if no run counts them."""
+    """Sum the gradients by staleness over several runs; None if no run counts gradients."""
     counts: Counter[int] = Counter()
     for run in runs:
         counts_of_run = run.extract(count_ages)
@@ -108,11 +111,11 @@ def add_ages(runs: Iterable[Measures]) -> Ages | None:
 
 
 _MOST = 8
-"""Number of ages that are listed one by one. All older ones are listed together."""
+"""Number of staleness values that are listed individually. Higher values are listed together."""
 
 
 def describe_ages(parts: Mapping[int, float]) -> str:
-    """Describe the shares of the gradients by staleness."""
+    """Describe the shares of gradients by staleness."""
     parts_shown = [f"{age}: {percent(part)}" for age, part in list(parts.items())[:_MOST]]
     older = list(parts.items())[_MOST:]
     if older:

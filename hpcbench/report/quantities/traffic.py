@@ -1,4 +1,4 @@
-"""Quantities of the traffic: its time per step and rank, and its bytes by parallel dimension."""
+"""Traffic quantities: time per step and rank, and bytes by parallel dimension."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,13 +11,13 @@ from hpcbench.report.traffic import DIMENSIONS
 
 
 def _declare_raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
-    """Declare a quantity of a channel that is only exported and never averaged."""
+    """Declare a channel quantity that is only exported and never averaged."""
     column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
     return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
 
 
 def _declare_time(part: str, meaning: str) -> Quantity:
-    """Declare seconds per step and rank, given their name in `TimeSplit`."""
+    """Declare a quantity in seconds per step and rank. `part` is the attribute name in `TimeSplit`."""
     return Quantity(
         key=f"{part}_s",
         head=f"{part} ({{unit}})",

@@ -1,4 +1,4 @@
-"""Tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
+"""Report tables, by name. Each builder returns a table, or None if there is nothing to show."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "schemes": tabulate_schemes,
     "predicted": tabulate_predicted,
 }
-"""Tables about the schemes of one cell, in addition to the comparison."""
+"""Builders of tables about a cell's schemes, in addition to the comparison."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": tabulate_strong_scaling,
@@ -49,10 +49,10 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "published": tabulate_published,
     "prediction-error": tabulate_prediction_error,
 }
-"""Tables about all cells."""
+"""Builders of tables about all cells."""
 
 METHOD = "method"
-"""Name of the sentences about the method and of the notes that do not fit in front, in the list of tables."""
+"""Table name that selects the method description and the notes omitted from the top of a chapter."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "Speed": ("speed", "phases", "schemes", "predicted", "prediction-error", "throughput", "step-trace"),
     "Scaling": ("strong-scaling", "weak-scaling", "scaling"),
@@ -62,9 +62,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Runs": ("runs", "published"),
     "Method": (METHOD,),
 }
-"""Titles of the groups of details, with the tables and figures of each."""
+"""Titles of the details groups, with their tables and figures."""
 
 
 def choose_group(block: Table | Figure) -> str:
-    """Return the group of a table or figure; empty if readers need it at once."""
+    """Return the details group of a table or figure; empty if it is always visible."""
     return next((title for title, names in GROUPS.items() if block.name in names), "")

@@ -1,4 +1,4 @@
-"""Tables of a cell with a row for each scheme. A table shows the quantities that are declared for it."""
+"""Tables of a cell with one row per scheme. Each table shows the quantities declared for it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ from hpcbench.report.titles import find_example
 from hpcbench.report.traffic import TrafficSum, find_window, sum_by_axis
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
-"""Name of the FLOP/s column for each formula name in the log's configuration event."""
+"""FLOP/s column names, keyed by formula name in the log's configuration event."""
 _PHASES_NOTE = (
     "Medians over the runs of means over steps and ranks. Exposed time is contained in the phases. Idle is a part of"
     " the passes, which last until the last stage has ended. By the schedule it is (p - 1)/(v m + p - 1), if all parts"
@@ -61,13 +61,13 @@ _AXES_NOTE = (
     " k."
 )
 _TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad"}
-"""Tone of each finding about a loss. An inconclusive finding is a warning."""
+"""Tone of each loss finding. Inconclusive findings are warnings."""
 
 
 def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of step time, FLOP/s by kind, utilization, samples and tokens per second.
+    """Make the table of step times, FLOP/s by kind, utilization, and samples and tokens per second.
 
-    Within a cell all of them are proportional, so that one comparison with the baseline is enough.
+    Within a cell, these quantities are proportional, so a single comparison with the baseline suffices.
     """
     intervals = {row.scheme: _average_step_time(row) for row in cell.rows}
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
@@ -84,7 +84,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of the phases of a step and the exposed communication, in seconds and as fractions of the step."""
+    """Make the table of step phases and exposed communication, in seconds and as fractions of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
@@ -96,7 +96,7 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
 
 
 def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of the losses of completed runs, the finding about each, and the number of lost steps."""
+    """Make the table of losses of completed runs, loss findings, and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
     shown = Column("loss_shown", "shown", text=True, help="Finding about the loss at equal steps.")
     in_time = Column("loss_in_time_shown", "shown", text=True, group=1, help="Finding about that loss.")
@@ -127,7 +127,7 @@ def _write_loss_notes(cell: Cell) -> list[str]:
 
 
 def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
+    """Make the traffic table: exposed and hidden time, codec time, and bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
     unit = EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in rows)
     links = (TO_HOST, FROM_HOST)
@@ -148,7 +148,7 @@ def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Traffic of a scheme on one axis: means over its runs."""
+    """Traffic of a scheme on one axis, averaged over the runs."""
 
     row: SchemeRow
     axis: str
@@ -159,7 +159,7 @@ class _Axis:
 
 
 def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with a row for each scheme and axis; None if no run has a tensor grid."""
+    """Make the table with one row per scheme and axis; None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _sum_axes(row)]
     if not lines:
         return None
@@ -208,12 +208,12 @@ def _sum_axes(row: SchemeRow) -> list[_Axis]:
 
 
 def count_shares(run: Measures) -> int:
-    """Count the steps times ranks over which the traffic of a run is summed."""
+    """Return steps times ranks, the number of summands in a run's traffic totals."""
     return len(find_window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
 def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of memory: peaks compared with the baseline's, and memory that lasts from step to step."""
+    """Make the memory table: peaks compared with the baseline, and persistent memory."""
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = list_of_table("memory", peaks)[len(peaks) :]
     unit = DEVICE.choose_unit(quantity.average(row.runs) for quantity in lasting for row in cell.rows)
@@ -225,7 +225,7 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _average_step_time(row: SchemeRow) -> Interval | None:
-    """Average the step time over the runs of a scheme; over the steps if there is one run."""
+    """Average the step time over a scheme's runs, or over the steps of a single run."""
     return compute_step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
@@ -251,7 +251,7 @@ def _read_formulas(run: Measures) -> Mapping[str, Any] | None:
 
 
 def _compute_change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:
-    """Compute the exposed time minus the baseline's, over the pairs that have both values."""
+    """Compute the difference in exposed time from the baseline, over pairs with both values."""
     if base is None or row is base:
         return None
     pairs = [(mine.time, other.time) for mine, other in pair_runs(row.runs, base.runs)]

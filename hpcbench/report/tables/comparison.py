@@ -32,12 +32,12 @@ VERDICT = Column(
 
 
 def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> Table | None:
-    """Make the table of verdict, speed, loss and wire bytes of each scheme.
+    """Make the table of verdicts, speeds, losses and wire bytes of the schemes.
 
-    With `explain`, footnotes explain the letters of verdicts.
+    With `explain`, footnotes explain the letters next to verdicts.
     """
     rows = cell.rows
-    # A column in which every entry is 100 % is left out.
+    # A column that contains only 100 % is omitted.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[SchemeRow]] = [
         make_scheme_column(),
@@ -60,7 +60,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> 
 
 
 def make_verdict_entry(row: SchemeRow, weak: Weakened) -> Entry:
-    """Make the entry of the verdict, with the letters of its weaknesses."""
+    """Make the entry of a verdict, with the letters of its weaknesses."""
     entry, mark = phrase(row.verdict, choose_tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
@@ -82,7 +82,7 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 
 
 def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with a row for each pair of schemes. Pairs with the baseline are first."""
+    """Make the table with one row per pair of schemes, starting with pairs that include the baseline."""
     fields: list[Field[Duel]] = [
         (Column("scheme", "scheme", text=True, help="First scheme."), lambda duel: name(duel.scheme)),
         (Column("other", "against", text=True, help="Second scheme."), lambda duel: name(duel.other)),

@@ -1,4 +1,4 @@
-"""Tables of micro-benchmarks: all results of one file, or one quantity of several files of the same benchmark."""
+"""Micro-benchmark tables: all results of a single file, or one quantity compared between files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, DisplayUnit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
-"""Quantities for comparing several tables. The first quantity that all tables have is used."""
+"""Quantities for comparing tables. The first quantity that all tables contain is used."""
 _UNITS = {
     "seconds": DisplayUnit(1e-6, "us"),
     "bytes_per_s": DisplayUnit(1e9, "GB/s"),
@@ -22,15 +22,15 @@ _UNITS = {
 }
 _WRONG = Column("wrong", "wrong", help="Number of wrong elements, or 1 if a validation failed.")
 Key = tuple[int | None, str, str, str]
-"""Size, data type, reduction and root of a row."""
+"""Size, dtype, reduction and root of a row."""
 _LABELS = (("datatype", "type"), ("operation", "reduction"), ("root", "root"))
 
 
 def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
-    """Yield a table for each benchmark.
+    """Yield one table per benchmark.
 
-    If several files contain the same benchmark, each row is compared with that of the first file. A benchmark without
-    a name is not compared, because it may be any benchmark.
+    If several files contain the same benchmark, each row is compared with the row of the first file. Unnamed benchmarks
+    are not compared.
     """
     groups: dict[tuple[object, ...], list[_Measured]] = {}
     for table in tables:
@@ -50,12 +50,12 @@ def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table
 
 @dataclass
 class _Measured:
-    """Tables of a file that are merged: they have the same quantities and different rows."""
+    """Merged tables of a file, with the same quantities and different rows."""
 
     tables: list[Microbenchmark]
 
     def takes(self, other: Microbenchmark) -> bool:
-        """Return whether a table of the same benchmark can be merged with these."""
+        """Return whether a table of the same benchmark can be merged with the tables."""
         first = self.tables[0]
         same = (first.path, first.version, first.quantities) == (other.path, other.version, other.quantities)
         return same and self.rows.keys().isdisjoint(size.key for size in other.sizes)
@@ -72,11 +72,11 @@ class _Measured:
 
     @property
     def rows(self) -> dict[Key, TableRow]:
-        """The rows. If a row was measured twice, the last counts: in many scripts the first warms up caches."""
+        """Rows by key. For repeated rows, the last measurement is used, because earlier ones often warm up caches."""
         return {size.key: size for table in self.tables for size in table.sizes}
 
     def wrong(self, key: Key) -> int:
-        """Count the wrong elements of a row over all its measurements."""
+        """Count the wrong elements of a row over all measurements."""
         return sum(size.wrong or 0 for table in self.tables for size in table.sizes if size.key == key)
 
     def notes(self) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _make_table(group: Sequence[_Measured], key: str | None) -> Table | None:
 
 
 def _name_files(group: Sequence[_Measured]) -> list[str]:
-    """Name the files. A file with several tables gets the line of the heading, too."""
+    """Name the files. For a file with several tables, the line of the heading is appended."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
     return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]

@@ -1,4 +1,4 @@
-"""The overview of a sweep: a row for each scheme of each cell, with its gain and verdict."""
+"""Overview of a sweep: one row per scheme and cell, with gain and verdict."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ _Line = tuple[Cell, SchemeRow, Weakened]
 
 
 def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
-    """Make the table of gain, loss and verdict of every scheme in every cell."""
+    """Make the table of gains, losses and verdicts of all schemes in all cells."""
     fields: list[Field[_Line]] = [
         (_CELL, lambda line: name(describe_cell(line[0].values))),
         (SCHEME, lambda line: name(line[1].scheme)),
@@ -28,7 +28,7 @@ def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table 
 
 
 def _list_lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
-    """Yield the compared schemes, and each baseline with a verdict, such as a failure."""
+    """Yield the compared schemes, and baselines with a verdict such as a failure."""
     for cell, letters in zip(cells, weak, strict=True):
         for row in cell.rows:
             if row.scheme != cell.baseline or row.verdict:

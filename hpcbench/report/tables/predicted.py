@@ -1,4 +1,4 @@
-"""Tables that compare the predictions made at submission with the measurements."""
+"""Tables that compare predictions at submission time with measurements."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from hpcbench.report.titles import write_title
 
 @dataclass(frozen=True)
 class _Line:
-    """A scheme of a cell, with its prediction and its measured step time in seconds."""
+    """Prediction and measured step time (in seconds) of a scheme in a cell."""
 
     row: SchemeRow
     predicted: StoredStep | None
@@ -24,12 +24,12 @@ class _Line:
 
     @property
     def error(self) -> float | None:
-        """Relative error of the prediction: predicted divided by measured, minus 1."""
+        """Relative prediction error: predicted divided by measured, minus 1."""
         return self.predicted.value / self.measured - 1 if self.predicted and self.measured else None
 
 
 def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with a row per scheme; None if no prediction rests on measurements or data sheets."""
+    """Make the table with one row per scheme; None if no prediction is based on measurements or data sheets."""
     lines = _list_lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
@@ -70,12 +70,12 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
 
 
 def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table of the prediction errors of a submission: a row per scheme, and a row of all runs."""
+    """Make the table of a submission's prediction errors, with one row per scheme and one row for all runs."""
     return tabulate_all_errors([(submission, cells)])
 
 
 def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of the prediction errors of several submissions; None if nothing was predicted."""
+    """Make the table of prediction errors of several submissions; None without predictions."""
     by_scheme: dict[str, list[tuple[float, str]]] = {}
     for submission, cells in sections:
         for cell in cells:
@@ -111,7 +111,10 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell; none if all predictions are assumed, because no measurement can refute those."""
+    """List the lines of a cell; empty if all predictions are assumed.
+
+    Measurements cannot refute assumed predictions.
+    """
     predictions = read_predictions(submission.root) if submission.root else {}
     grounded = {
         key: prediction for key, prediction in predictions.items() if prediction.basis != InputBasis.ASSUMED.value

@@ -1,4 +1,4 @@
-"""Figures of papers (``results/published/*.yaml``) with their sources, compared with the figures measured here."""
+"""Comparison of published values (``results/published/*.yaml``) with measurements."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -19,15 +19,15 @@ from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 
 Citation = Literal["first-hand", "second-hand", "derived"]
-"""How a figure was read.
+"""Kind of citation of a published value.
 
-first-hand: in the paper's own text, its authors' documentation or code; second-hand: in another text about it;
-derived: computed from first-hand figures.
+first-hand: from the paper itself, or its authors' documentation or code; second-hand: from another text about the
+paper; derived: computed from first-hand values.
 """
 
 
 class Published(Section):
-    """A figure of a paper."""
+    """A published value."""
 
     what: str = Field(description="Measured quantity.")
     setting: str = Field(description="Model, machine, size.")
@@ -41,12 +41,12 @@ class Published(Section):
     note: str | None = None
 
     def concerns(self, scheme: str) -> bool:
-        """Return whether a scheme of hpcbench is of the figure's kind."""
+        """Return whether the published value applies to an hpcbench scheme."""
         return any(fnmatchcase(scheme, pattern) for pattern in self.schemes)
 
 
 class Paper(Section):
-    """A paper and its figures."""
+    """A paper and its published values."""
 
     paper: str
     authors: str
@@ -55,7 +55,7 @@ class Paper(Section):
 
 
 def read_papers(directory: Path | None = None) -> list[Paper]:
-    """Read all papers, in the order of their files' names."""
+    """Read all papers, sorted by file name."""
     directory = directory or data_dir("results/published")
     return [_read(path) for path in sorted(directory.glob("*.yaml"))]
 
@@ -83,13 +83,13 @@ _COLUMNS = (
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
-"""Ratios of speed. Both equal the ratio of step times, because model and sequence are the same within a study."""
+"""Speed ratios. Both equal the inverse ratio of step times, because the model and sequence length are fixed."""
 
 
 def tabulate_published(
     submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None
 ) -> Table | None:
-    """Make the table of published figures with a counterpart in the study: the same kind of scheme, or the same GPU."""
+    """Make the table of published values with a counterpart in the study (same kind of scheme or same GPU)."""
     compared = [
         (paper, same) for paper in (read_papers() if sources is None else sources) for same in _group_figures(paper)
     ]
@@ -116,7 +116,7 @@ def tabulate_published(
 
 
 def _group_figures(paper: Paper) -> list[list[Published]]:
-    """Group the figures of a paper: ratios of speed from one experiment have one counterpart."""
+    """Group a paper's values. Speed ratios from the same experiment have a common counterpart."""
     groups: dict[str, list[Published]] = {}
     for figure in paper.figures:
         ratio = figure.quantity in _RATIOS
@@ -126,7 +126,7 @@ def _group_figures(paper: Paper) -> list[list[Published]]:
 
 
 def _write_entries(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
-    """Make the entries of the published values, their subject, their source and their citation."""
+    """Make entries for the published values, subject, source and citation."""
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[figure.quantity] for figure in figures)}" if several else first.what
     return (
@@ -142,7 +142,7 @@ def _find_reference(paper: Paper, figure: Published) -> str:
 
 
 def _find_counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
-    """Make the entry of the measurement of the same kind; None if the figure is about something else."""
+    """Make the entry of the corresponding measurement; None without a counterpart."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":
@@ -152,7 +152,7 @@ def _find_counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entr
             if figure.concerns(row.scheme) and isinstance(value, float)
             else None
         )
-    # The published rates of GPUs are rates of training without compression.
+    # Published GPU rates refer to training without compression.
     same_kind = figure.concerns(row.scheme) if figure.schemes else baseline
     if figure.quantity in ("tflops", "mfu") and same_kind and figure.gpu and figure.gpu in _find_gpu(row):
         value = _average_mfu(row) if figure.quantity == "mfu" else row.model_flops_per_rank

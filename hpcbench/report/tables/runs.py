@@ -1,4 +1,4 @@
-"""Tables with a row for each run: state and reason, or speed and loss for runs that are not compared."""
+"""Tables with one row per run: state and reason, or speed and loss of runs that are not compared."""
 
 from dataclasses import replace
 
@@ -29,11 +29,11 @@ from hpcbench.report.quantities.speed import (
 from hpcbench.report.quantities.traffic import WIRE
 
 _NAMED = 2
-"""Number of hosts that are named. The others are only counted."""
+"""Maximum number of hosts to list by name. Further hosts are only counted."""
 
 
 def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table with a row for each planned run, including runs without files."""
+    """Make the table with one row per planned run, including runs without files."""
     fields = [
         (Column("run", "run", text=True, help="Name of the run in its submission."), lambda run: name(run.id)),
         (Column("state", "state", text=True, help="State of the run."), _show_state),
@@ -84,7 +84,7 @@ _OWN = "hpcbench"
 
 
 def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table of state, speed and loss of each run, with the columns for which a log has values."""
+    """Make the table of the runs' states, speeds and losses, without empty columns."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_read_dialect(run) != _OWN for run in runs)

@@ -1,7 +1,7 @@
-"""Scaling: speed against the size of the machine.
+"""Scaling tables: speed against machine size.
 
-The points are cells that differ only in the size of the machine. With the same global batch they show strong scaling,
-with the same batch per rank weak scaling.
+Points are cells that differ only in machine size. A fixed global batch shows strong scaling, a fixed batch per rank
+weak scaling.
 """
 
 import json
@@ -25,22 +25,22 @@ from hpcbench.report.titles import find_example
 
 @dataclass(frozen=True)
 class RunSize:
-    """A cell as a point of a series."""
+    """Size of a cell's runs, as a point of a scaling series."""
 
     cell: Cell
     ranks: int
     nodes: int | None
     batch: int
-    """Number of sequences in a step."""
+    """Number of sequences per step."""
 
 
 @dataclass(frozen=True)
 class ScalingKind:
-    """A kind of scaling: how the work grows with the machine."""
+    """Kind of scaling, such as strong or weak scaling."""
 
     name: str
     same: Callable[[RunSize], float]
-    """Function that computes the property of the batch that is the same at all sizes."""
+    """Function that computes the batch property that is constant over all sizes."""
     template: str
     """Description of the property."""
 
@@ -51,29 +51,29 @@ WEAK = ScalingKind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} p
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """A scheme at one size, relative to the smallest size at which the scheme has a speed."""
+    """A scheme at one size, relative to the smallest size with a known speed."""
 
     series: str
-    """Description of the properties that are the same at all sizes of the series."""
+    """Description of the properties that are constant over the series."""
     size: RunSize
     row: SchemeRow
     smallest: RunSize | None
     speedup: float | None
-    """Samples/s divided by those at the smallest size."""
+    """Samples/s relative to the smallest size."""
 
     @property
     def efficiency(self) -> float | None:
-        """Samples/s per rank divided by those at the smallest size. 1 is ideal for both strong and weak scaling."""
+        """Samples/s per rank relative to the smallest size. The ideal value is 1 for both strong and weak scaling."""
         if self.speedup is None or self.smallest is None:
             return None
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
 def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
-    """List the points of each series, scheme by scheme.
+    """List the points of each series, by scheme.
 
-    The cells of a series have the same settings, except for the global batch and the layout. They also have the same
-    property of the batch (`ScalingKind.same`).
+    Cells of a series have the same settings except for the global batch and the layout. They also have the same batch
+    property (`ScalingKind.same`).
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
@@ -97,7 +97,7 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
 
 
 def has_modes(cells: list[Cell]) -> bool:
-    """Return whether a cell has tensor parallelism on a grid. Then each series has one mode."""
+    """Return whether any cell uses tensor parallelism on a grid. In this case each series has a single mode."""
     return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
 
 
@@ -123,14 +123,14 @@ def _group_by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
 
 
 def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
-    """List the values of the matrix that distinguish a series from others."""
+    """List the matrix values that distinguish a series from others."""
     first, *others = [size.cell.values for size in sizes]
     common = {key: value for key, value in first.items() if all(values.get(key) == value for values in others)}
     return [f"{key} {value}" for key, value in common.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
 def _group_by_layout(sizes: list[RunSize]) -> list[list[RunSize]]:
-    """Group the sizes by layout without data parallelism. If their numbers of ranks all differ, they are one group."""
+    """Group the sizes by layout, ignoring data parallelism. If all numbers of ranks differ, there is one group."""
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
     groups: dict[str, list[RunSize]] = {}
@@ -162,9 +162,9 @@ def _list_sizes(cells: list[Cell]) -> Iterator[RunSize]:
 
 
 def _write_fixed_settings(run: RunResult, *, modes: bool) -> str:
-    """Write the settings that are the same at all sizes as JSON.
+    """Write the settings that are constant over all sizes as JSON.
 
-    On tensor grids, which split samples, the micro-batch belongs to the size, too.
+    On tensor grids, which split samples, the micro-batch is part of the size.
     """
     of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "device")}
@@ -182,19 +182,19 @@ def _write_layout(run: RunResult, *, modes: bool = False) -> str:
 
 
 def tabulate_strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table of points with the same global batch on more ranks."""
+    """Make the strong-scaling table, for points with the same global batch."""
     title = "Strong scaling: the same global batch on more ranks"
     return _make_table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
 def tabulate_weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table of points with a global batch that grows with the ranks."""
+    """Make the weak-scaling table, for points with the same batch per rank."""
     title = "Weak scaling: a global batch that grows with the ranks"
     return _make_table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
 
 
 def _make_mode_columns(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
-    """Make the columns that papers on tensor grids compare: seconds of both passes per sample, bytes and memory."""
+    """Make the columns that papers on tensor grids compare: time of both passes per sample, bytes and memory."""
 
     def passes(point: ScalingPoint) -> float | None:
         parts = [

@@ -1,4 +1,4 @@
-"""The gains of the same schemes on several sites, side by side."""
+"""Side-by-side gains of the same schemes on several sites."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.titles import describe_cell
 
 _Key = tuple[str, str]
-"""Values of the cell in words, and the scheme."""
+"""Description of a cell, and name of a scheme."""
 _NOTE = (
     "Each gain is relative to the baseline of the same site. Sites differ in more than their machines if their software"
     " or settings differ; column titles name the submissions."
@@ -21,7 +21,7 @@ _NOTE = (
 
 
 def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of gains with a column for each submission; None without a scheme that two sites compared."""
+    """Make the table of gains, with one column per submission; None if no scheme was compared on two sites."""
     common = list_common(sections)
     if not common:
         return None
@@ -40,7 +40,7 @@ def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table |
 
 
 def list_common(sections: Sequence[tuple[Submission, list[Cell]]]) -> list[tuple[str, str]]:
-    """Return cell and name of the schemes that several submissions compared; none if all are of one site."""
+    """Return the cell and name of schemes compared in several submissions; empty for a single site."""
     if len({submission.plan.site for submission, _ in sections}) == 1:
         return []
     counts = Counter(key for _, cells in sections for key in index_compared(cells))
@@ -48,7 +48,7 @@ def list_common(sections: Sequence[tuple[Submission, list[Cell]]]) -> list[tuple
 
 
 def index_compared(cells: Sequence[Cell]) -> dict[_Key, SchemeRow]:
-    """Return the compared schemes of a submission by cell and name."""
+    """Return the compared schemes of a submission, keyed by cell and name."""
     return {(describe_cell(cell.values), row.scheme): row for cell in cells for row in cell.rows if row.compared}
 
 

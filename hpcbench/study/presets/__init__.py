@@ -1,4 +1,4 @@
-"""Presets of models and schemes, kept as YAML files in this directory."""
+"""Presets of models and schemes, stored as YAML files in this directory."""
 
 import copy
 import re
@@ -12,7 +12,7 @@ from hpcbench.study import yaml12
 
 @cache
 def read_table(name: str) -> dict[str, Any]:
-    """Return the content of a file of presets."""
+    """Return the content of a preset file."""
     return yaml12.read(Path(__file__).parent / f"{name}.yaml").data
 
 
@@ -24,7 +24,7 @@ def models() -> list[str]:
 def schemes() -> list[str]:
     """Return the names of the scheme presets.
 
-    ``{share}`` stands for a number between 0 and 1, other names in braces for a whole number.
+    ``{share}`` is a placeholder for a number between 0 and 1. All other placeholders stand for integers.
     """
     return list(read_table("schemes"))
 
@@ -35,7 +35,7 @@ def model(name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        There is no such preset. The message names the known ones.
+        The preset does not exist. The message lists all presets.
     """
     if name not in read_table("models"):
         near = suggest(name, models())
@@ -44,12 +44,12 @@ def model(name: str) -> dict[str, Any]:
 
 
 def scheme(name: str) -> dict[str, Any]:
-    """Return the fields of a scheme preset, with its numbers filled in.
+    """Return the fields of a scheme preset, with placeholders filled in.
 
     Raises
     ------
     ValueError
-        There is no such preset. The message names the known ones.
+        The preset does not exist. The message lists all presets.
     """
     match = _match(name)
     if match is not None:
@@ -61,12 +61,12 @@ def scheme(name: str) -> dict[str, Any]:
 
 
 def is_scheme(name: str) -> bool:
-    """Return whether a preset has this name."""
+    """Return whether a scheme preset has this name."""
     return _match(name) is not None
 
 
 def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Return the fields of a preset, and the values of the words in braces; None if no preset matches."""
+    """Return the fields of a preset and the values of its placeholders, or None if no preset matches."""
     for pattern, fields in read_table("schemes").items():
         expression = re.sub(r"\\{(\w+)\\}", _number, re.escape(pattern))
         match = re.fullmatch(expression, name)
@@ -76,7 +76,7 @@ def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
 
 
 def _number(word: re.Match[str]) -> str:
-    """Return a pattern for the values of a word in braces."""
+    """Return a pattern for the values of a placeholder."""
     return f"(?P<{word[1]}>{r'0[.][0-9]{1,6}' if word[1] == 'share' else '[1-9][0-9]{0,2}'})"
 
 

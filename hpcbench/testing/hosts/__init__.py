@@ -1,10 +1,10 @@
-"""Virtual hosts with slow links between them, on one Linux machine, so that MPI can run over a slow network.
+"""Virtual hosts with slow links on a single Linux machine, for running MPI over a slow network.
 
-Each host has its own network, name, /dev/shm and System V IPC. Ranks of one host use shared memory; ranks of two hosts
-use TCP over links that limit the rate at which each host sends and receives. The hosts live in their own process
-namespace. Its first process is the network between them. It ends when the Python process that made the hosts closes
-them or ends in any way. The kernel then ends all processes there, and removes networks and mounts, which are not
-visible outside.
+Each host has its own network, name, /dev/shm, and System V IPC. Ranks on the same host communicate through shared
+memory. Ranks on different hosts use TCP over links that limit each host's send and receive rates. The hosts run in a
+process namespace of their own. The first process of this namespace implements the network, and ends when the Python
+process that created the hosts closes them or exits in any way. The kernel then kills all remaining processes in the
+namespace, and removes its networks and mounts, which are invisible outside.
 """
 
 import os
@@ -27,39 +27,39 @@ __all__ = ["Hosts", "endless_input", "why_not"]
 
 _HERE = Path(__file__).resolve().parent
 _ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
-"""Options of nsenter, and the files that it enters. Python is in all the namespaces of unshare except the last."""
+"""Options of nsenter, and the namespace files to enter."""
 _MAX = 200
 _START = 60.0
-"""Seconds that the hosts may take to start, which usually takes half a second."""
+"""Maximum startup time of the hosts in seconds. Startup usually takes half a second."""
 _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
-"""The shell line of a rank's command without input, because the input of mpiexec itself does not end while it runs."""
+"""Shell command that runs a rank without stdin, because mpiexec's own stdin stays open while it runs."""
 
 
 class Hosts:
-    """Virtual hosts ``host1``, ``host2``, ... behind a switch that never blocks; a context manager.
+    """Context manager for virtual hosts ``host1``, ``host2``, ... behind a non-blocking switch.
 
-    A link with a rate carries one packet at a time in each direction, and each packet takes its size over the rate. A
-    pause leaves no credit. So a message takes the time of :func:`~hpcbench.testing.hosts.rates.seconds_on_link`, plus
-    the latency of an empty message without a limit. Links without a rate are as fast as this machine can copy packets,
-    about 10 Gbit/s.
+    A link with a rate limit transfers one packet at a time in each direction. Each packet takes its size divided by
+    the rate, and idle time is not credited. A message therefore takes the time given by
+    :func:`~hpcbench.testing.hosts.rates.seconds_on_link`, plus the latency of an empty message on an unlimited link.
+    Links without a limit are as fast as this machine can copy packets, about 10 Gbit/s.
 
-    Several sets of hosts may exist at a time, because each sees only itself. Their file system is this machine's,
-    except for ``/dev/shm`` and the files about the network.
+    Several sets of hosts can exist at the same time, because they are isolated. Hosts share this machine's file
+    system, except for ``/dev/shm`` and the network configuration files.
 
     Parameters
     ----------
     count
         Number of hosts, 1 to 200.
     rate
-        Limit of each host's link in each direction, in the form of ``tc``: ``"50mbit"``, ``"2gbit"``; None for no
-        limit.
+        Rate limit of each host's link in each direction, in the format of ``tc``, such as ``"50mbit"`` or ``"2gbit"``.
+        None means no limit.
     delay_us
-        Time that is added to each packet's way from host to host, in microseconds.
+        Additional latency of each packet between hosts, in microseconds.
 
     Raises
     ------
     UserError
-        An argument is wrong, or hosts cannot be made here: see :func:`why_not`.
+        An argument is invalid, or this machine does not support virtual hosts (see :func:`why_not`).
     """
 
     def __init__(self, count: int, rate: str | None = None, delay_us: int = 0) -> None:
@@ -68,7 +68,7 @@ class Hosts:
         if delay_us < 0:
             raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
         self.count = count
-        bucket(rate)  # refuses a wrong rate here, not in the with statement
+        bucket(rate)  # refuse an invalid rate here, not in the with statement
         self._rate = rate
         self._delay_us = delay_us
         self._one_command = threading.Lock()
@@ -105,26 +105,26 @@ class Hosts:
         timeout: float = 300.0,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run an MPI program. Ranks fill the first host, then the second, and so on.
+        """Run an MPI program. Ranks are placed on the first host, then on the second, and so on.
 
         Parameters
         ----------
         command
-            Program and arguments of each rank. It must use the MPI of this Python's environment.
+            Program and arguments of each rank. The program must use the MPI library of this Python environment.
         ranks_per_host
-            Ranks of each host; by default as few as possible.
+            Number of ranks per host. By default, as few as possible.
         timeout
-            Seconds after which all processes of the program are ended.
+            Seconds after which all processes of the program are killed.
         environment
-            Variables that are added to this process's own. ``OMP_NUM_THREADS`` is 1 unless it is among them, because
-            all hosts share the cores of one machine.
+            Environment variables in addition to those of this process. By default ``OMP_NUM_THREADS`` is 1, because all
+            hosts share the cores of one machine.
 
         Raises
         ------
         subprocess.TimeoutExpired
-            The program took too long. The exception has its output so far.
+            The program exceeded the timeout. The exception contains the output so far.
         UserError
-            There are not enough hosts, or MPICH's ``mpiexec`` is missing.
+            There are too few hosts, or MPICH's ``mpiexec`` is missing.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
         with endless_input() as waiting, self._command(1, argv, variables, subprocess.PIPE, waiting) as process:
@@ -138,7 +138,7 @@ class Hosts:
         ranks_per_host: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Run an MPI program like :meth:`run`, without a time limit, and with this process's output.
+        """Run an MPI program like :meth:`run`, but without a timeout and with the output streams of this process.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class Hosts:
         ranks_per_host: int | None,
         environment: Mapping[str, str] | None,
     ) -> tuple[list[str], dict[str, str]]:
-        """Return the command that starts the ranks, and its variables."""
+        """Return the launch command and its environment variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
             raise UserError(f"{ranks} ranks, {each} per host, do not fit on {self.count} hosts: give other numbers")
@@ -166,10 +166,9 @@ class Hosts:
     def on(
         self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run one process on a host, or, as host 0, on the switch; see :meth:`run`.
+        """Run a process on a host, or on the switch if `host` is 0. See :meth:`run`.
 
-        Processes that it leaves on any of the hosts are ended with it. The command of a second thread waits for its
-        turn.
+        All processes that it leaves behind on any host are killed. Commands from different threads run one at a time.
         """
         with self._command(host, command, environment, subprocess.PIPE) as process:
             return self._outcome(process, command, timeout)
@@ -177,9 +176,9 @@ class Hosts:
     def _outcome(
         self, process: subprocess.Popen[str], command: Sequence[str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Return output and end of the process.
+        """Return the output and exit status of a process.
 
-        After the timeout it is ended, with all processes on the hosts.
+        On timeout, all processes on the hosts are killed.
         """
         try:
             output, errors = process.communicate(timeout=timeout)
@@ -198,7 +197,7 @@ class Hosts:
         stream: int | None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[str]]:
-        """Run a process on a host. `stream` takes both its outputs; None for those of this process."""
+        """Run a process on a host. Both stdout and stderr are redirected to `stream` unless it is None."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
         with (
             self._one_command,
@@ -210,7 +209,7 @@ class Hosts:
                 stderr=stream,
                 text=True,
                 errors="replace",
-                start_new_session=True,  # Ctrl-C reaches this process, which then ends all others
+                start_new_session=True,  # Ctrl-C reaches only this process, which then kills all others
             ) as process,
         ):
             try:
@@ -219,13 +218,13 @@ class Hosts:
                 self._end_commands()
 
     def set_rate(self, rate: str | None) -> None:
-        """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
+        """Change the rate limit of every link, even while a command is running. See :class:`Hosts`."""
         bucket(rate)
         self._rate = rate
         self._set_limit()
 
     def _start(self, log: int) -> None:
-        """Start process 1, and wait until it says that the hosts are there."""
+        """Start process 1, and wait until it reports that the hosts are ready."""
         up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), compiler()]
         self._first = subprocess.Popen(
             unshare_line(up),
@@ -240,12 +239,12 @@ class Hosts:
         for kind, name in _ENTERED.items():
             if kind != "user" or os.geteuid() != 0:
                 self._namespaces[kind] = os.open(f"/proc/{self._first.pid}/ns/{name}", os.O_RDONLY)
-        # Or _end_commands would end every process of this machine.
+        # Otherwise _end_commands would kill every process on this machine.
         if os.path.samestat(os.fstat(self._namespaces["pid"]), Path("/proc/self/ns/pid").stat()):
             raise RuntimeError("the virtual hosts have no process namespace of their own")
 
     def _is_ready(self) -> bool:
-        """Block until process 1 answers; whether it does."""
+        """Block until process 1 responds. Return whether it reported readiness."""
         output = self._first.stdout if self._first else None
         return bool(output and select.select([output], [], [], _START)[0] and output.readline() == "ready\n")
 
@@ -257,7 +256,7 @@ class Hosts:
         self._shape_links(self._rate)
 
     def _shape_links(self, rate: str | None) -> None:
-        """Give the wire its rate."""
+        """Send the rate to the process that shapes the links."""
         pipe = self._first.stdin if self._first else None
         if pipe:
             with suppress(BrokenPipeError):
@@ -267,13 +266,13 @@ class Hosts:
             raise UserError("the virtual hosts' links cannot be limited: their network has ended")
 
     def _reach_the_last_host(self) -> None:
-        """Check that a packet reaches the last host. A refusal of its closed port is an answer."""
+        """Check that packets reach the last host. A refused connection to a closed port counts as a response."""
         knock = f"timeout 10 bash -c '</dev/tcp/host{self.count}/9' 2>&1 | grep -q refused"
         if self.on(1, ["bash", "-c", knock]).returncode:
             raise UserError("the virtual hosts do not reach each other")
 
     def _enter(self, command: Sequence[str]) -> list[str]:
-        """Return the command that runs within the hosts' namespaces, in the switch's network."""
+        """Wrap a command to run inside the hosts' namespaces, in the network of the switch."""
         if not self._namespaces:
             raise UserError("the virtual hosts are not running: use Hosts in a with statement")
         options = [f"--{kind}=/proc/{os.getpid()}/fd/{file}" for kind, file in self._namespaces.items()]
@@ -282,7 +281,7 @@ class Hosts:
         return ["nsenter", *options, "--", "bash", "-c", 'cd -- "$0" && exec "$@"', str(Path.cwd()), *command]
 
     def _end_commands(self) -> None:
-        """End all processes except process 1 and the caller, which the kernel spares."""
+        """Kill all processes except process 1 and the caller, which the kernel spares."""
         kill = self._enter(["bash", "-c", "kill -KILL -1"])
         subprocess.run(kill, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True)
 
@@ -291,10 +290,10 @@ class Hosts:
             return
         with self._first:
             try:
-                self._first.communicate(timeout=_START)  # closes its standard input
+                self._first.communicate(timeout=_START)  # closes stdin of process 1
             except subprocess.TimeoutExpired:
                 self._first.kill()
-        with self._one_command:  # the command of a different thread has ended, because there are no hosts any more
+        with self._one_command:  # a command of another thread has ended together with the hosts
             while self._namespaces:
                 os.close(self._namespaces.popitem()[1])
         self._first = None
@@ -302,10 +301,10 @@ class Hosts:
 
 @contextmanager
 def endless_input() -> Iterator[int]:
-    """Open a standard input that neither gives data nor ends within the block.
+    """Open an input stream that provides no data and stays open until the end of the block.
 
-    Hydra's mpiexec reports the end of its input to the first host. If the ranks end sooner, it writes to a closed
-    connection, and SIGPIPE ends it before it has printed their output.
+    Hydra's mpiexec forwards the end of stdin to the first host. If the ranks have already ended, mpiexec writes to a
+    closed connection, and SIGPIPE kills it before it has printed all output.
     """
     reading, writing = os.pipe()
     try:

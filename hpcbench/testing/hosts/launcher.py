@@ -1,10 +1,10 @@
-"""A launcher that replaces mpiexec in a site file: it makes virtual hosts, and starts the ranks on them.
+"""Replacement for mpiexec in a site file, which creates virtual hosts and starts the ranks on them.
 
     hpcbench-virtual-hosts -n RANKS [-ppn RANKS_A_HOST] [--rate 100mbit] [--delay-us 50] COMMAND...
     hpcbench-virtual-hosts --can
 
-The hosts live as long as the command. --can checks whether this machine can have virtual hosts: exit status 0, or 1
-with the reason and the remedy in one line.
+The hosts exist while the command runs. With --can, the exit status is 0 if this machine supports virtual hosts.
+Otherwise it is 1, and the reason and remedy are printed on one line.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from hpcbench.testing.hosts import Hosts, why_not
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry of ``hpcbench-virtual-hosts``. The result is the exit status, which is the command's if it was started."""
+    """Run ``hpcbench-virtual-hosts``. Return the exit status of the command, if it was started."""
     options = _parser().parse_args(arguments)
     try:
         if options.can:

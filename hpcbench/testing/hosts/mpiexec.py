@@ -1,4 +1,4 @@
-"""The command that starts ranks on virtual hosts: MPICH's mpiexec, which enters hosts instead of calling ssh."""
+"""Launch command for virtual hosts: MPICH's mpiexec, which enters the hosts instead of calling ssh."""
 
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ from pathlib import Path
 from hpcbench.errors import UserError
 
 ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
-"""Variables that limit the MPI library to the links, and to shared memory within a host."""
+"""Variables that restrict the MPI library to the links, and to shared memory within a host."""
 
 
 def mpiexec_line(command: Sequence[str], ranks: int, each: int) -> list[str]:
-    """Return the command line that starts `ranks` ranks of the command, `each` of them on a host.
+    """Return the command line that starts `ranks` ranks, with `each` ranks per host.
 
     Raises
     ------

@@ -1,24 +1,24 @@
-"""Rates of links, the time that a message needs on one, and the bucket in which a host's packets wait for it."""
+"""Link rates, message transfer times, and token bucket parameters."""
 
 import re
 
 from hpcbench.errors import UserError
 
 _QUEUE = 16_000_000
-"""Bytes that a link queues, enough that TCP loses none. With 10 ms of the rate it lost a third of its speed."""
+"""Queue size of a link in bytes, which avoids TCP packet loss. A queue of 10 ms reduced the speed by a third."""
 _OFFLOADED = 70_000
-"""Bytes of the largest packet of segmentation offload, with the headers of all its segments."""
+"""Maximum size in bytes of a segmentation offload packet, including the headers of all segments."""
 _PAYLOAD, _HEADERS = 1448, 66
-"""Bytes of a message in a full Ethernet frame of TCP, and bytes before them."""
+"""Payload and header size in bytes of a full TCP Ethernet frame."""
 
 
 def bits_per_second(rate: str) -> float:
-    """Return the number of bits per second of a rate in the form of ``tc``, ``"50mbit"`` or ``"2.5gbit"``.
+    """Convert a rate in the format of ``tc``, such as ``"50mbit"`` or ``"2.5gbit"``, to bits per second.
 
     Raises
     ------
     UserError
-        The rate has another form, or is not between 100 kbit/s and 1000 Gbit/s.
+        The format is invalid, or the rate is not between 100 kbit/s and 1000 Gbit/s.
     """
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
     bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
@@ -28,20 +28,21 @@ def bits_per_second(rate: str) -> float:
 
 
 def seconds_on_link(nbytes: int, rate: str) -> float:
-    """Return the time that a message over TCP needs on a free link, without latency.
+    """Return the transfer time of a TCP message on an idle link in seconds, without latency.
 
-    It is the size of all its Ethernet frames over the rate. A frame has 66 bytes of headers (Ethernet, IP, TCP with
-    time stamps) and up to 1448 of the message. See :class:`~hpcbench.testing.hosts.Hosts` for how links keep to it.
+    The time is the total size of the Ethernet frames divided by the rate. A frame contains 66 bytes of headers
+    (Ethernet, IP, TCP with timestamps) and up to 1448 bytes of the message. For the behavior of links, see
+    :class:`~hpcbench.testing.hosts.Hosts`.
     """
     frames = max(1, -(-nbytes // _PAYLOAD))
     return (nbytes + frames * _HEADERS) * 8 / bits_per_second(rate)
 
 
 def bucket(rate: str | None) -> tuple[str, str, str]:
-    """Return rate, burst and queue for limit.sh.
+    """Return rate, burst, and queue size for limit.sh.
 
-    The burst is 1 ms of the rate, because a late timer must not slow down the link, but at least a packet of
-    segmentation offload, because cutting those costs CPU time.
+    The burst is 1 ms of the rate, so that a late timer does not slow down the link. It is at least the size of a
+    segmentation offload packet, because splitting these packets costs CPU time.
     """
     if rate is None:
         return "0", "0", "0"

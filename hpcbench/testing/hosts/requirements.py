@@ -1,4 +1,4 @@
-"""What this machine needs to have virtual hosts: tools, a compiler, namespaces, and modules of the kernel."""
+"""Requirements of virtual hosts: tools, a compiler, namespaces, and kernel modules."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _KERNEL = {
 
 
 def why_not() -> str | None:
-    """Return why hosts cannot be made here, and the remedy, in one line; None if they can."""
+    """Return in one line why this machine does not support virtual hosts, with the remedy, or None if it does."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
         packages = "iproute2 util-linux mount hostname"
@@ -31,9 +31,9 @@ def why_not() -> str | None:
 
 
 def unshare_line(command: Sequence[str]) -> list[str]:
-    """Return the command line that runs the command in new namespaces.
+    """Return a command line that runs the command as the first process of new namespaces.
 
-    The command is their first process. A user other than root becomes root in them.
+    Users other than root become root inside the namespaces.
     """
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES, "--", *command]

@@ -1,4 +1,4 @@
-"""Energy of a run's steps, measured with emulated RAPL, Cray and NVML counters."""
+"""Tests of the energy of a run's steps, measured with emulated RAPL, Cray and NVML counters."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ from hpcbench.train import text
 
 
 class Zone:
-    """An emulated zone of the kernel's powercap directory."""
+    """An emulated zone in the kernel's powercap directory."""
 
     def __init__(self, path: Path, name: str, joules: float = 0.0, span: float = 262_143.0) -> None:
         self.path, self.span = path, span
@@ -34,7 +34,7 @@ class Zone:
         self.consume(joules)
 
     def consume(self, joules: float) -> None:
-        """Count `joules`, and wrap around at `span` as the kernel's counter does."""
+        """Add `joules` to the counter, which wraps around at `span` like the kernel's counter."""
         self.joules = (self.joules + joules) % self.span
         (self.path / "energy_uj").write_text(f"{round(self.joules * 1e6)}\n")
 
@@ -55,7 +55,7 @@ class Counter:
 
 
 class Nvml:
-    """An emulated NVML with two GPUs. The second has no counter."""
+    """An emulated NVML with two GPUs. The second GPU has no counter."""
 
     def __init__(self) -> None:
         self.millijoules = 5_000_000
@@ -90,7 +90,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 
 def make_ranks(*hosts: str, gpus: tuple[str | None, ...] = (), cores: int = 8, host_cores: int = 8) -> list[Rank]:
-    """Make one rank per host name, each with its share of the host's cores."""
+    """Create one rank per host name, each with an equal share of the host's cores."""
     ranks = []
     for number, host in enumerate(hosts):
         share = cores // hosts.count(host)
@@ -178,7 +178,7 @@ def test_without_pynvml_or_driver_there_is_no_counter(
 
 
 def meter_steps(counter: Counter, now: list[float], seconds: float, step_seconds: float) -> meter.Metered:
-    """Meter steps of `step_seconds` each that take `seconds` in all."""
+    """Meter steps of `step_seconds` each, with a total duration of `seconds`."""
     meter = Meter([counter], clock=lambda: now[0])
     meter.resume()
     for _ in range(round(seconds / step_seconds)):
@@ -191,7 +191,7 @@ def meter_steps(counter: Counter, now: list[float], seconds: float, step_seconds
 
 @pytest.mark.parametrize("begin", [0.0, 60_000.0])
 def test_wrap_arounds_of_a_counter_are_counted(begin: float) -> None:
-    """A counter of 65 kJ wraps around every 218 s at 300 W."""
+    """A counter with a range of 65 kJ wraps around every 218 s at 300 W."""
     now = [0.0]
     counted = meter_steps(Counter(now, 300.0, 65_536.0, begin), now, 1000.0, 0.5)
     assert counted.problem == "" and counted.joules == pytest.approx(300_000)
@@ -304,7 +304,7 @@ def test_counters_that_include_other_jobs_are_called_wide(monkeypatch: pytest.Mo
 
 
 def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
-    """Evaluations and warm-up steps consume energy too, but do not count."""
+    """Evaluations and warm-up steps also consume energy, but are excluded."""
     zone = Zone(tmp_path / "here" / "intel-rapl:0", "package-0")
     trainer = run_of(text.load(RUN.data, RUN.train.seq_len), steps=6, warmup_steps=2, eval_every=2)
     step, evaluate = trainer.step, trainer.evaluate

@@ -1,4 +1,4 @@
-"""hpcbench.train with a recorder. Arguments: RUN.json, and the FOLDER of the files with what each rank sent."""
+"""Worker that runs hpcbench.train and records sent messages. Arguments: RUN.json, and FOLDER for the recorded files."""
 
 import pickle
 import runpy
@@ -18,7 +18,7 @@ STEP = [0]
 
 
 def record_calls(name, select_sent):
-    """Record what each call of a method of `Group` sends: step, channel, operation and values."""
+    """Record what each call of a `Group` method sends: step, channel, operation and values."""
     real = getattr(Group, name)
 
     def call(self, *arguments, channel, **others):

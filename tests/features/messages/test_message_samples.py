@@ -1,4 +1,4 @@
-"""Message samples of a run: the files contain, bit for bit, what each rank sent, and name the tensors in it."""
+"""Tests that sample files contain exactly what each rank sent, and name the tensors of each message."""
 
 import json
 import math
@@ -42,7 +42,7 @@ CHANNELS = {
 
 @pytest.fixture(scope="module", params=LAYOUTS)
 def run(request, tmp_path_factory, mpi_run):
-    """Return the name of the layout, the log, the sample files by (step, rank), and the recorded calls by rank."""
+    """Return the layout name, the log, the sample files by (step, rank), and the recorded calls by rank."""
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
@@ -78,7 +78,7 @@ def run(request, tmp_path_factory, mpi_run):
 
 
 def list_wrong_messages(files, calls):
-    """List the sampled messages that differ from the recorded calls, as (step, rank, channel, place)."""
+    """List sampled messages that differ from the recorded calls, as (step, rank, channel, place)."""
     wrong_messages = []
     for (step, rank), file in files.items():
         for message in file.messages:
@@ -102,7 +102,7 @@ def test_files_contain_what_ranks_sent(run):
 
 @pytest.mark.parametrize("fault", ["decoded", "step", "rank"])
 def test_wrong_messages_are_detected(run, fault):
-    """Wrong messages have decoded values, or those of another step or another rank."""
+    """Wrong messages contain decoded values, or values of another step or rank."""
     _, _, files, calls = run
     if fault == "decoded":
         files = {key: replace(file, messages=tuple(map(decode_message, file.messages))) for key, file in files.items()}
@@ -125,7 +125,7 @@ def decode_message(message):
 
 
 def test_samples_extend_from_the_first_message_of_a_step_to_the_last(run):
-    """The step before gives the number of messages. The first step samples its first messages."""
+    """The number of messages is taken from the previous step. The first sampled step samples its first messages."""
     _, _, files, calls = run
     for (step, rank), file in files.items():
         for channel in {message.channel for message in file.messages}:

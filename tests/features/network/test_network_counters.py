@@ -1,4 +1,4 @@
-"""Network counters of a node, from artificial files of the kernel."""
+"""Tests of a node's network counters, with artificial kernel files."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_namespace_has_its_interfaces_but_not_the_loopback(tmp_path: Path):
 
 
 def test_a_node_counts_its_physical_interfaces_only(tmp_path: Path):
-    """The bytes of a bond, a VLAN, a bridge and a container's interface are in the physical interface's counter."""
+    """The counter of the physical interface includes the bytes of bonds, VLANs, bridges and container interfaces."""
     for name in ("eth0", "eth1"):
         (tmp_path / "class" / "net" / name / "device").mkdir(parents=True)
     (tmp_path / "class" / "net" / "bond0" / "bonding").mkdir(parents=True)

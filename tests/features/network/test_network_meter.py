@@ -1,4 +1,4 @@
-"""Bytes of the engine's own runs, from planted counters that are read around the counted steps."""
+"""Tests of the network bytes of the engine's own runs, with fake counters read around the counted steps."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The process that samples counters while a program runs."""
+"""Tests of the process that samples counters while a program runs."""
 
 import os
 import subprocess
@@ -19,20 +19,20 @@ os.execv(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"])
 
 
 def find_holders(stream: IO[bytes]) -> set[int]:
-    """Return the other processes that hold an end of a pipe."""
+    """Return the IDs of other processes that have an end of a pipe open."""
     pipe = Path(f"/proc/self/fd/{stream.fileno()}").readlink()
     holders = set()
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         try:
             if descriptor.readlink() == pipe:
                 holders.add(int(descriptor.parts[2]))
-        except OSError:  # the process has ended
+        except OSError:  # the process has exited
             continue
     return holders - {os.getpid()}
 
 
 def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path):
-    """A launcher reads the pipe to its end and must not wait for the sampler."""
+    """A launcher reads the pipe until its end, and must not wait for the sampler."""
     path = tmp_path / "here.jsonl"
     deadline = time.monotonic() + 60
     process = subprocess.Popen([sys.executable, "-c", PARENT, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
@@ -48,7 +48,7 @@ def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path
         assert time.monotonic() < deadline, "the end has no sample"
         time.sleep(0.05)
     size = -1
-    while size != path.stat().st_size:  # no more samples once the program has ended
+    while size != path.stat().st_size:  # no samples are added after the program has ended
         assert time.monotonic() < deadline, "the sampler continues"
         size = path.stat().st_size
         time.sleep(0.6)

@@ -1,4 +1,4 @@
-"""Bytes between two times, from samples with a known answer."""
+"""Tests of the bytes between two times, from samples with a known result."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ import pytest
 from hpcbench.features.network.window import count_bytes, read_samples
 
 RATE = 1000
-"""Bytes per second that a made-up node sends; it receives twice as many."""
+"""Bytes per second sent by a fake node. The node receives twice as many."""
 
 
 def write_samples(directory: Path, host: str, *, change: dict[int, Any] | None = None, **record: Any) -> None:
-    """Write samples at 0, 1, ... 10 s. `change` replaces the devices of some of them."""
+    """Write samples at 0, 1, ... 10 s. `change` replaces the devices of some samples."""
     lines = []
     for k in range(11):
         devices = {"eth0": ["interface", RATE * k, 2 * RATE * k]}

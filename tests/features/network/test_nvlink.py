@@ -1,4 +1,4 @@
-"""NVLink counters: what NVML reports for each GPU, apart from the bytes on the network."""
+"""Tests of NVLink counters, which NVML reports per GPU, and which are separate from network bytes."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ TX, RX = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, pynvml.NVML_FI_DEV_NVLINK
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[int, int]]:
-    """Emulate NVML with two GPUs that have NVLink and one that has none; return their counters in KiB."""
+    """Emulate NVML with two GPUs that have NVLink and one that does not. Return the counters in KiB."""
     counters = {"a": {TX: 5, RX: 7}, "b": {}, "c": {TX: 100, RX: 200}}
 
     def ask(gpu: str, fields: list[tuple[int, int]]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Runs with sparse weights, and the run that each is compared with."""
+"""Runs with sparse weights, and their reference runs."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -38,11 +38,11 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "full"),
     "train.offload": (False, True),
 }
-"""Axes whose values fit every case."""
+"""Axes that can be combined with every case."""
 PAIRS = [(name, "train.prune") for name in (*AXES, *FREE) if name != "train.prune"]
 FILLS = 48
 MOST = 4
-"""Largest number of ranks of a case. All pairs of group sizes fit."""
+"""Maximum number of ranks of a case. All pairs of group sizes fit."""
 
 MORE: list[Case] = [
     {
@@ -57,11 +57,11 @@ MORE: list[Case] = [
     {"train.prune": "pairs", "model": "neox", "layout.dp": 1, "layout.tp": 4, "train.zero": 1},
     {"train.prune": "neurons", "model": "neox", "layout.dp": 2, "train.zero": 1, "scheme": "identity"},
 ]
-"""Cases that no axis covers: chunks, a tensor-parallel group of four, our own collectives."""
+"""Cases that the axes do not cover: chunks, four tensor-parallel ranks, and hpcbench's own collectives."""
 
 
 def fits(case: Case) -> bool:
-    """Whether ranks send messages, and the engine accepts the settings."""
+    """Return whether the run has a valid number of ranks and the engine accepts the settings."""
     ranks = cases.run_of({**COMMON, **case}).ranks
     return 1 < ranks <= MOST and cases.is_valid({**COMMON, **case})
 
@@ -73,21 +73,21 @@ def possible() -> list[Case]:
 
 @cache
 def places() -> list[Case]:
-    """Return cases that combine each pattern with every possible value of the other settings, and `MORE`.
+    """Return cases that combine each pattern with every valid value of the other settings, and `MORE`.
 
-    Pairs of other settings are in the grid of test_parity.py.
+    The grid of test_parity.py covers pairs of the other settings.
     """
     return [*cover_sample(possible(), FREE, FILLS, pairs=PAIRS), *MORE]
 
 
 def one_process(settings: Case) -> Case:
-    """Return the settings of the same model and samples in one process."""
+    """Return settings for the same model and samples in one process."""
     wanted = (*COMMON, "train.prune")
     return {name: value for name, value in settings.items() if name.startswith("model") or name in wanted}
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Compare a run with sparse weights with another run, by default in one process."""
+    """Compare a run with sparse weights with a reference, by default a run in one process."""
     settings = {**COMMON, **settings}
     return Comparison(settings, one_process(settings) if against is None else {**COMMON, **against}, fault)
 
@@ -109,7 +109,7 @@ def lossless_sparse() -> Iterator[Comparison]:
 
 
 def lossy_sparse() -> Iterator[Comparison]:
-    """Compare lossy schemes, one of them with residuals, with the identity."""
+    """Compare lossy schemes, one of them with residuals, with scheme `identity`."""
     for kind, zero, scheme in (
         ("growing", 1, "naive-int8"),
         ("pairs", 0, "sign-feedback"),
@@ -128,11 +128,11 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "masks_of_masters_only": ({**TWO, "train.prune": "pairs", "layout.dp": 1, "layout.tp": 2}, "gradients"),
     "zeros_travel": ({**TWO, "train.prune": "pairs"}, "sent"),
 }
-"""Settings in which each planted fault shows, and the quantity that shows it."""
+"""For each planted fault, settings that expose it, and the quantity that differs."""
 
 
 def faulty_sparse() -> Iterator[Comparison]:
-    """Compare each setting without a fault, and with its planted fault."""
+    """Yield each run without a fault, and with its planted fault."""
     names = {
         comparison.name: comparison for settings, _ in FAULTY.values() for comparison in [make_comparison(settings)]
     }
@@ -142,9 +142,9 @@ def faulty_sparse() -> Iterator[Comparison]:
 
 
 TRAVELLERS = ["pairs", "growing"]
-"""Patterns of the runs that continue in other layouts."""
+"""Patterns of the runs that resume in other layouts."""
 SUITES = {
     "": (lambda: select_once(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
     "rest": (lambda: select_rest(sparse()),),
 }
-"""Suites by the argument of the worker: those of `make test`, and those that `make test-long` adds."""
+"""Suites by worker argument: the cases of `make test`, and the additional cases of `make test-long`."""

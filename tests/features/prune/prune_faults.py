@@ -1,4 +1,4 @@
-"""Planted faults of sparse weights: each function plants one."""
+"""Planted faults in sparse weights. Each function plants one fault."""
 
 from typing import Any
 from unittest.mock import patch
@@ -21,12 +21,12 @@ def masked_weights_written_back() -> Patch:
 
 
 def chosen_by_each_rank_alone() -> Patch:
-    """Each rank chooses among its own weights as if there were no others."""
+    """Each rank selects weights without regard to the weights of other ranks."""
     return patch.object(Masks, "_reduce_over_world", lambda self, op: lambda values: None)
 
 
 def smallest_neurons_kept() -> Patch:
-    """The neurons of largest magnitude become zero instead of the smallest."""
+    """The neurons of largest magnitude are zeroed instead of the smallest."""
     sort = np.lexsort
 
     def faulty(keys: Any) -> Any:
@@ -36,7 +36,7 @@ def smallest_neurons_kept() -> Patch:
 
 
 def places_of_another_group() -> Patch:
-    """A message gives each group of four the places of the group before."""
+    """A message contains the positions of the preceding group of four instead of each group's own."""
     pack = formats.pack_places
 
     def faulty(mask: Bits, free: Bits) -> Bytes:
@@ -49,7 +49,7 @@ def places_of_another_group() -> Patch:
 
 
 def values_in_wrong_places() -> Patch:
-    """A packed message is unpacked with each value in the place before its own."""
+    """A packed message is unpacked with every value shifted by one position."""
     unpack = Packing.unpack_own
 
     def faulty(self: Packing, packed: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def masks_of_masters_only() -> Patch:
 
 
 def zeros_travel() -> Patch:
-    """Messages are longer than needed, and every value is right."""
+    """Messages are longer than necessary. All values are correct."""
 
     def faulty(nonzeros: list[int]) -> int:
         return -(-max(nonzeros) // 16) * 16 + 64
@@ -84,7 +84,7 @@ FAULTS = list_faults(
 
 
 def one_replica_has_another_mask() -> Patch:
-    """The last replica keeps a weight that the others do not."""
+    """The last replica keeps a weight that the other replicas prune."""
     select_weights = Masks._select
 
     def faulty(self: Masks, parts: list[TargetSlice], updates: int) -> list[Bits]:
@@ -97,7 +97,7 @@ def one_replica_has_another_mask() -> Patch:
 
 
 def place_out_of_order() -> Patch:
-    """A message gives the same place of a group of four twice."""
+    """A message contains the same position in a group of four twice."""
     pack = formats.pack_places
 
     def faulty(mask: Bits, free: Bits) -> Bytes:

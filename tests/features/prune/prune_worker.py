@@ -1,4 +1,4 @@
-"""Worker that compares training with sparse weights with one process. Prints a JSON line per case."""
+"""Worker that compares training with sparse weights with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -30,12 +30,12 @@ from hpcbench.train.trainer import Trainer
 STEPS = parity_worker.STEPS
 Layouts = list[list[tuple[int, list[tuple[str, tuple[slice, ...], slice]]]]]
 MASKS: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
-"""Layout of each rank's buckets, and the masks after each step, by the JSON of the run; only on rank 0."""
+"""Bucket layout of each rank, and the masks after each step, by the run's JSON; only on rank 0."""
 plain_train, plain_errors = parity_worker.train, parity_worker.errors
 
 
 def list_masks(trainer: Trainer) -> list[Part]:
-    """List the masks of this rank's parameters, 1 where a weight is kept."""
+    """List the masks of this rank's parameters, with 1 for each kept weight."""
     masks = []
     for piece in trainer.data_parallel.pieces:
         mask = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
@@ -45,7 +45,7 @@ def list_masks(trainer: Trainer) -> list[Part]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """Train as parity_worker.py does, and add the masks after each step to the history."""
+    """Train like parity_worker.py, and add the masks after each step to the history."""
     parts_of_steps: list[list[Part]] = []
     bucket_layout: Layouts = [[]]
     update = Trainer.update
@@ -74,7 +74,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 
 def compute_errors(history: History, reference: History) -> dict[str, Any]:
-    """Compute the errors of parity_worker.py, the elements with different masks, and the masked weights not zero."""
+    """Compute the errors of parity_worker.py, and count differing mask elements and nonzero masked weights."""
     differ = stray = zeros = 0.0
     for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
         mine, other = ours["masks"], theirs["masks"]
@@ -102,7 +102,7 @@ def count_zeros(run: Run, rank: int, step: int) -> list[list[int]]:
 
 
 def predict_bytes(run: Run, steps: int) -> list[dict[str, int]]:
-    """Predict the bytes of each rank: from the settings if these determine them, else from the counts of zeros."""
+    """Predict the bytes of each rank, from the settings if they suffice, otherwise from the zero counts."""
     prune, layout = run.train.prune, run.layout
     assert prune is not None
     needs_no_counts = prune.pattern == "2:4" or (run.train.zero == 0 and layout.tp == 1)
@@ -118,7 +118,7 @@ def predict_bytes(run: Run, steps: int) -> list[dict[str, int]]:
 
 
 def run_transit_faults() -> None:
-    """Print the errors of runs whose masks differ between replicas, or arrive damaged."""
+    """Print the errors of runs in which masks differ between replicas, or are damaged in transit."""
     for pattern, zero in (("growing", 0), ("pairs", 1)):
         for fault in (None, *FAULTS_IN_TRANSIT):
             if (fault == "place_out_of_order") != (pattern == "pairs") and fault:
@@ -148,11 +148,11 @@ JOURNEY = [
     ({"layout.dp": 2, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
     ({"layout.dp": 4, "layout.tp": 1, "layout.pp": 1, "train.zero": 0}, 4),
 ]
-"""Layouts in which a run trains one after the other, and the step that it stops at in each."""
+"""Layouts in which a run trains consecutively, and the step at which it stops in each layout."""
 
 
 def run_journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare the masks of runs that continue in other layouts with those of one process; results on rank 0."""
+    """Compare the masks of runs that resume in other layouts with one process. Results are on rank 0."""
     place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
     results = []
     for pattern in patterns:
@@ -193,12 +193,12 @@ def run_journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]
 
 
 def count_differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
-    """Count the elements that only one of two sets of masks keeps. A missing mask keeps all."""
+    """Count the elements that only one of two sets of masks keeps. A missing mask keeps all elements."""
     return sum(int((ours.get(name, np.ones(1)) != theirs.get(name, np.ones(1))).sum()) for name in {*ours, *theirs})
 
 
 def main(part: str = "") -> None:
-    """Run the suites of a part in one start of the ranks, because each start takes a second."""
+    """Run the suites of a part with a single start of the ranks, which takes a second."""
     comparisons = []
     if WORLD.rank == 0:  # listing them takes a second
         every = [comparison for suite in prune_cases.SUITES[part] for comparison in suite()]

@@ -1,4 +1,4 @@
-"""The event of a run with sparse weights, after its last step."""
+"""Tests of the event that a run with sparse weights writes after its last step."""
 
 import pytest
 from test_run_loop import RUN, logged_with, run_of

@@ -1,4 +1,4 @@
-"""Selection of zeros, formats of masks, and packed values, compared with simple computations without ranks."""
+"""Tests of zero selection, mask formats and packed values, compared with simple computations on one rank."""
 
 import math
 from fractions import Fraction
@@ -24,11 +24,11 @@ RNG = np.random.default_rng(5)
 
 
 def reduce_alone(values):
-    """Reduce in place over one rank, which changes nothing."""
+    """Reduce in place over one rank, which is a no-op."""
 
 
 def cut_matrix(target, values, rows, columns, runs):
-    """Cut a matrix into the parts that ranks hold: blocks, each cut into runs of its elements."""
+    """Cut a matrix into the parts that ranks hold, which are blocks cut into runs of elements."""
     parts, boxes = [], []
     for row in cut_evenly(values.shape[0], rows):
         for column in cut_evenly(values.shape[1], columns):
@@ -53,7 +53,7 @@ def join_masks(shape, boxes, masks):
 @pytest.mark.parametrize("zeros", [0, 1, 37, 383, 384])
 def test_the_smallest_weights_become_zero_and_of_equal_ones_the_last(dtype, grid, zeros):
     shape = (16, 24)
-    values = RNG.choice([0.0, -0.0, 1e-40, 0.25, -0.25, 1.0, 3.5], shape).astype(dtype)  # ties everywhere
+    values = RNG.choice([0.0, -0.0, 1e-40, 0.25, -0.25, 1.0, 3.5], shape).astype(dtype)  # many ties
     target = Target("a", shape, "a")
     other = Target("b", (300, 3), "b")
     parts, boxes = cut_matrix(target, values, *grid)

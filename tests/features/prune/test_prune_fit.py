@@ -1,4 +1,4 @@
-"""Settings that do not fit sparse weights are refused with an error of one line: the field and a remedy."""
+"""Tests that settings incompatible with sparse weights give a one-line error with the field and a remedy."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Models with sparse weights compared with one process, as in test_parity.py, and the bytes that each rank sends."""
+"""Comparison of models with sparse weights with one process, as in test_parity.py, and the bytes of each rank."""
 
 from pathlib import Path
 

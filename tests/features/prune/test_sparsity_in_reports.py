@@ -1,4 +1,4 @@
-"""Sparse weights in reports: zeros by layer, bytes and loss, from the log of a run."""
+"""Tests of sparse weights in reports: zeros by layer, bytes and loss, taken from a run's log."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ PARTS: list[dict[str, Any]] = [
 
 
 def make_log(run: Planted, parts: Any) -> str:
-    """Make the log of a run with sparse weights."""
+    """Create the log of a run with sparse weights."""
     lines = list(log_lines(run))
     traffic = next(i for i, line in enumerate(lines) if '"traffic"' in line)
     lines.insert(traffic + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))

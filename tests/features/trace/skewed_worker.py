@@ -1,4 +1,7 @@
-"""The worker on ranks with different clocks. Arguments: RUN.json, and SECONDS between the clocks of two ranks."""
+"""Script that runs hpcbench.train on ranks with different clocks.
+
+Arguments: RUN.json, and SECONDS between two clocks.
+"""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""A traced run: its spans add up to the counters in its log, and the clocks of its ranks are aligned."""
+"""Tests that the spans of a traced run add up to the counters in its log, and that the ranks' clocks are aligned."""
 
 import json
 from collections import defaultdict
@@ -22,9 +22,9 @@ RANKS, AHEAD, FIRST, LAST = 4, 1000.0, 3, 5
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory, mpi_run):
-    """Return the log and the traces of 4 ranks: 2 stages with 2 replicas each, and clocks that differ by 1000 s.
+    """Return the log and traces of 4 ranks: 2 stages with 2 replicas, and clocks that differ by 1000 s.
 
-    The traced steps are those that the last events of the log count.
+    The traced steps are the steps covered by the final events of the log.
     """
     folder = tmp_path_factory.mktemp("traced")
     text = folder / "text"

@@ -1,4 +1,4 @@
-"""A perceptron with ZeRO of DeepSpeed: deepspeed_zero.py STAGE. Prints losses and a digest of parameters."""
+"""Perceptron trained with DeepSpeed ZeRO: deepspeed_zero.py STAGE. Prints the losses and a digest of the parameters."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A perceptron with Lightning's DDP strategy. Prints the losses and a digest of the parameters of each rank."""
+"""Perceptron trained with Lightning's DDP strategy. Each rank prints the losses and a digest of the parameters."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A random GPT-2 with the Trainer of transformers. Prints the losses and a digest of the parameters of each rank."""
+"""Random GPT-2 trained with the transformers Trainer. Each rank prints the losses and a digest of the parameters."""
 
 import hashlib
 import json

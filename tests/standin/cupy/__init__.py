@@ -1,24 +1,24 @@
-"""A stand-in for CuPy on machines without a GPU: memory of the host behind lazy streams, and emulated kernels.
+"""A stand-in for CuPy on machines without a GPU: host memory with lazy streams, and emulated kernels.
 
-It has what hpcbench and its GPU tests use of CuPy. All other names raise AttributeError.
+The stand-in implements the parts of CuPy that hpcbench and its GPU tests use. All other names raise AttributeError.
 
 - Arrays: `ndarray` (contiguous views, `get`, `set`, filling with a number, CUDA array interface, DLPack), `asarray`,
   `asnumpy`, `empty`, `full`, `zeros`, `empty_like`, `zeros_like`, `copyto`, `from_dlpack`.
-- Kernels: `RawModule` and `cuda.compiler.compile_using_nvrtc` take the files of kernels/gpu, which the emulator of
-  tests/codecs runs. As in CuPy, source that `RawModule` is given is compiled with ``-ftz=true``: subnormal float32 are
-  then zero.
-- `cuda`: streams, events, memory of the device and pinned memory, memory hooks, and functions of `cuda.runtime`.
+- Kernels: `RawModule` and `cuda.compiler.compile_using_nvrtc` accept the files of kernels/gpu, which the emulator of
+  tests/codecs runs. As in CuPy, source passed to `RawModule` is compiled with ``-ftz=true``, so subnormal float32
+  values become zero.
+- `cuda`: streams, events, device memory, pinned memory, memory hooks, and functions of `cuda.runtime`.
 
-It is stricter than CuPy:
+The stand-in is stricter than CuPy:
 
-- A stream does its work only when a caller waits for it, so a missing wait shows as poison.
-- New memory and freed memory are poison.
-- These raise: an implicit conversion to NumPy; an array of the host where one of the device is needed; a copy in a
-  wrong direction or beyond an allocation; a stream that does not exist or was destroyed; a kernel argument that has
-  not 64 bits.
+- A stream does no work until a caller waits for it, so a missing wait results in poison.
+- New and freed memory contains poison.
+- The following raise: an implicit conversion to NumPy; a host array where a device array is needed; a copy in a
+  wrong direction or beyond an allocation; a stream that does not exist or was destroyed; a kernel argument that does
+  not have 64 bits.
 
-It has one device and no blocking streams. It does not cover PyTorch on a GPU, the CUDA driver, the memory order
-between GPU threads, a GPU-aware MPI library, or time. `use_standin.py` makes it importable.
+There is one device, and there are no blocking streams. The stand-in does not cover PyTorch on a GPU, the CUDA driver,
+the memory order between GPU threads, GPU-aware MPI libraries, or time. `use_standin.py` makes the stand-in importable.
 """
 
 from numpy import float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64  # noqa: F401

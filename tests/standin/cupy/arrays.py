@@ -1,4 +1,4 @@
-"""Arrays of the device. NumPy cannot read them; operations on them run in the order of the current stream."""
+"""Device arrays. NumPy cannot read them, and operations on them run in the order of the current stream."""
 
 from typing import Any
 
@@ -36,7 +36,10 @@ class ndarray:  # noqa: N801
         return 2, 0
 
     def __dlpack__(self, *, stream: int) -> "ndarray":
-        """Let a stream, 1 for the legacy default stream, wait for the current one. The array is its own capsule."""
+        """Make a stream wait for the current stream.
+
+        Stream 1 denotes the legacy default stream. The array serves as its own capsule.
+        """
         event = Event()
         event.record()
         wait_event(0 if stream == 1 else stream, event.ptr)
@@ -66,7 +69,7 @@ class ndarray:  # noqa: N801
         return self._values.copy()
 
     def set(self, values: npt.NDArray[Any]) -> None:
-        """Copy values of the host, after the work of the current stream."""
+        """Copy values from the host, after the work of the current stream."""
         if not isinstance(values, np.ndarray):
             raise TypeError(f"values of the host are an array of NumPy, not {type(values).__name__}")
         if (values.shape, values.dtype) != (self.shape, self.dtype):
@@ -84,7 +87,7 @@ def _on_device(x: object) -> ndarray:
 def empty(shape: Any, dtype: npt.DTypeLike = float) -> ndarray:
     kind = np.dtype(dtype)
     if kind.kind not in "biufc":
-        raise TypeError(f"no arrays of {kind}")  # bfloat16 among them: CuPy 13 has none
+        raise TypeError(f"no arrays of {kind}")  # including bfloat16, which CuPy 13 does not support
     memory = Allocation(int(np.prod(shape)) * kind.itemsize)
     return ndarray(memory, memory.bytes[: memory.nbytes].view(kind).reshape(shape))
 
@@ -108,7 +111,7 @@ def zeros_like(x: ndarray) -> ndarray:
 
 
 def asarray(x: Any) -> ndarray:
-    """Return an array of the device unchanged, or a copy of an array of the host."""
+    """Return a device array unchanged, or copy a host array to the device."""
     if isinstance(x, ndarray):
         return x
     if not isinstance(x, np.ndarray):
@@ -123,7 +126,7 @@ def asnumpy(x: ndarray) -> npt.NDArray[Any]:
 
 
 def copyto(target: ndarray, source: ndarray) -> None:
-    """Copy between arrays of one type. CuPy also accepts scalars and other types."""
+    """Copy between arrays with the same dtype. CuPy also accepts scalars and other dtypes."""
     to, of = _on_device(target)._values, _on_device(source)._values
     if (to.shape, to.dtype) != (of.shape, of.dtype):
         raise TypeError(f"the stand-in converts nothing: {of.shape} of {of.dtype} to {to.shape} of {to.dtype}")
@@ -131,7 +134,7 @@ def copyto(target: ndarray, source: ndarray) -> None:
 
 
 def from_dlpack(x: Any) -> ndarray:
-    """Return an array of another library on the device, after the work that computes it."""
+    """Return another library's array on the device, after the work that computes the array."""
     kind, number = x.__dlpack_device__()
     if (kind, number) not in ((2, 0), (13, 0)):
         raise RuntimeError(f"DLPack device {kind}, {number} is not this one")

@@ -18,12 +18,12 @@ from hpcbench.codecs.device import THREADS, Build
 
 
 class RawModule:
-    """Kernels of a source, or of a file with output of `compile_using_nvrtc`."""
+    """Kernels from source code, or from a file with output of `compile_using_nvrtc`."""
 
     def __init__(self, *, code: str | None = None, path: str | None = None, options: tuple[str, ...] = ()) -> None:
         if (code is None) == (path is None) or not isinstance(path, (str, type(None))):
             raise TypeError("either code or path, each a string")
-        # CuPy appends this option to those of the caller
+        # CuPy appends this option to the caller's options
         cubin = Path(path).read_bytes() if path else compile_using_nvrtc(code or "", (*options, "-ftz=true"))[0]
         compiled = json.loads(cubin)
         values = dict(option[2:].split("=", 1) for option in compiled["options"] if option.startswith("-DHB_"))
@@ -34,7 +34,10 @@ class RawModule:
         self._flushes = "-ftz=true" in compiled["options"]
 
     def get_function(self, name: str) -> Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]:
-        """Return a function that launches a kernel. Arguments have 64 bits; a device array is passed as its address."""
+        """Return a function that launches a kernel.
+
+        Arguments have 64 bits, and device arrays are passed as addresses.
+        """
         kernels, flushes = emulator.library(self._build), self._flushes
         if not hasattr(kernels, f"run_{name}"):
             raise KeyError(f"CUDA_ERROR_NOT_FOUND: no kernel {name}")

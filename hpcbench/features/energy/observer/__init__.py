@@ -1,1 +1,1 @@
-"""Observer that measures the energy of a run's steps."""
+"""Observer that measures the energy of counted steps."""

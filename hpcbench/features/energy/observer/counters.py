@@ -1,4 +1,4 @@
-"""Energy counters that the kernel shows as files: RAPL through powercap, and those of Cray nodes."""
+"""Energy counters that the kernel exposes as files: RAPL (through powercap) and Cray node counters."""
 
 import re
 from collections.abc import Iterator
@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Part = Literal["node", "gpu", "processor"]
-"""Hardware that a counter measures. The counter of a node includes its GPUs and processors."""
+"""Hardware that a counter measures. A node counter includes the GPUs and processors of the node."""
 POWERCAP = Path("/sys/class/powercap")
 PM_COUNTERS = Path("/sys/cray/pm_counters")
 
 
 class NoCounterError(Exception):
-    """A counter is missing or cannot be read. The message contains the reason."""
+    """A counter is missing or cannot be read. The message states the reason."""
 
 
 class Counter(Protocol):
-    """A counter of joules since an unspecified time."""
+    """A cumulative energy counter in joules, with an unspecified start."""
 
     source: str
-    """``rapl``, ``cray`` or ``nvml``."""
+    """Source of the counter: ``rapl``, ``cray`` or ``nvml``."""
     name: str
     """Name of the counter, unique on its host."""
     part: Part
     span: float | None
-    """Joules at which the counter wraps around; None if it never does."""
+    """Value in joules at which the counter wraps around; None if it never wraps around."""
     refresh: float
-    """Approximate seconds between two changes of the counter."""
+    """Approximate refresh period of the counter in seconds."""
 
     def read(self) -> float:
         """Return the current value in joules. Raises NoCounterError."""
@@ -35,14 +35,14 @@ class Counter(Protocol):
 
 @dataclass
 class FileCounter:
-    """A counter in a file that contains one number."""
+    """An energy counter stored as one number in a file."""
 
     source: str
     name: str
     part: Part
     path: Path
     scale: float
-    """Joules per unit of the number."""
+    """Conversion factor from the number in the file to joules."""
     span: float | None
     refresh: float
 
@@ -55,7 +55,7 @@ class FileCounter:
 
 
 def read_file(path: Path) -> str:
-    """Return the content of a file of the kernel.
+    """Read a counter file of the kernel.
 
     Raises
     ------
@@ -69,15 +69,15 @@ def read_file(path: Path) -> str:
 
 
 def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
-    """Yield the RAPL counters of this node: its packages, and their memory if it has separate counters.
+    """Yield the RAPL counters of this node: one per processor package, and separate memory counters if present.
 
-    Zones within a package (cores, graphics) and the zone of the whole platform would be counted twice, and so would
-    ``intel-rapl-mmio``, a second interface to the same counters.
+    Zones within a package (cores, graphics) and the platform zone are skipped, because their energy would be counted
+    twice. The same applies to ``intel-rapl-mmio``, a second interface to the same counters.
 
     Raises
     ------
     NoCounterError
-        The node has no counters, or they cannot be read.
+        The node has no RAPL counters, or a counter cannot be read.
     """
     found_any = False
     for zone in sorted(root.glob("intel-rapl:*")) if root.is_dir() else ():
@@ -96,12 +96,12 @@ def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
 
 
 def open_cray_counter(root: Path = PM_COUNTERS) -> FileCounter:
-    """Return the counter of a whole Cray node.
+    """Open the energy counter of a whole Cray node.
 
     Raises
     ------
     NoCounterError
-        The file is not a counter, or cannot be read.
+        The file does not contain a counter, or cannot be read.
     """
     counter = FileCounter("cray", "node", "node", root / "energy", 1.0, None, 0.1)
     counter.read()

@@ -1,4 +1,4 @@
-"""Observer of the energy of a run's steps: assigns counters to ranks, and sums the counters of all ranks."""
+"""Energy observer, which assigns counters to ranks and sums the energy of all ranks."""
 
 import os
 from collections import defaultdict
@@ -23,24 +23,24 @@ from hpcbench.features.energy.observer.nvml import open_gpu_counter
 from hpcbench.train.observer import Observer
 
 _WIDE = 0.9
-"""Fraction of a node's cores from which a job counts as alone there. Sites reserve some cores for the system."""
+"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
 _OWNED = "SLURM_CPUS_ON_NODE"
-"""Variable with the number of the node's cores that Slurm gave the job."""
+"""Environment variable with the number of cores that Slurm allocated to the job on this node."""
 
 
 class EnergyMeter(Observer):
-    """Observer that meters the counters of this rank and sums those of all ranks.
+    """Observer that reads the energy counters of this rank and sums the energy over all ranks.
 
     Parameters
     ----------
     world
-        All ranks in order.
+        All ranks, in rank order.
     comm
         Communicator of all ranks.
     first
         First metered step.
     powercap, pm_counters
-        Directories in which the kernel shows its counters.
+        Directories in which the kernel exposes the counters.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class EnergyMeter(Observer):
     ) -> None:
         self._world, self._comm, self._first, rank = world, comm, first, comm.rank
         self.absent: dict[str, str] = {}
-        """Reason, for each source, why this rank cannot read the counter that it should read."""
+        """Reasons why this rank cannot read its assigned counters, keyed by source."""
         counters: list[Counter] = []
         this_rank = world[rank]
         if all(other.host != this_rank.host for other in world[:rank]):
@@ -74,16 +74,16 @@ class EnergyMeter(Observer):
         self.meter = Meter(counters)
 
     def begin(self, step: int) -> None:
-        """Start the meter before a metered step, if it is not running."""
+        """Start the meter before a metered step, if the meter is not running."""
         if step >= self._first:
             self.meter.resume()
 
     def pause(self, step: int, *, more: bool) -> None:
-        """Stop the meter after a step if something other than the next step follows."""
+        """Stop the meter after a step that is not directly followed by another step."""
         self.meter.pause() if more else self.meter.tick()
 
     def summary(self, *, from_step: int, to_step: int) -> Energy:
-        """Return the energy that all counters measured (a collective call)."""
+        """Return the energy measured by all counters (a collective call)."""
         host = str(self._world[self._comm.rank].host)
         owned = os.environ.get(_OWNED, "")
         report = {
@@ -110,7 +110,7 @@ class EnergyMeter(Observer):
 def sum_counters(
     world: Sequence[Rank], reports: Sequence[Mapping[str, Any]], *, from_step: int, to_step: int
 ) -> Energy:
-    """Sum the reports of all ranks. A part has no sum if one of its counters is missing."""
+    """Sum the reports of all ranks. If a counter of a part is missing, the sum of this part is None."""
     counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))
     gpus = {_gpu(rank) for rank in world if rank.gpu is not None}
@@ -136,7 +136,7 @@ def sum_counters(
 def _choose_scope(
     nodes: float | None, devices: float | None, processors: float | None, *, gpus: bool
 ) -> tuple[str, float | None]:
-    """Return the widest scope without missing counters, and its joules."""
+    """Return the largest scope without missing counters, and the energy of the scope in joules."""
     if nodes is not None:
         return "nodes", nodes
     if devices is not None and processors is not None:
@@ -147,7 +147,7 @@ def _choose_scope(
 
 
 def _sum(counters: Iterable[EnergyCounter], part: str, places: int) -> float | None:
-    """Sum the counters of a part; None unless all `places` (hosts or GPUs) have counters without problems."""
+    """Sum the counters of a part. Return None if a host or GPU (of `places`) lacks a usable counter."""
     of_part = [counter for counter in counters if counter.part == part]
     places_with_counter = {(counter.host, counter.name if part == "gpu" else "") for counter in of_part}
     is_complete = len(places_with_counter) == places and all(counter.joules is not None for counter in of_part)
@@ -166,7 +166,7 @@ def _list_problems(counters: Iterable[EnergyCounter], reports: Iterable[Mapping[
 
 
 def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the hosts whose counters include the work of other jobs, with their cores."""
+    """Return the hosts whose counters include energy used by other jobs, with the numbers of cores."""
     hosts_by_problem: dict[str, list[str]] = defaultdict(list)
     for host in dict.fromkeys(rank.host for rank in world):
         ranks = [rank for rank in world if rank.host == host]
@@ -182,7 +182,7 @@ def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any
 
 
 def _gpu(rank: Rank) -> tuple[object, ...]:
-    """Return an identifier of a rank's GPU that does not depend on the devices visible to the rank."""
+    """Return an identifier of a rank's GPU that does not depend on device visibility."""
     about = rank.gpu or RankGpu.read({})
     return (rank.host, about.uuid or about.pci or about.number)
 

@@ -1,4 +1,4 @@
-"""Meter of a rank: reads its counters at the start and end of counted steps, and often enough in between."""
+"""Energy meter of one rank, which reads counters at the start, at the end and during the counted steps."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 from hpcbench.features.energy.observer.counters import Counter, NoCounterError
 
 EACH = 10.0
-"""Least seconds between two readings. A counter must not wrap around twice between readings."""
+"""Minimum time in seconds between two readings. A counter must not wrap around twice between readings."""
 MOST_WATTS = 1000.0
-"""Largest power in watts of hardware with a counter that wraps around: a processor or its memory."""
+"""Maximum power in watts of a processor or its memory, whose counters wrap around."""
 
 
 @dataclass
 class Metered:
-    """One counter and the joules that it measured while the meter ran."""
+    """A counter and the energy in joules that it measured while the meter ran."""
 
     counter: Counter
     joules: float = 0.0
     problem: str = ""
-    """Why the joules cannot be used; empty if they can."""
+    """Reason why the counter is unusable, or an empty string."""
     _last: tuple[float, float] | None = field(default=None, repr=False)
 
     def begin(self, now: float) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._last = None
         self._read(now)
 
     def advance(self, now: float) -> None:
-        """Count until now."""
+        """Add the energy since the last reading."""
         self._read(now)
 
     def _read(self, now: float) -> None:
@@ -57,21 +57,21 @@ class Metered:
 
 
 class Meter:
-    """Meter of one rank's counters.
+    """Meter of the energy counters of one rank.
 
     Parameters
     ----------
     counters
-        Counters that this rank reads. Each counter of a host is read by one rank.
+        Counters read by this rank. Exactly one rank reads each counter of a host.
     clock
         Function that returns the time in seconds.
 
     Attributes
     ----------
     metered : list of Metered
-        The counters with their joules.
+        The counters and their measured energy.
     seconds : float
-        Seconds for which the meter ran.
+        Time in seconds during which the meter ran.
     """
 
     def __init__(self, counters: Sequence[Counter], clock: Callable[[], float] = time.perf_counter) -> None:
@@ -81,7 +81,7 @@ class Meter:
         self._running: float | None = None
 
     def resume(self) -> None:
-        """Start the meter before a counted step, if it is not running."""
+        """Start the meter before a counted step, if the meter is not running."""
         if self._running is None:
             self._running = now = self._clock()
             for metered in self.metered:
@@ -90,13 +90,13 @@ class Meter:
     def tick(self) -> None:
         """Read the counters if the last reading is at least `EACH` seconds old.
 
-        Called after a counted step if the next step follows immediately.
+        This method is called after a counted step that is directly followed by another step.
         """
         if self._running is not None and self._clock() - self._running >= EACH:
             self._running = self._count(self._running)
 
     def pause(self) -> None:
-        """Stop the meter before an evaluation, a checkpoint, or the end."""
+        """Stop the meter before an evaluation or a checkpoint, or at the end of the run."""
         if self._running is not None:
             self._count(self._running)
             self._running = None

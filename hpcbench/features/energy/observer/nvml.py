@@ -1,4 +1,4 @@
-"""The energy counter of an NVIDIA GPU, read through NVML with NVIDIA's `pynvml`."""
+"""Energy counter of an NVIDIA GPU, read through NVML with NVIDIA's `pynvml`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from hpcbench.features.energy.observer.counters import NoCounterError, Part
 
 
 class GpuCounter:
-    """The counter of one GPU (Volta or later): energy since the driver was loaded.
+    """Energy counter of one GPU (Volta or later), which starts when the driver is loaded.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class GpuCounter:
 
 
 def open_gpu_counter(about: RankGpu) -> GpuCounter:
-    """Return the counter of the GPU that a rank computes on.
+    """Open the energy counter of a rank's GPU.
 
     Raises
     ------
     NoCounterError
-        `pynvml` is not installed, NVML does not find the GPU, or the GPU has no counter.
+        `pynvml` is not installed, NVML cannot find the GPU, or the GPU has no energy counter.
     """
     _ask("", lambda nvml: nvml.nvmlInit())
     if about.uuid:
@@ -54,7 +54,7 @@ def open_gpu_counter(about: RankGpu) -> GpuCounter:
 
 
 def _ask(what: str, question: Callable[[Any], Any]) -> Any:
-    """Call NVML, which is imported here because ranks without a GPU do not need it."""
+    """Call NVML. The import is local because ranks without a GPU do not need NVML."""
     try:
         import pynvml
     except ImportError:

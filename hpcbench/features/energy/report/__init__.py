@@ -1,1 +1,1 @@
-"""Energy in reports: a run's joules, and the columns and the table about them."""
+"""Energy in reports: energy of a run, comparison columns, and the energy table."""

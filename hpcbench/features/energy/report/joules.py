@@ -1,4 +1,4 @@
-"""Energy of a run from its log, and problems of its counters."""
+"""Energy of a run, read from its log, and checks of the counters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from hpcbench.report.checks.relations import CheckedRun
 
 @dataclass(frozen=True)
 class StepJoules:
-    """Energy of the counted steps of a run."""
+    """Energy consumption of the counted steps of a run."""
 
     scope: str
-    """Hardware whose energy was summed: nodes, GPUs and processors, GPUs, or processors."""
+    """Hardware whose energy was summed: ``nodes``, ``GPUs and processors``, ``GPUs`` or ``processors``."""
     joules: float
     steps: int
     seconds: float
-    """Seconds for which the counters ran."""
+    """Total measured time in seconds."""
     parts: Mapping[str, float]
-    """Joules per step for each part (``node``, ``gpu``, ``processor``) with complete counters."""
+    """Joules per step, keyed by part (``node``, ``gpu``, ``processor``). Parts with missing counters are left out."""
 
     @property
     def per_step(self) -> float:
@@ -35,7 +35,7 @@ class StepJoules:
 
 
 def read_energy(log: RunLog) -> StepJoules | None:
-    """Return the energy in the ``energy`` event; None if a counter is missing."""
+    """Read the ``energy`` event of a log. Return None if a counter is missing."""
     event = log.read_event(events.Energy)
     if event.scope is None or event.from_step is None or event.to_step is None:
         return None
@@ -48,11 +48,11 @@ def read_energy(log: RunLog) -> StepJoules | None:
 
 
 _ROUGH = 0.01
-"""Relative error from the refresh period of a counter above which a note is written."""
+"""Relative error due to the refresh period above which a note is added."""
 
 
 def check_energy(subject: CheckedRun) -> Iterator[str]:
-    """Yield a note for each problem: a missing counter, one of several jobs, or too short a measurement."""
+    """Yield a note for each missing counter, each counter shared by several jobs, and each short measurement."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:
         return

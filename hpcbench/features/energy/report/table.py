@@ -1,4 +1,4 @@
-"""Table of the energy of each scheme: joules per sample and per step, by part, next to the speed.
+"""Table of the energy per scheme: joules per sample, joules per step for each part, and speed.
 
 `hpcbench.features.energy.report.joules` reads the energy of a run from its log.
 """
@@ -22,13 +22,13 @@ from hpcbench.report.statistics import Interval, paired_ratio
 
 
 def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Average over runs; None if their scopes differ, because joules of nodes and of GPUs have no mean."""
+    """Average over runs. Return None if the scopes differ, because node energy and GPU energy are not comparable."""
     scopes = {joules.scope for run in select_counted(runs) if (joules := run.extract(read_energy))}
     return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
 
 
 def _per_sample(run: Measures) -> float | None:
-    """Return the joules of a sample; None if the log does not give the batch."""
+    """Return the joules per sample; None if the log does not contain the batch size."""
     joules = run.extract(read_energy)
     return joules.per_step / run.batch if joules and run.batch else None
 
@@ -78,7 +78,7 @@ def _part(part: str, consumer: str) -> Quantity:
 
 
 def _raw(part: str, consumer: str) -> Quantity:
-    """Return the exported joules of a part."""
+    """Declare the exported joules of a part."""
     remark = "; in the counted steps, absent where a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
@@ -99,7 +99,7 @@ ENERGY = (
 
 
 def _over_baseline(row: SchemeRow) -> Interval | None:
-    """Return the ratio to the baseline with its interval. Verdicts are about speed and loss only."""
+    """Return the ratio to the baseline with its confidence interval. Verdicts use only speed and loss."""
     pairs = []
     for run, base in pair_runs(row.runs, row.base):
         joules, of_base, a, b = run.extract(read_energy), base.extract(read_energy), _per_sample(run), _per_sample(base)
@@ -119,7 +119,7 @@ AGAINST_BASELINE = IntervalColumn(
 
 
 def make_speed_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the columns of the comparison table: joules per sample, if any run has them."""
+    """Return the energy columns of the comparison table: joules per sample if any run measured energy."""
     if not any(run.extract(read_energy) for row in rows for run in row.runs):
         return []
     return [*make_columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
@@ -129,13 +129,13 @@ _SCOPE = Column(
     "energy_scope", "of", text=True, help="Hardware whose energy was summed: the widest scope without missing counters."
 )
 _MOST = 6
-"""Largest number of notes about missing counters."""
+"""Maximum number of notes about missing counters."""
 _MORE = 1.05
-"""Largest plausible ratio of the energy of a job's runs to that of the job. Clocks and counters differ a little."""
+"""Largest plausible ratio of the runs' energy to the job's energy. Clocks and counters differ slightly."""
 
 
 def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate the energy of each scheme next to its speed; None if no log contains energy.
+    """Tabulate energy and speed of each scheme. Return None if no log contains energy.
 
     If nothing could be measured, the notes contain the reasons.
     """
@@ -169,7 +169,7 @@ def _scope(row: SchemeRow) -> Entry:
 
 
 def _compare_with_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
-    """Yield the energy of each job of the cell according to the scheduler, and according to its runs."""
+    """Yield a comparison of the scheduler's energy with the runs' energy for each job of the cell."""
     if submission.root is None:
         return
     job_energies = accounts(submission.root)

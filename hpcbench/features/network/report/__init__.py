@@ -1,1 +1,1 @@
-"""Report columns and table of the bytes on the network."""
+"""Report columns and report table of network bytes."""

@@ -1,4 +1,4 @@
-"""Bytes on the network of a run, from its log, and problems with them."""
+"""Network bytes of a run, read from its log, and checks of the counters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True)
 class CountedBytes:
-    """Bytes of the counted steps, measured by the counters of all nodes."""
+    """Network bytes of the counted steps, measured with the counters of all nodes."""
 
     sent: int
     uncertain: int
     """Bytes that may belong to other steps."""
     whole_run: int | None
-    """Bytes of the whole run of a program; None for the engine's own runs."""
+    """Bytes sent during the whole run of a program; None for the engine's own runs."""
     nvlink: int | None
-    """Bytes of all GPUs over NVLink; None without NVLink."""
+    """Bytes sent by all GPUs over NVLink; None without NVLink."""
     steps: int
     nodes: int
 
     @property
     def per_step_and_node(self) -> float:
-        """Mean bytes that a node sends in a step."""
+        """Mean bytes sent per step and node."""
         return self.sent / self.steps / self.nodes
 
     @property
     def nvlink_per_step_and_node(self) -> float | None:
-        """Mean bytes that the GPUs of a node send over NVLink in a step; None without NVLink."""
+        """Mean bytes sent over NVLink per step and node; None without NVLink."""
         return None if self.nvlink is None else self.nvlink / self.steps / self.nodes
 
 
 def read_bytes(log: RunLog) -> CountedBytes | None:
-    """Read the ``network`` event of a run; None if it has no sum."""
+    """Read the ``network`` event of a run. Return None if the event contains no sum."""
     event = log.read_event(events.NetworkBytes)
     if event.from_step is None or event.to_step is None or event.sent_bytes is None or not event.nodes:
         return None
@@ -55,7 +55,7 @@ def read_bytes(log: RunLog) -> CountedBytes | None:
 
 
 def check(subject: CheckedRun) -> Iterator[str]:
-    """Yield a note if the counters of a run give no sum."""
+    """Yield a note if the network bytes of a run cannot be summed."""
     event = subject.log.event(events.NetworkBytes)
     if event is not None and event.sent_bytes is None and event.problems:
         yield f"network: {make_printable(event.problems[0])}"

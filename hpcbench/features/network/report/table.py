@@ -1,4 +1,4 @@
-"""Bytes on the network of each scheme, by the nodes' counters, next to hpcbench's own accounting."""
+"""Table of network bytes per scheme: node counters compared with hpcbench's own accounting."""
 
 from collections.abc import Sequence
 
@@ -27,13 +27,13 @@ NETWORK = Quantity(
 
 
 _FRAME = 1518
-"""Bytes of an Ethernet frame. If a node sends less in a step, its messages do not pass the counted devices."""
+"""Size of an Ethernet frame in bytes. If a node sends less per step, its messages bypass the counted devices."""
 
 
 def _compare(run: Measures) -> float | None:
-    """Divide the counted bytes by those of hpcbench's own accounting; None if the latter are not known.
+    """Divide the counted bytes by the bytes of hpcbench's own accounting. Return None if the latter are unknown.
 
-    The accounting of a program covers its whole run. Its bytes all leave the node only if each node has one rank.
+    For a program, the accounting covers the whole run. All accounted bytes leave the node only with one rank per node.
     """
     counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:
@@ -92,16 +92,16 @@ QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, NVLINK, SENT)
 
 
 def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the column of the comparison, if messages of a run have passed the counters of several nodes."""
+    """Return the comparison column if the messages of a run were counted on several nodes."""
     counts = [counted for row in rows for run in row.runs if (counted := run.extract(read_bytes))]
     has_traffic = any(counted.nodes > 1 and counted.per_step_and_node > _FRAME for counted in counts)
     return make_columns([NETWORK], rows, group=0) if has_traffic else []
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of bytes on the network; None if no log has a ``network`` event.
+    """Tabulate the network bytes. Return None if no log has a ``network`` event.
 
-    If nothing could be counted, the notes give the reason.
+    If no bytes could be counted, the notes state the reason.
     """
     logs = [run.run.log for run in cell.runs if run.run.log]
     network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]

@@ -1,1 +1,1 @@
-"""Engine of sparse weights: selection of the zeros, exchange of masks, and messages without the zeros."""
+"""Engine of sparse weights: selection of zeros, mask exchange, and messages without zeros."""

@@ -1,6 +1,6 @@
-"""Formats of masks in messages: a bitmap, or for pattern 2:4 the two places of each group of four in 2 bits each.
+"""Mask formats of messages: a bitmap, or for pattern 2:4 two 2-bit indices per group of four.
 
-Both formats take one bit per weight. An invalid mask is refused, because values would be put in wrong places.
+Both formats use one bit per weight. Invalid masks are rejected, because values would be unpacked to wrong positions.
 """
 
 import numpy as np
@@ -11,21 +11,21 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class MaskError(ValueError):
-    """An invalid mask, which no sender creates."""
+    """A received mask is invalid. No correct sender creates such a mask."""
 
 
 def pack_bitmap(mask: Bits) -> Bytes:
-    """Pack a mask into one bit per value, with the first value in the lowest bit."""
+    """Pack a mask into one bit per value. The first value is in the lowest bit."""
     return np.packbits(mask, bitorder="little")
 
 
 def unpack_bitmap(sent: Bytes, free: Bits) -> Bits:
-    """Unpack the mask of `pack_bitmap`.
+    """Unpack a mask that was packed with `pack_bitmap`.
 
     Parameters
     ----------
     free
-        [n], whether each value can be zero. The bits of all others must be 1.
+        Whether each value can be zero, [n]. The mask bits of all other values must be 1.
 
     Raises
     ------
@@ -39,14 +39,14 @@ def unpack_bitmap(sent: Bytes, free: Bits) -> Bits:
 
 
 def pack_places(mask: Bits, free: Bits) -> Bytes:
-    """Pack the places of the two kept values of each group of four, 2 bits each, the first in the lower bits.
+    """Pack the indices of the two kept values of each group of four, 2 bits each. The first is in the lower bits.
 
-    Both places are 0 in groups of values that cannot be zero.
+    In groups whose values cannot be zero, both indices are 0.
 
     Raises
     ------
     MaskError
-        A group of values that can be zero does not keep exactly two of them.
+        A group whose values can be zero does not keep exactly two values.
     """
     groups, sparse = _cut_groups(mask, free)
     if (groups[sparse].sum(axis=1) != 2).any():
@@ -60,12 +60,12 @@ def pack_places(mask: Bits, free: Bits) -> Bytes:
 
 
 def unpack_places(sent: Bytes, free: Bits) -> Bits:
-    """Unpack the mask of `pack_places`.
+    """Unpack a mask that was packed with `pack_places`.
 
     Raises
     ------
     MaskError
-        Two places of a group are equal or not in order, or a group that cannot be zero has places.
+        The two indices of a group are not in ascending order, or are not 0 in a group whose values cannot be zero.
     """
     mask = np.ones(free.size, np.bool_)
     groups, sparse = _cut_groups(mask, free)
@@ -84,7 +84,7 @@ def unpack_places(sent: Bytes, free: Bits) -> Bits:
 
 
 def _cut_groups(mask: Bits, free: Bits) -> tuple[Bits, Bits]:
-    """Return the mask by groups of four, [n/4, 4], and whether each group can have zeros, [n/4]."""
+    """Return the mask in groups of four, [n/4, 4], and whether each group can contain zeros, [n/4]."""
     if mask.size % 4:
         raise MaskError(f"{mask.size} values cannot be cut into groups of four")
     by_four = free.reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Lengths of messages without zeros, for the engine and for predictions."""
+"""Lengths of messages without zeros, used by the engine and by predictions."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,23 @@ from hpcbench.parallel.fusion import ALIGNMENT, padded
 
 
 def compute_whole_length(nonzeros: int, replicas: int) -> int:
-    """Compute the number of elements of a message that each replica gets as a whole, with padding."""
+    """Compute the padded number of elements of a message that every replica receives completely."""
     return padded(nonzeros, replicas)
 
 
 def compute_piece_length(nonzeros: Sequence[int]) -> int:
-    """Compute the common number of elements of the pieces' messages: that of the piece with the most nonzeros.
+    """Compute the message length in elements, which is the same for all pieces.
+
+    The piece with the most nonzeros determines the length.
 
     Parameters
     ----------
     nonzeros
-        Number of values that are not zero, by piece.
+        Number of nonzero values of each piece.
     """
     return -(-max(nonzeros) // ALIGNMENT) * ALIGNMENT
 
 
 def count_mask_bytes(length: int) -> int:
-    """Count the bytes of the mask of `length` elements: one bit each in both formats."""
+    """Count the bytes of a mask of `length` elements. Both formats use one bit per element."""
     return -(-length // 8)

@@ -1,4 +1,4 @@
-"""Masks of a rank's weights: selected on schedule, sent to all replicas, and applied in each step."""
+"""Masks of a rank's weights, which are selected on schedule, sent to all replicas, and applied in each step."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -28,20 +28,20 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masks:
-    """Masks of a rank's weights: selects the weights that become zero, and sends the masks to all replicas.
+    """Masks of a rank's weights, with methods that select zeros and send masks to all replicas.
 
     Parameters
     ----------
     settings
-        Pattern and schedule, with all values filled in.
+        Pattern and schedule, with all defaults filled in.
     model
         The whole model.
     mesh
         Mesh of the rank.
     exact
-        Channel of exact traffic, for counts of magnitudes and for masks.
+        Channel without compression, used for magnitude counts and for masks.
     pieces
-        Pieces that this rank updates. Those with weights that can become zero get a mask.
+        Pieces that this rank updates. Each piece with prunable weights receives a mask.
     scattered
         Whether replicas update different pieces of a bucket.
     """
@@ -58,7 +58,7 @@ class Masks:
         self._of = [(piece, free) for piece in pieces if (free := _find_prunable(piece, by_name)).any()]
 
     def is_due(self, updates: int) -> bool:
-        """Return whether weights are selected again after `updates` updates."""
+        """Return whether the zeros are selected again after `updates` updates."""
         return self.settings.is_due(updates)
 
     def renew(self, updates: int) -> None:
@@ -82,7 +82,7 @@ class Masks:
             clear((piece.master, piece.adam.first, piece.adam.second), piece.packing.own)
 
     def save(self) -> dict[str, Tensor]:
-        """Return the masks of the weights that this rank updates by parameter name, uint8, for a checkpoint."""
+        """Return the uint8 masks of the weights that this rank updates, keyed by parameter name, for a checkpoint."""
         return {
             owned.name: torch.from_numpy(self._get_mask(piece)[piece.owned][part].astype(np.uint8))
             for piece, _ in self._of
@@ -91,12 +91,12 @@ class Masks:
         }
 
     def load(self, saved: dict[str, Tensor]) -> None:
-        """Load masks that `save` returned in the same layout (a collective call).
+        """Load masks that were saved with `save` in the same layout (a collective call).
 
         Raises
         ------
         KeyError
-            A parameter that this rank updates has no mask.
+            The mask of a parameter that this rank updates is missing.
         """
         masks = []
         for piece, _ in self._of:
@@ -108,7 +108,7 @@ class Masks:
         self._share(masks)
 
     def count_zeros(self) -> list[tuple[Target, int]]:
-        """Count the zeros of each target in the whole model. All ranks get the same result (a collective call)."""
+        """Count the zeros of each target in the whole model (a collective call). All ranks return the same counts."""
         zeros_by_name = dict.fromkeys(self._by_name, 0.0)
         for piece, _ in self._of if self._counts else ():
             mask = self._get_mask(piece)[piece.owned]
@@ -120,11 +120,14 @@ class Masks:
 
     @property
     def _counts(self) -> bool:
-        """Whether this rank counts its weights. Of replicas that update the same weights, only the first does."""
+        """Whether this rank counts its weights.
+
+        If several replicas update the same weights, only the first counts them.
+        """
         return self._scattered or self._mesh.dp.rank == 0
 
     def _parts(self) -> list[TargetSlice]:
-        """Return the weights that this rank updates and that can become zero, in the order of the pieces."""
+        """Return the prunable weights that this rank updates, in the order of the pieces."""
         return [
             TargetSlice(self._by_name[owned.name], slot.shard.held, owned.start, piece.master[part].cpu().numpy())
             for piece, _ in self._of
@@ -162,7 +165,7 @@ class Masks:
         return reduce
 
     def _share(self, masks: Sequence[Bits]) -> None:
-        """Send the masks of the rank's pieces to the replicas, and check that all replicas have the same masks."""
+        """Send the masks of the rank's pieces to the replicas. Check that all replicas have the same masks."""
         for (piece, free), mask in zip(self._of, masks, strict=True):
             self._set(piece, self._gather(piece, free, mask) if self._scattered else mask)
         digest = hashlib.sha256(b"".join(formats.pack_bitmap(self._get_mask(piece)).tobytes() for piece, _ in self._of))
@@ -171,7 +174,7 @@ class Masks:
             raise TransitError("replicas have different masks, so messages would put values in wrong places")
 
     def _gather(self, piece: Piece, free: Bits, mask: Bits) -> Bits:
-        """Gather the mask of the whole bucket from those of the replicas' pieces."""
+        """Gather the mask of a whole bucket from the masks of its pieces."""
         group = self._mesh.replicas(piece.bucket.ep)
         if group.size == 1:
             return mask
@@ -213,7 +216,7 @@ class Masks:
 
 
 def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> MakeMasking | None:
-    """Return a function that makes the masks of a rank's pieces; None if the weights are dense."""
+    """Return a function that creates the masks of a rank's pieces; None if the weights are dense."""
     prune = resolve_pruning(train)
     if prune is None:
         return None
@@ -221,7 +224,7 @@ def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> Mak
 
 
 def _find_prunable(piece: Piece, targets: dict[str, Target]) -> Bits:
-    """Return whether each value of a piece's bucket can become zero."""
+    """Return for each value of a piece's bucket whether the value can become zero."""
     free = np.zeros(piece.bucket.values.numel(), np.bool_)
     for slot in piece.bucket.slots:
         free[slot.span] = slot.shard.name in targets

@@ -1,8 +1,8 @@
-"""Selection of the weights that become zero: those of smallest magnitude in the tensors of the whole model.
+"""Selection of the weights that become zero: the weights with the smallest magnitudes in the whole model.
 
-The selection is the same in every layout, because all compared numbers are exact: magnitudes are compared as the
-integers with the same bits, ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers.
-Of equal magnitudes, those that come first in the whole tensor are kept.
+The selection is the same in every layout, because all compared numbers are exact. Magnitudes are compared as integers
+with the same bit patterns. Ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers.
+Among weights of equal magnitude, the weights with the lowest indices in the whole tensor are kept.
 """
 
 import math
@@ -18,23 +18,23 @@ from hpcbench.features.prune.engine.targets import DIGIT, Target, count_place_by
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]
-"""Function that reduces an array over all ranks in place, to the sums or the maxima."""
+"""Function that reduces an array in-place over all ranks with a sum or a maximum."""
 
 
 @dataclass(frozen=True)
 class TargetSlice:
-    """The weights of a target that one rank updates.
+    """Weights of a target that one rank updates.
 
     Attributes
     ----------
     target
         The parameter.
     held
-        The rank's slices of the whole parameter.
+        Slices of the whole parameter that the rank holds.
     start
-        Index of the first weight in the flattened part of the rank.
+        Index of the first weight in the rank's flattened part.
     values
-        [n], the weights.
+        The weights, [n].
     """
 
     target: Target
@@ -43,34 +43,36 @@ class TargetSlice:
     values: npt.NDArray[Any]
 
     def locate(self, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-        """Return the indices of some weights in the whole parameter, one array per dim."""
+        """Return the indices of the selected weights in the whole parameter, one array per dim."""
         local = np.unravel_index(which + self.start, [piece.stop - piece.start for piece in self.held])
         return tuple(place + piece.start for place, piece in zip(local, self.held, strict=True))
 
     def list_units(self) -> npt.NDArray[np.int64]:
-        """Return the unit of each weight, [n]."""
+        """Return the unit index of each weight, [n]."""
         assert self.target.dim is not None
         return self.locate(np.arange(self.values.size))[self.target.dim] // self.target.span
 
     def count_following(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the number of weights of the whole parameter that follow each."""
+        """Return for each selected weight the number of following weights in the whole parameter."""
         index: npt.NDArray[np.int64] = np.ravel_multi_index(self.locate(which), self.target.shape)
         return math.prod(self.target.shape) - 1 - index
 
 
 def get_magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers that compare like the magnitudes: the bits of the absolute values."""
+    """Return integers in the same order as the magnitudes: the bit patterns of the absolute values."""
     bits: npt.NDArray[Any] = np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
     return bits
 
 
 def select_two_of_four(part: TargetSlice) -> Bits:
-    """Return a mask of the two largest of each four neighbors along the inputs; of equal weights the earlier.
+    """Return a mask of the two largest values in each group of four neighbors along the input dim.
+
+    Ties are resolved in favor of the lower index.
 
     Raises
     ------
     ValueError
-        A group lies on two ranks.
+        A group is split between two ranks.
     """
     if part.start % 4 or part.values.size % 4 or (part.held[-1].stop - part.held[-1].start) % 4:
         raise ValueError(f"{part.target.name}: a group of four neighbours lies on two ranks")
@@ -89,21 +91,21 @@ def select_largest(
     counts: bool,
     total: Reduce,
 ) -> list[Bits]:
-    """Select the weights of each part that are kept, so that `zeros` of each target are not (a collective call).
+    """Select the weights to keep in each part, so that each target has the given number of zeros (a collective call).
 
-    The threshold is found byte by byte, a radix select over ranks: they sum a histogram of the next byte, first of the
-    magnitudes' bits and then, among equal magnitudes, of the number of following weights.
+    A distributed radix select finds the threshold byte by byte. For each byte, ranks sum a histogram. The search uses
+    first the bit patterns of the magnitudes and then, among equal magnitudes, the numbers of following weights.
 
     Parameters
     ----------
     targets, zeros
-        All targets of the model, and the number of weights of each that become zero.
+        All targets of the model, and the number of zeros of each target.
     width
-        Bytes of a weight. Ranks without parts need it too.
+        Bytes per weight, which ranks without parts need, too.
     counts
-        Whether this rank counts its parts. Another rank may count the same weights.
+        Whether this rank counts its parts; False if another rank counts the same weights.
     total
-        Sums an array over all ranks in place.
+        Function that sums an array in-place over all ranks.
     """
     number = {target.name: i for i, target in enumerate(targets)}
     which = [number[part.target.name] for part in parts]
@@ -111,7 +113,7 @@ def select_largest(
     left = np.array(zeros, np.int64)
 
     def search(candidates: list[npt.NDArray[Any]], nbytes: int) -> npt.NDArray[np.uint64]:
-        """Return the key of the last weight of each target that becomes zero, [targets]."""
+        """Return for each target the key of the last weight that becomes zero, [targets]."""
         nonlocal left
         keys_so_far = np.zeros(len(targets), np.uint64)
         for shift in range(8 * nbytes - 8, -1, -8):
@@ -152,17 +154,17 @@ def select_largest_units(
     total: Reduce,
     largest: Reduce,
 ) -> list[Bits]:
-    """Select the weights of each part that are kept, so that `zeros` units of each family are not (a collective call).
+    """Select the weights to keep in each part, so that each family has `zeros` zero units (a collective call).
 
-    The size of a unit is the sum of its weights' magnitudes. Each is rounded down to a multiple of a power of two, so
-    that sums are exact in any order.
+    The size of a unit is the sum of the magnitudes of its weights. Each magnitude is rounded down to a multiple of a
+    power of two, so the sums are exact in any order.
 
     Parameters
     ----------
     families
-        All families of the model.
+        Names of all families of the model.
     units, weights
-        Number of units per family, and of weights per unit.
+        Numbers of units per family and of weights per unit.
     """
     number = {family: i for i, family in enumerate(families)}
     which = [number[part.target.family] for part in parts]

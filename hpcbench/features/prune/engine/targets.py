@@ -1,8 +1,8 @@
-"""Weights that can become zero, and the units in which they are selected, for the engine and for predictions.
+"""Prunable weights and the units of their selection, used by the engine and by predictions.
 
-Embeddings, head, norms and biases of rows stay dense, as is usual. A unit is selected as a whole: a single weight, a
-neuron of an MLP with its row, bias and column, or an attention head with its rows, biases and columns. So a neuron or
-head that becomes zero adds nothing to the residual stream.
+As usual, embeddings, head, norms and biases of row layers stay dense. A unit is selected as a whole. It is a single
+weight, an MLP neuron with its row, bias and column, or an attention head with its rows, biases and columns. A zero
+neuron or head adds nothing to the residual stream.
 """
 
 import math
@@ -13,23 +13,23 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.settings import Pattern
 
 DIGIT = 256
-"""Number of values of a byte. Magnitudes and places are searched byte by byte."""
+"""Number of values of a byte. Magnitudes and positions are searched byte by byte."""
 ROLES = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 """Names of the linear layers of a block."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A parameter that can have zeros.
+    """A prunable parameter.
 
     Attributes
     ----------
     name, shape
         Name and shape in the whole model.
     family
-        Name of the units that are compared with each other.
+        Name of the group of units that are compared with each other.
     dim, span
-        Element i of the dim belongs to unit i // span; None if each element is a unit.
+        Element i along `dim` belongs to unit i // span. `dim` is None if each element is a unit.
     """
 
     name: str
@@ -40,19 +40,19 @@ class Target:
 
 
 def list_targets(model: Model, pattern: Pattern) -> list[Target]:
-    """Return the parameters of the whole model that can have zeros, in the model's order."""
+    """Return the prunable parameters of the whole model, in model order."""
     return [target for layer in range(model.layers) for target in list_layer_targets(model, pattern, f"blocks.{layer}")]
 
 
 def list_roles(model: Model, train: Train) -> tuple[str, ...]:
-    """Return the names, within a block, of the parameters that can have zeros."""
+    """Return the names of the prunable parameters within a block."""
     if train.prune is None:
         return ()
     return tuple(target.name.removeprefix("b.") for target in list_layer_targets(model, train.prune.pattern, "b"))
 
 
 def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Target]:
-    """Return the parameters of one block that can have zeros."""
+    """Return the prunable parameters of one block."""
     h, wide, span = model.hidden, model.middle, 3 * model.head_dim
     if pattern == "rows":
         family = f"{block}.mlp"
@@ -74,11 +74,11 @@ def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Targe
 
 
 def count_place_bytes(targets: Sequence[Target]) -> int:
-    """Count the bytes of the index of a weight in the largest target."""
+    """Count the bytes of a weight index in the largest target."""
     largest = max(math.prod(target.shape) for target in targets)
     return max(1, -(-(largest - 1).bit_length() // 8))
 
 
 def count_units(model: Model, pattern: Pattern) -> int:
-    """Count the neurons or heads of a layer."""
+    """Count the neurons or heads per layer."""
     return model.heads if pattern == "heads" else model.middle

@@ -1,4 +1,4 @@
-"""The part of `cupy.cuda` that is emulated."""
+"""The emulated part of `cupy.cuda`."""
 
 from cupy.cuda import compiler, nvrtc, runtime  # noqa: F401
 from cupy.cuda.device import Device  # noqa: F401

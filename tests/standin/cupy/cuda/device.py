@@ -5,7 +5,7 @@ from cupy.cuda.stream import LOCK, drain_all
 
 
 class Device:
-    """Device 0. It has few multiprocessors, so that blocks take several turns."""
+    """Device 0. It has few multiprocessors, so that each block runs in several passes."""
 
     compute_capability = "90"
 

@@ -2,7 +2,7 @@
 
 
 class CUDARuntimeError(RuntimeError):
-    """An error that a call to CUDA reports."""
+    """An error reported by a CUDA call."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")

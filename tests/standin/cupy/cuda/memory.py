@@ -1,7 +1,8 @@
-"""Memory of the device and pinned memory of the host. New memory is poison, and so is memory that was freed.
+"""Device memory and pinned host memory. New and freed memory contains poison.
 
-As in CuPy's pool, memory belongs to the stream on which it was allocated. That stream may use it again as soon as it
-is freed, while others may still work on it. So it becomes poison when that stream reaches that point.
+As in CuPy's pool, memory belongs to the stream on which it was allocated. This stream may reuse the memory as soon as
+it is freed, even if other streams still use it. Freed memory is therefore poisoned when its stream reaches the point of
+the free.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ POISON = 0x5A
 
 
 class Allocation:
-    """Bytes of the device. They are freed with the last object that refers to them."""
+    """Device memory, which is freed with the last object that refers to it."""
 
     def __init__(self, nbytes: int) -> None:
         for hook in _hooks:
@@ -51,12 +52,12 @@ _live: dict[int, np.ndarray] = {}
 
 
 def holder(pointer: object, nbytes: int) -> np.ndarray | None:
-    """The allocation that bytes lie in; None if they lie on the host.
+    """Return the allocation that contains the bytes; None if the bytes are on the host.
 
     Raises
     ------
     CUDARuntimeError
-        They lie in it in part.
+        The bytes are only partly inside an allocation.
     """
     at = operator.index(pointer)  # type: ignore[arg-type]
     with LOCK:
@@ -72,7 +73,7 @@ def holder(pointer: object, nbytes: int) -> np.ndarray | None:
 
 
 class MemoryPointer:
-    """The place of an allocation."""
+    """A pointer into an allocation."""
 
     def __init__(self, memory: Allocation, offset: int = 0) -> None:
         self.mem, self.ptr = memory, memory.start + offset
@@ -97,14 +98,14 @@ _hooks: list[MemoryHook] = []
 
 
 class PinnedMemory:
-    """Bytes of the host."""
+    """Pinned host memory."""
 
     def __init__(self, nbytes: int) -> None:
         self.bytes = bytearray([POISON]) * max(operator.index(nbytes), 1)
 
 
 def PinnedMemoryPointer(memory: PinnedMemory, offset: int) -> Any:  # noqa: N802
-    """A buffer in pinned memory, which keeps it alive."""
+    """Return a buffer in pinned memory. The buffer keeps the memory alive."""
     return (ctypes.c_char * (len(memory.bytes) - offset)).from_buffer(memory.bytes, offset)
 
 

@@ -1,4 +1,4 @@
-"""The version of the compiler."""
+"""The compiler version."""
 
 
 def getVersion() -> tuple[int, int]:  # noqa: N802

@@ -42,7 +42,7 @@ def memGetInfo() -> tuple[int, int]:  # noqa: N802
 
 
 def memcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:  # noqa: N802
-    """Copy in the order of a stream, in a direction that the places of both arrays allow."""
+    """Copy in stream order. The direction must match the locations of both arrays."""
     to, of = holder(target, nbytes), holder(source, nbytes)
     if kind != memcpyDefault and kind != (of is not None) * 2 + (to is not None):
         raise invalid(f"a copy of kind {kind} from {'device' if of is not None else 'host'} memory")
@@ -54,7 +54,7 @@ def memcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: int) -
 
 
 def memsetAsync(pointer: int, value: int, nbytes: int, stream: int) -> None:  # noqa: N802
-    """Set bytes of the device in the order of a stream."""
+    """Set device memory in stream order."""
     to = holder(pointer, nbytes)
     if to is None:
         raise invalid("memory of the host cannot be set by the device")

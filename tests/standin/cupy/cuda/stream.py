@@ -1,6 +1,7 @@
-"""Streams that are lists of work, and events. Work is done when somebody waits for it, and not before.
+"""Streams as lists of work, and events. Work runs only when something waits for it.
 
-An event that is asked whether it is done says no once; then all work before it is done. One lock serves all threads.
+An event reports incomplete on its first query. The second query runs all work before the event. One lock protects all
+threads.
 """
 
 import operator
@@ -18,7 +19,7 @@ NULL = 0
 
 
 class Queue:
-    """The work of a stream, and how much of it is done."""
+    """The work of a stream, and how much of it has run."""
 
     def __init__(self) -> None:
         self.todo: list[Callable[[], object] | None] = []
@@ -37,7 +38,7 @@ _handles = iter(range(0x51000, sys.maxsize, 16))
 
 
 def queue_of(handle: object) -> Queue:
-    """The queue of a stream's handle, which is an integer as in CUDA."""
+    """Return the queue of a stream handle, which is an integer as in CUDA."""
     number = operator.index(handle)  # type: ignore[arg-type]
     if number not in _queues:
         raise unknown_handle(f"stream {number:#x} does not exist, or it was destroyed")
@@ -85,7 +86,7 @@ class _BaseStream:
 
 
 class Stream(_BaseStream):
-    """A stream that only events order. It is destroyed with its object if it was created here."""
+    """A stream that is ordered only by events. A stream created here is destroyed with its object."""
 
     null: "Stream"
 
@@ -98,7 +99,7 @@ class Stream(_BaseStream):
 
     @classmethod
     def from_external(cls, stream: Any) -> "Stream":
-        """A stream of another library, which is not destroyed (CuPy 14.0 to 14.2)."""
+        """Wrap a stream of another library, which is not destroyed with the wrapper (CuPy 14.0 to 14.2)."""
         if not hasattr(stream, "__cuda_stream__"):
             raise TypeError(f"{type(stream).__name__} does not implement the CUDA stream protocol")
         version, handle = stream.__cuda_stream__()
@@ -111,12 +112,12 @@ class Stream(_BaseStream):
 
     def __del__(self) -> None:
         if self.ptr != NULL and self._foreign is None and not sys.is_finalizing():
-            synchronize(self.ptr)  # CUDA lets a destroyed stream end its work
+            synchronize(self.ptr)  # CUDA completes the work of a destroyed stream
             del _queues[self.ptr]
 
 
 class ExternalStream(_BaseStream):
-    """The class of CuPy 13 for streams of other libraries."""
+    """CuPy 13's class for streams of other libraries."""
 
     def __init__(self, ptr: int) -> None:
         message = "ExternalStream is deprecated. Use Stream.from_external() instead"
@@ -133,7 +134,7 @@ def get_current_stream() -> Any:
 
 
 class Event:
-    """A point in a stream's work. `ptr` is the handle that the functions of `runtime` take."""
+    """A point in a stream's work. `ptr` is the handle for functions of `runtime`."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
         self.ptr = next(_handles)
@@ -155,11 +156,11 @@ class Event:
 
 
 class _Recorded:
-    """The last record of an event: the place in a queue, and the time when it was reached."""
+    """The last record of an event: its position in a queue, and the time when it was reached."""
 
     def __init__(self, timed: bool) -> None:
         self.timed = timed
-        self.queue, self.end = Queue(), 0  # never recorded: done
+        self.queue, self.end = Queue(), 0  # an event without a record is complete
         self.time: float | None = None
         self._asked = False
 
@@ -200,7 +201,7 @@ def record(event: object, stream: object) -> None:
 
 
 def wait_event(stream: object, event: object) -> None:
-    """Let a stream wait for the event as it is recorded now."""
+    """Make a stream wait for the most recent record of an event."""
     with LOCK:
         state = _state(event)
         queue, end = state.queue, state.end
@@ -208,7 +209,7 @@ def wait_event(stream: object, event: object) -> None:
 
 
 def get_elapsed_time(begin: Event, end: Event) -> float:
-    """Milliseconds between two events that were reached."""
+    """Return the time between two completed events in milliseconds."""
     first, last = begin._state, end._state
     if not (first.timed and last.timed):
         raise unknown_handle("an event without a time")
