@@ -3,6 +3,7 @@
 import json
 import random
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 import pytest
 from planted_results import Planted, write
-from simulated.speeds import simulate_series
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
@@ -18,6 +18,9 @@ from hpcbench.report.history.levels import find_changes, split_levels
 from hpcbench.report.history.read import SeriesKey, find_files, read_history
 from hpcbench.report.history.show import make_history, parse_percent, show_history
 from hpcbench.report.main import report
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from simulated.speeds import simulate_series  # noqa: E402
 
 
 @pytest.fixture(scope="module")
