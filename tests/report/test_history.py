@@ -20,7 +20,7 @@ from hpcbench.report.history.show import make_history, parse_percent, show_histo
 from hpcbench.report.main import report
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from simulated.speeds import simulate_series  # noqa: E402
+from simulated.speeds import simulate_series
 
 
 @pytest.fixture(scope="module")
