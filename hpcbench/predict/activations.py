@@ -1,4 +1,4 @@
-"""Activations that a pipeline stage keeps: the number of micro-batches, and bytes per layer. Pure."""
+"""Activation memory of a pipeline stage: the number of live micro-batches, and bytes per layer. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,14 +6,15 @@ from hpcbench.parallel.schedule import Action
 
 
 def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -> int:
-    """Return the largest number of forward passes of a stage whose backward pass has not run yet.
+    """Return the largest number of forward passes whose backward pass is still outstanding.
 
     Parameters
     ----------
     actions
         Actions of the stage, in the order of its schedule.
     layers
-        Number of layers of each chunk of the stage. If given, layers are counted, else pairs (micro-batch, chunk).
+        Number of layers in each chunk of the stage, to count layers. By default, (micro-batch, chunk) pairs are
+        counted.
     """
     alive = most = 0
     for action in actions:
@@ -24,12 +25,12 @@ def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) 
 
 
 def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """Return `count_alive` of a schedule in closed form.
+    """Return the result of `count_alive` for a schedule in closed form.
 
     For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
     section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
     p + 1, v m)``. On the first stage this is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198, section
-    4.2.3). A pipeline without a flush keeps ``p - r``, whatever the number of micro-batches in a step.
+    4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
     """
     counts = {
         "gpipe": microbatches,
@@ -52,22 +53,22 @@ def count_layer_bytes(
     recompute: str | int = "none",
     inside: int | None = None,
 ) -> float:
-    """Return the bytes that one layer keeps of one micro-batch in 16 bits on one rank (arXiv 2205.05198, table 2).
+    """Return the 16-bit activation bytes of one layer and micro-batch on one rank (arXiv 2205.05198, table 2).
 
     The formula is ``s b h (10 + 24/t + 5 a s / (h t))``, and with sequence parallelism ``s b h (34/t + 5 a s / (h
-    t))``. The 10 stands for norms, dropouts and the inputs of column layers. Selective recomputation drops the last
-    term. Full recomputation keeps only the input, ``2 s b h``; if n layers are recomputed together, only every n-th
-    layer keeps it. With sequence parallelism each rank keeps the t-th part of it. As in the paper, dropout masks count
-    s b h bytes each, and scores count as if the attention kernel kept them.
+    t))``. The 10 covers norms, dropouts and the inputs of column layers. Selective recomputation drops the last term.
+    Full recomputation keeps only the layer's input, ``2 s b h``. If n layers are recomputed together, only every n-th
+    layer keeps its input. With sequence parallelism each rank keeps 1/t of the input. As in the paper, each dropout
+    mask takes s b h bytes, and attention scores are assumed to be kept.
 
     With sequence parallelism the paper gathers the inputs of column layers again for the backward pass. This engine
-    keeps them gathered: ``4 s b h (1 - 1/t)`` more without full recomputation.
+    keeps the gathered inputs, which adds ``4 s b h (1 - 1/t)`` bytes unless recomputation is full.
 
     Parameters
     ----------
     inside
-        Number of values of a token that tensor parallelism cuts; None for the 12 h of a GPT. They are queries, keys,
-        values, the result of attention, and input and output of the activation.
+        Number of values per token that tensor parallelism shards: queries, keys, values, the attention output, and the
+        input and output of the activation function. None means the 12 h of a GPT.
     """
     tokens = seq_len * micro_batch * hidden
     spread = tp if sequence_parallel else 1

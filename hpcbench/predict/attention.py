@@ -1,4 +1,4 @@
-"""Time of the core of attention: fused kernels by table, unfused kernels by their products and memory traffic."""
+"""Time of core attention: fused kernels from a table, unfused kernels from matrix products and memory traffic."""
 
 import csv
 import math
@@ -12,12 +12,12 @@ from hpcbench.predict.products import TABLES, Products
 def time_fused_attention(
     device: DeviceSpec, *, kernel: str, seq_len: int, head_dim: int, flops: float, precision: str
 ) -> float:
-    """Return the seconds of `flops` operations in a fused causal kernel, ``FA1``, ``FA2`` or ``FA3``.
+    """Return the time in seconds of `flops` operations in a fused causal kernel, ``FA1``, ``FA2`` or ``FA3``.
 
-    Masked operations count half. FlashAttention 1 was measured on an A100 only; on other GPUs its ratio to
-    FlashAttention 2 is taken from there. FlashAttention 3 stands for cuDNN's kernels, too, which are as fast. It exists
-    on an H100 only; other GPUs run FlashAttention 2. Devices without a table, such as a V100 or a CPU, run at half of
-    the rate of large products.
+    Masked operations count half. FlashAttention 1 was measured only on an A100; its speed relative to FlashAttention 2
+    is assumed to be the same on other GPUs. FlashAttention 3 also represents cuDNN's kernels, which are equally fast.
+    FlashAttention 3 is available only on an H100; other GPUs run FlashAttention 2. Devices without a table, such as a
+    V100 or a CPU, are assumed to run at half the rate of large matrix products.
     """
     peak = device.peak(precision)
     if precision not in ("fp16", "bf16"):
@@ -37,7 +37,7 @@ def time_fused_attention(
 
 
 def _rate(curve: tuple[tuple[float, float], ...], seq_len: int) -> float:
-    """Return the FLOP/s at a length, interpolated linearly in the logarithms of both."""
+    """Return the FLOP/s at a sequence length, by log-log interpolation."""
     x = math.log(seq_len)
     below = max((point for point in curve if point[0] <= x), default=curve[0])
     above = min((point for point in curve if point[0] >= x), default=curve[-1])
@@ -47,10 +47,10 @@ def _rate(curve: tuple[tuple[float, float], ...], seq_len: int) -> float:
 
 @lru_cache(maxsize=32)
 def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float], ...]:
-    """Return (log length, log TFLOP/s) of a causal kernel at the nearest measured head size, sorted."""
+    """Return sorted (log length, log TFLOP/s) pairs of a causal kernel at the nearest measured head size."""
     rates = _read_rates(family, kernel, "64" if head_dim < 96 else "128")
     combined = {seq: rate for (passage, causal, seq), rate in rates.items() if (passage, causal) == ("fwd+bwd", "1")}
-    if not combined:  # Passes were measured apart, the backward pass without a mask only.
+    if not combined:  # Passes were measured separately, and the backward pass only without a mask.
         for (passage, causal, seq), backward in rates.items():
             forward, unmasked = rates.get(("fwd", "1", seq)), rates.get(("fwd", "0", seq))
             if (passage, causal) == ("bwd", "0") and forward and unmasked:
@@ -59,7 +59,7 @@ def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float]
 
 
 def _read_rates(family: str, kernel: str, head_dim: str) -> dict[tuple[str, str, int], float]:
-    """Return the TFLOP/s of a kernel by pass, mask and length."""
+    """Return the TFLOP/s of a kernel, keyed by pass, mask and length."""
     with (TABLES / "attention.csv").open(encoding="utf-8", newline="") as stream:
         return {
             (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
@@ -71,12 +71,12 @@ def _read_rates(family: str, kernel: str, head_dim: str) -> dict[tuple[str, str,
 def time_unfused_product(
     products: Products, device: DeviceSpec, *, batch_heads: int, m: int, n: int, k: int, precision: str
 ) -> float:
-    """Return the seconds of a batch of m x n x k products, one per head, whose scores [m, n] go through memory.
+    """Return the time in seconds of a batch of m x n x k products, one per head, with scores [m, n] in memory.
 
-    The shorter of arithmetic and memory time is hidden in part (`NOT_HIDDEN`).
+    The shorter of the arithmetic time and the memory time is partly hidden (`NOT_HIDDEN`).
     """
     flops = 2.0 * batch_heads * m * n * k
-    # A batch fills the device: its efficiency is that of one product with the heads side by side.
+    # A batch fills the device like a single product with the heads side by side.
     arithmetic = flops / (device.peak(precision) * products.efficiency(m, n * max(1, batch_heads // 4), k))
     square = batch_heads * max(m * n, m * k) * 2 / device.copy_bytes_per_s
     return max(arithmetic, square) + constants.NOT_HIDDEN * min(arithmetic, square)

@@ -1,4 +1,4 @@
-"""Sources of the numbers in a prediction, and the error of each source."""
+"""Sources of the inputs to a prediction, and the error of each source."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from hpcbench.predict.constants import ERRORS
 
 
 class InputBasis(str, Enum):
-    """Source of an input, the most reliable first."""
+    """Source of an input, in descending order of reliability."""
 
     HERE = "measured here"
     ELSEWHERE = "measured elsewhere"
@@ -23,14 +23,14 @@ class InputBasis(str, Enum):
 
 
 def find_worst(bases: Iterable[InputBasis]) -> InputBasis:
-    """Return the least reliable source; without any, `HERE`, because what depends on no input is exact."""
+    """Return the least reliable source. Without sources return `HERE`, because a value without inputs is exact."""
     order = list(InputBasis)
     return max(bases, key=order.index, default=InputBasis.HERE)
 
 
 @dataclass(frozen=True)
 class PredictedValue:
-    """A predicted number with its interval."""
+    """A predicted value with an interval."""
 
     value: float
     low: float
@@ -39,7 +39,7 @@ class PredictedValue:
 
     @classmethod
     def around(cls, value: float, error: float, basis: InputBasis) -> "PredictedValue":
-        """Return `value` with an interval of `error` on both sides, cut off at 0."""
+        """Return `value` with an interval of `error` on both sides, clipped at 0."""
         return cls(value, max(value - error, 0.0), value + error, basis)
 
     def inverse(self, numerator: float) -> "PredictedValue":
@@ -49,5 +49,5 @@ class PredictedValue:
 
 
 def combine_errors(parts: Iterable[tuple[float, float]]) -> float:
-    """Return the error of a sum of pairs (value, relative error) whose errors are independent."""
+    """Return the absolute error of the sum of (value, relative error) pairs with independent errors."""
     return math.sqrt(sum((value * error) ** 2 for value, error in parts))

@@ -1,10 +1,10 @@
-"""Where a scheme begins to pay: the bandwidth at which it is as fast as the baseline, in closed form.
+"""Break-even bandwidth, at which a scheme is as fast as the baseline, in closed form.
 
-A step takes ``local + bytes / B`` seconds: the time apart from the network, and the bytes that it waits for on a node's
-network of bandwidth B. Baseline and scheme are equally fast at ``B* = (bytes of the baseline - bytes of the scheme) /
-(local time of the scheme - local time of the baseline)``. The scheme wins on slower networks and loses on faster ones.
-A scheme with a shorter local time always wins, unless it sends more bytes. A scheme that saves no bytes never wins
-otherwise.
+A step takes ``local + bytes / B`` seconds. ``local`` excludes the network, ``bytes`` counts exposed network traffic of
+a node, and B is the node's network bandwidth. Baseline and scheme are equally fast at ``B* = (bytes of the baseline -
+bytes of the scheme) / (local time of the scheme - local time of the baseline)``. The scheme wins on slower networks and
+loses on faster ones. A scheme with a shorter local time always wins, unless it sends more bytes. A scheme that saves no
+bytes never wins otherwise.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 from hpcbench.predict.step import StepTime
 
 EQUAL = 5e-4
-"""Gain that is printed as 0.0 %."""
+"""Largest gain that is printed as 0.0 %."""
 
 
 @dataclass(frozen=True)
@@ -22,23 +22,23 @@ class BreakEven:
     """Break-even of one scheme against the baseline."""
 
     bytes_per_s: float | None
-    """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does, None if unknown."""
+    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if unknown."""
     gain: float | None
-    """Baseline's seconds divided by the scheme's, minus 1, at the machine's bandwidth. None if that is assumed."""
+    """Baseline time divided by scheme time, minus 1, at the machine's bandwidth. None if the bandwidth is assumed."""
     surely: bool
-    """Whether the interval of the gain excludes 0."""
+    """Whether the interval for the gain excludes 0."""
     sentence: str
     """The result in words."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the result as plain data."""
         fields = asdict(self)
         sentence = fields.pop("sentence")
         return {**fields, "words": sentence}
 
 
 def leave_undecided(links: str) -> BreakEven:
-    """Return an undecided comparison, for two schemes whose messages use links of an assumed bandwidth.
+    """Return an undecided comparison, for schemes whose messages use links with an assumed bandwidth.
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> Bre
         Bandwidth of a node's network in bytes per second.
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
-    # Waiting for the slowest rank is a fraction of the other time. It does not move the break-even.
+    # Waiting for the slowest rank is proportional to the rest of the step and does not change the break-even.
     at = find_break_even(
         local=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
         baseline_local=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
         baseline_bytes=baseline.network_seconds * bandwidth,
     )
-    # Errors of the inputs are the same for the parts that both steps share. They count only where the parts differ.
+    # Input errors cancel in parts that both steps share. They count only for parts that differ.
     difference = abs(baseline.seconds.value - scheme.seconds.value)
     parts = {*baseline.parts, *scheme.parts}
     doubt = 0.3 * sum(abs(baseline.parts.get(part, 0.0) - scheme.parts.get(part, 0.0)) for part in parts)
@@ -73,7 +73,7 @@ def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> Bre
 
 
 def find_break_even(*, local: float, network_bytes: float, baseline_local: float, baseline_bytes: float) -> float:
-    """Return the bandwidth B in bytes per second at which ``local + network_bytes / B`` equals the baseline's time."""
+    """Return the bandwidth B in bytes/s at which ``local + network_bytes / B`` equals the baseline's time."""
     saved, cost = baseline_bytes - network_bytes, local - baseline_local
     if cost <= 0:
         return math.inf if saved >= 0 else 0.0

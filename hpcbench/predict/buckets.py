@@ -1,4 +1,4 @@
-"""Parameters of a rank and their layout in buckets, computed from the settings as the engine does it. Pure."""
+"""Parameters of a rank and their bucket layout, computed from the settings in the same way as in the engine. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ class Parameter:
     shape
         Shape in the whole model.
     cuts
-        Axes of the tensor grid that cut each dim.
+        Axes of the tensor grid along which each dim is sharded.
     units
-        Indices of the units that use the parameter. Units are the embedding, the blocks, the norm and the head.
+        Indices of the units that use the parameter. The units are the embedding, the blocks, the norm and the head.
     tied
-        Whether it is one of the two copies of a tied weight.
+        Whether the parameter is one of the two copies of a tied weight.
     ep
-        Number of data-parallel ranks that hold different experts in its place; 1 for a parameter outside of experts.
+        Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters.
     by_rows
-        Whether its gradient may be sent as the rows that were touched.
+        Whether the gradient may be sent as touched rows only.
     role
-        Layer and attribute, such as ``mlp.up.weight``, of a parameter that can be pruned; else empty.
+        Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned; else empty.
     """
 
     shape: tuple[int, ...]
@@ -60,14 +60,14 @@ class PredictedBucket:
     summands
         Axes of the tensor grid along which the gradients must be summed.
     tied
-        Whether it holds one of the two copies of a tied weight.
+        Whether the bucket holds one of the two copies of a tied weight.
     gathers
-        Number of times that ZeRO-3 gathers the bucket in the forward pass of a micro-batch: once for each run of
-        neighboring units that use it.
+        Number of ZeRO-3 gathers of the bucket in the forward pass of a micro-batch, one for each run of adjacent units
+        that use the bucket.
     ep
-        Number of data-parallel ranks that hold different experts in its place; 1 for a bucket without experts.
+        Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts.
     width
-        Values per row of a table whose gradient may be sent as the rows that were touched; else 0.
+        Values per row if the gradient may be sent as touched rows only; else 0.
     """
 
     length: int
@@ -80,23 +80,23 @@ class PredictedBucket:
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Number of elements in a message of gradients, or of weights before the update; 0 for all."""
+    """Number of elements in a gradient message, or in a weight message before the update; 0 for all."""
     given: int = 0
-    """Number of elements in a message of updated weights; 0 for all."""
+    """Number of elements in a message with updated weights; 0 for all."""
 
 
 class BucketLayout(NamedTuple):
-    """Buckets of one part of the model, with equal buckets counted once.
+    """Buckets of one part of the model, with identical buckets stored once.
 
     Attributes
     ----------
     kinds
-        Distinct buckets, each with its number of copies.
+        Distinct buckets with their numbers of copies.
     order
         Indices in `kinds`, in the order in which the backward pass fills the buckets.
     together
-        Largest number of elements that ZeRO-3 holds at a time: those of a unit, of the previous one, whose weights are
-        being gathered, and of the next one, whose gradients are being summed.
+        Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
+        weights are being gathered, and to the next unit, whose gradients are being summed.
     """
 
     kinds: tuple[tuple[PredictedBucket, int], ...]
@@ -105,7 +105,7 @@ class BucketLayout(NamedTuple):
 
 
 def get_itemsize(train: Train) -> int:
-    """Return the bytes of a value in the precision of sums: 8 for fp64, else 4."""
+    """Return the bytes per value in the accumulation precision: 8 for fp64, else 4."""
     return 8 if train.precision == "fp64" else 4
 
 
@@ -115,7 +115,7 @@ def list_buckets(model: Model, train: Train, layout: Layout, rank: int) -> list[
 
 
 def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
-    """Return the buckets of a rank by number of the part."""
+    """Return the buckets of a rank, keyed by part number."""
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
@@ -125,7 +125,7 @@ def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> di
 
 
 class _Part(NamedTuple):
-    """Properties of a part that determine its parameters. Equal parts have equal buckets."""
+    """Properties of a part that determine its parameters. Equal parts have identical buckets."""
 
     model: Model
     seq_len: int
@@ -136,7 +136,7 @@ class _Part(NamedTuple):
     apart: bool
     """Whether the two copies of a tied weight are on different stages."""
     by_rows: bool
-    """Whether the gradient of the embedding may be sent as the rows that were touched."""
+    """Whether the embedding gradient may be sent as touched rows only."""
 
 
 class _Mesh(NamedTuple):
@@ -155,12 +155,12 @@ class _Mesh(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """Settings that determine how parameters are put into buckets."""
+    """Settings that determine how parameters are assigned to buckets."""
 
     itemsize: int
     bucket_mb: float
     spread: bool
-    """Whether gradients of parameters that tensor-parallel ranks replicate must be summed over these ranks."""
+    """Whether gradients of parameters replicated over tensor-parallel ranks must be summed over these ranks."""
     mesh: _Mesh
     roles: tuple[str, ...] = ()
     """Roles of the parameters that can be pruned."""
@@ -176,7 +176,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 
 @lru_cache(maxsize=4096)
 def _laid(part: _Part, rules: _Rules) -> BucketLayout:
-    """Compute the buckets of a part; cached, because many stages and runs have equal parts."""
+    """Compute the buckets of a part. Results are cached, because many stages and runs have equal parts."""
     grid, place = rules.mesh.grid, rules.mesh.place
 
     @cache

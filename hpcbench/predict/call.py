@@ -1,27 +1,27 @@
-"""A call of a training step, and the bytes that it sends. Pure."""
+"""Communication call of a training step, and the bytes that a call sends. Pure."""
 
 from dataclasses import dataclass
 
 from hpcbench.contract.traffic import Traffic
 
 WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of a value for each precision."""
+"""Bytes per value for each precision."""
 
 
 @dataclass(frozen=True)
 class PredictedCall:
-    """A collective or a message.
+    """A collective or a point-to-point message.
 
     Attributes
     ----------
     channel
-        Channel of the traffic that the call belongs to.
+        Traffic channel that the call belongs to.
     operation
         ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
-        stand for one collective per rank, of that rank's piece, one after another.
+        stand for a sequence of collectives, one for each rank's piece.
     elements, width
-        Number of elements of the whole vector, and bytes of an element as it is sent. For an all-to-all the vector is
-        that of one rank.
+        Number of elements in the whole vector, and bytes per element on the wire. For an all-to-all this is the vector
+        of one rank.
     group
         ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
         different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage),
@@ -38,7 +38,7 @@ class PredictedCall:
         """Return the bytes that member `index` of a group of `size` ranks sends."""
         if self.operation == "send":
             return self.elements * self.width
-        # Pieces are cut as in `contract.shards`; no list is made, because a group may have thousands of ranks.
+        # Pieces match `contract.shards`. No list is built, because a group may have thousands of ranks.
         base, longer = divmod(self.elements, size)
         piece = base + (index < longer)
         scattered, gathered = self.elements - piece, (size - 1) * piece
@@ -54,4 +54,4 @@ class PredictedCall:
 
 
 RepeatedCall = tuple[PredictedCall, int]
-"""A call, and the number of times that it is made, one after another."""
+"""A call and its number of sequential repetitions."""

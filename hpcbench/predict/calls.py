@@ -1,7 +1,7 @@
-"""Calls of a training step: what one rank sends, and when, computed from the settings alone. Pure.
+"""Communication calls of one rank in a training step, in order, computed from the settings alone. Pure.
 
-This module is the only description of the engine's traffic. The sum of its bytes is the volume model (`volume`), which
-equals the counters of the engine. The simulation of a step (`step`) carries out the calls in their order.
+This module is the only description of the engine's traffic. The volume model (`volume`) sums the bytes of the calls and
+matches the engine's counters exactly. The step simulation (`step`) runs the calls in order.
 """
 
 from collections.abc import Iterator
@@ -31,15 +31,15 @@ class StepCalls:
     rank
         Rank in the world.
     updates
-        Number of updates before this step. They decide whether the variance of 1-bit Adam is frozen.
+        Number of updates before this step. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
         Number of neighboring data-parallel ranks on a node, for `node_copy`; None for the whole group.
     routed
-        Rows sent to experts that drop nothing. None assumes that every expert gets the same number.
+        Rows sent to experts without token dropping. None assumes that every expert gets the same number.
     rows
-        Rows of the embedding's gradient, if it may be sent by rows: they depend on the text.
+        Rows of the embedding gradient, if this gradient may be sent as touched rows. They depend on the text.
     zeros
-        Zeros of sparse weights. None assumes that they are evenly spread.
+        Zeros of sparse weights. None assumes that zeros are evenly distributed.
     """
 
     def __init__(
@@ -122,13 +122,14 @@ class StepCalls:
         yield from self.end()
 
     def forward(self, number: int) -> list[RepeatedCall]:
-        """List the calls within part `number` in the forward pass of one micro-batch.
+        """List the forward calls within part `number` for one micro-batch.
 
-        The residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2) leaves
-        two regions per layer and the embedding, and enters two regions per layer and the head. Leaving a region sums in
-        the forward pass, entering one sums in the backward pass. With sequence parallelism a sum is a reduce-scatter,
-        and the opposite direction is an all-gather. The last part also reduces the statistics of the softmax over a
-        split vocabulary: first the largest logits, then sums of exponentials and target logits together.
+        The residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2) leaves a
+        tensor-parallel region twice per layer and after the embedding, and enters one twice per layer and before the
+        head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
+        parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
+        the statistics of the softmax over a sharded vocabulary. The largest logits come first; sums of exponentials and
+        target logits are reduced together.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
@@ -141,7 +142,7 @@ class StepCalls:
         return calls
 
     def backward(self, number: int) -> list[RepeatedCall]:
-        """List the calls within part `number` in the backward pass of one micro-batch, recomputation included."""
+        """List the backward calls within part `number` for one micro-batch, including recomputation."""
         if self._layout.tensor != "1d":
             return self._grid_backward(number)
         regions = self._regions(number) * self._again
@@ -151,17 +152,17 @@ class StepCalls:
         return again + back + self._to_experts("BACKWARD", number)
 
     def _regions(self, number: int) -> int:
-        """Count the tensor-parallel regions: attention and MLP of each layer. Of experts only a shared one counts."""
+        """Count the tensor-parallel regions: the attention and MLP of each layer. Only shared experts count."""
         layers, experts = self._cut[number], self._model.experts
         routed = len(self._expert_layers(number))
         return 2 * len(layers) - routed + routed * (experts is not None and experts.shared)
 
     def attention_forward(self, number: int) -> list[RepeatedCall]:
-        """List the context-parallel calls of part `number` in the forward pass of one micro-batch."""
+        """List the context-parallel forward calls of part `number` for one micro-batch."""
         return self._attended(number, context.list_forward(self._model, self._train, self._layout))
 
     def attention_backward(self, number: int) -> list[RepeatedCall]:
-        """List the context-parallel calls of part `number` in the backward pass, recomputation included."""
+        """List the context-parallel backward calls of part `number`, including recomputation."""
         sends = context.list_backward(self._model, self._train, self._layout)
         if self._train.recompute != "none":
             sends = context.list_forward(self._model, self._train, self._layout) + sends
@@ -188,7 +189,7 @@ class StepCalls:
         return list(self._experts.list_pass(phase, len(self._expert_layers(number)), counted=self._routed is not None))
 
     def _crossings(self, phase: str, summed: int, gathered: int) -> list[RepeatedCall]:
-        """List the sums over the tensor group, and with sequence parallelism the all-gathers."""
+        """List the sums over the tensor-parallel group, and the all-gathers of sequence parallelism."""
         if self._layout.tp == 1:
             return []
         kind, spread = ("ACT" if phase == "FORWARD" else "GRAD"), self._train.sequence_parallel
@@ -282,7 +283,7 @@ class StepCalls:
     def gathered_backward(self, bucket: PredictedBucket) -> RepeatedCall | None:
         """Return the ZeRO-3 gather of a bucket in the backward pass of one micro-batch; None below stage 3.
 
-        With a copy on the node the ranks of the node gather from it.
+        With a copy of the weights on each node, ranks gather within the node.
         """
         if self._train.zero < 3:
             return None
@@ -292,7 +293,7 @@ class StepCalls:
     def reduction(self, bucket: PredictedBucket) -> PredictedCall:
         """Return the reduction of a bucket's gradients over the replicas.
 
-        It is made once per step, at ZeRO stages 2 and 3 once per micro-batch. After the variance of 1-bit Adam is
+        It runs once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
         frozen, momenta are reduced instead of gradients.
         """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
@@ -303,8 +304,8 @@ class StepCalls:
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.
 
-        They sum the copies of a tied weight and the gradients of replicated parameters, compute the gradient norm, and
-        send updated weights back to the replicas.
+        They sum the gradients of tied weights and of replicated parameters, compute the gradient norm, and send updated
+        weights back to the replicas.
         """
         calls: list[RepeatedCall] = []
         owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
@@ -326,10 +327,10 @@ class StepCalls:
         return calls
 
     def _summands(self, bucket: PredictedBucket) -> PredictedCall:
-        """Return the sum over the ranks that hold the same parameters, each with a summand of the gradient.
+        """Return the gradient sum over the ranks that hold the same parameters.
 
         With sequence parallelism these parameters are norms, biases of row layers and learned positions. On a tensor
-        grid they are the parameters that a rank's own rows use; in 2.5d they are also the weights, over depth.
+        grid they are the parameters applied to a rank's own rows. In 2.5d they include the weights, summed over depth.
         """
         axes, piece = bucket.summands, self._owned(bucket)
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)
@@ -350,5 +351,5 @@ class StepCalls:
 
 
 def _holders(bucket: PredictedBucket) -> str:
-    """Return the group of the ranks that hold the same bucket."""
+    """Return the group of ranks that hold the same bucket."""
     return "edp" if bucket.ep > 1 else "dp"

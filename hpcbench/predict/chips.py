@@ -1,8 +1,7 @@
-"""Dense peaks of GPUs in FLOP/s, by precision, from the makers' data sheets.
+"""Dense peak FLOP/s of GPUs by precision, from vendor data sheets.
 
-Sparsity, which doubles the figures that data sheets print first, is not counted. Rates of matrix units count for every
-precision that they support, because the libraries for matrix products use them. fp32 is without TF32, which PyTorch
-leaves off by default.
+Peaks exclude sparsity, which doubles the headline figures of data sheets. Matrix units count for every precision that
+they support, because matrix libraries use them. fp32 excludes TF32, which PyTorch disables by default.
 """
 
 import re
@@ -13,29 +12,28 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU, or the part of one that PyTorch shows as a device of its own."""
+    """A GPU, or a part of a GPU that PyTorch shows as a separate device."""
 
     name: str
     pattern: str
-    """Regular expression of the whole name that PyTorch prints. A prefix is not enough: a slice of a GPU, or a variant
-    made for one machine, begins with the name of the chip but has another peak."""
+    """Regular expression for the full PyTorch device name. GPU slices and variants share the chip's prefix."""
     tflops: Mapping[str, float]
-    """Dense peak in TFLOP/s for each precision of a run; a precision that the chip lacks is left out."""
+    """Dense peak in TFLOP/s for each supported precision."""
     source: str
 
     def peak(self, precision: str) -> float | None:
-        """Return the dense peak in FLOP/s; None if the chip lacks the precision."""
+        """Return the dense peak in FLOP/s; None if the chip does not support the precision."""
         tflops = self.tflops.get(precision)
         return tflops * 1e12 if tflops else None
 
 
 def find_chip(name: str) -> Chip | None:
-    """Return the chip with this PyTorch name; None if the table does not have it."""
+    """Return the chip with this PyTorch name; None if it is not in the table."""
     return next((chip for chip in CHIPS if re.fullmatch(chip.pattern, name.strip())), None)
 
 
 def _tflops(*, half: float, fp32: float, fp64: float, bf16: float | None = None) -> Mapping[str, float]:
-    """Return peaks by precision. `bf16` is the same as `half` by default; 0 removes a precision."""
+    """Return peaks by precision. `bf16` defaults to `half`. A value of 0 removes a precision."""
     peaks = {"fp16": half, "bf16": half if bf16 is None else bf16, "fp32": fp32, "fp64": fp64}
     return MappingProxyType({precision: peak for precision, peak in peaks.items() if peak})
 

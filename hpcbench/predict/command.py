@@ -1,4 +1,4 @@
-"""The function behind ``hpcbench predict``: predictions of a study on a site."""
+"""Implementation of ``hpcbench predict``: predictions for a study on a site."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def predict_study(
     partition: bool = False,
     program: str = ENGINE.name,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
-    """Predict a study file; parameters and result are those of `predict_runs`.
+    """Predict a study file, with parameters and result as in `predict_runs`.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def predict_runs(
     partition: bool = False,
     program: TrainingProgram = ENGINE,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
-    """Predict each cell and scheme of a study once, because repeats have the same prediction.
+    """Predict each cell and scheme of a study once. Repeats share a prediction.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ def predict_runs(
     place
         The site.
     base
-        Directory that relative paths in the study start from.
+        Base directory of relative paths in the study.
     measured
         Directory with measured tables, or with completed runs.
     ranks
-        Numbers of ranks to predict instead of those of the study.
+        Numbers of ranks to predict, which override the study.
     skip
-        Whether to leave out runs that cannot be predicted. The reasons are in the second result, key ``refused``.
+        Whether to skip runs that cannot be predicted. Key ``refused`` of the second result contains the reasons.
     partition
-        Whether to cut the models over the ranks, too; the second result has the ``plans``.
+        Whether to partition the models over the ranks. Key ``plans`` of the second result contains the partitions.
     program
-        Training program that carries out the study.
+        Training program that runs the study.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def predict_runs(
 
 
 def _lesson(place: Site, measured_tables: tables.MeasuredTables, directory: Path | None) -> Calibration:
-    """Calibrate the model by the completed runs below the directory that `--measured` names."""
+    """Calibrate the model with the completed runs below the `--measured` directory."""
     if directory is None:
         return Calibration()
     runs = find_runs(directory, place.site)

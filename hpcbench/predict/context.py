@@ -1,4 +1,4 @@
-"""Calls of context-parallel attention in one layer and micro-batch. Pure.
+"""Communication calls of context-parallel attention in one layer and micro-batch. Pure.
 
 Queries and results have n values each on a rank, keys and values m each (m = n without grouped queries); p ranks share
 the positions:
@@ -32,7 +32,7 @@ class AttentionCall(NamedTuple):
 
 
 def count_values(model: Model, train: Train, layout: Layout) -> int:
-    """Return the number of values in a rank's queries of one micro-batch."""
+    """Return the number of query values of a rank in one micro-batch."""
     cut = layout.tp
     if layout.tensor != "1d":
         inner = layout.grid.inner
@@ -41,23 +41,23 @@ def count_values(model: Model, train: Train, layout: Layout) -> int:
 
 
 def count_key_values(model: Model, train: Train, layout: Layout) -> int:
-    """Return the number of values in a rank's keys of one micro-batch."""
+    """Return the number of key values of a rank in one micro-batch."""
     return count_values(model, train, layout) // model.heads * model.groups
 
 
 def count_turns(model: Model, train: Train, layout: Layout) -> int:
-    """Return the number of rounds in which Ulysses exchanges the heads of a rank."""
+    """Return the number of rounds in which Ulysses exchanges a rank's heads."""
     cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
     return 2 if train.overlap and model.groups // cut // layout.cp % 2 == 0 else 1
 
 
 def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    """List the calls of a layer's attention in its forward pass, also when it is recomputed."""
+    """List the attention calls of a layer's forward pass, including a recomputed one."""
     return _sent(FORWARD, model, train, layout)
 
 
 def list_backward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    """List the calls of a layer's attention in its backward pass."""
+    """List the attention calls of a layer's backward pass."""
     again = [] if layout.context == "ulysses" else list_forward(model, train, layout)
     return again + _sent(BACKWARD, model, train, layout)
 

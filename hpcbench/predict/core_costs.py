@@ -1,9 +1,9 @@
-"""Core time of messages if ranks share cores, where most of the cost of a message is work.
+"""Core time of messages if ranks share cores. Most of the cost of a message is then processor time.
 
-Ranks of one machine send through its memory and its kernel, which copy each message several times and wake the waiting
-rank. `hpcbench bench network` measures, on links without a limit, the seconds that a call adds to a turn in which all
-ranks compute. No core is idle, because another rank computes while one waits. The core time of a call on one rank is
-therefore the added time multiplied by cores per rank.
+Ranks on one machine communicate through memory and the kernel. The kernel copies each message several times and wakes
+the waiting rank. `hpcbench bench network` measures the time that a call adds to a turn in which all ranks compute, on
+links without a bandwidth limit. No core is idle, because another rank computes while one waits. The core time of a call
+on one rank is therefore the added time multiplied by cores per rank.
 """
 
 import bisect
@@ -15,39 +15,39 @@ from typing import Any
 from hpcbench.predict import constants
 
 Curve = tuple[tuple[float, float], ...]
-"""Pairs (bytes, seconds of a core on each rank), in order of bytes."""
+"""Pairs (bytes, core seconds on each rank), sorted by bytes."""
 Grouping = tuple[int, bool]
-"""Number of ranks in a group, and whether it has several nodes."""
+"""Number of ranks in a group, and whether the group spans several nodes."""
 
 
 @dataclass(frozen=True)
 class CoreCosts:
-    """Seconds of a core that a call costs each of its ranks.
+    """Core seconds of a call on each participating rank.
 
     Attributes
     ----------
     calls
-        Curves by operation, which is a collective or ``send``, and by measured group: pairs, and all ranks.
+        Curves, keyed by operation (a collective or ``send``) and by measured group (pairs, or all ranks).
     """
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
     call_s: float = constants.PLAN_CALL_S
-    """Seconds for a call of a plan in addition to its messages, for its start and end in Python."""
+    """Seconds for starting and ending a plan's call in Python, in addition to its messages."""
     part_s: float = constants.PLAN_MESSAGE_S
-    """Seconds for each message of a plan's step after the first one."""
+    """Seconds for each message of a plan step after the first message."""
     networks: float = 0.0
-    """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
+    """Cores that the kernel uses while all nodes send at full link bandwidth."""
     plan_factor: float = constants.PLAN_FACTOR
-    """Time of a plan's steps divided by that of their messages alone. Sums, copies and frames take the rest."""
+    """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
 
     def time_message(self, nbytes: float, *, crossing: bool) -> float:
-        """Return the seconds for one message that a rank sends while it receives one."""
+        """Return the time in seconds of one message that a rank sends while receiving another."""
         return self.time_collective("send", nbytes, ranks=2, crossing=crossing)
 
     def time_collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
-        """Return the seconds for a library's collective of a vector of `nbytes`.
+        """Return the time in seconds of a library collective on a vector of `nbytes`.
 
-        Between a pair and the measured number of ranks they grow with the logarithm of the ranks.
+        Between two ranks and the measured number of ranks, the time grows with the logarithm of the number of ranks.
         """
         curves = dict(dict(self.calls).get(operation, ()))
         if not curves:  # An all-to-all is one message to each other rank.
@@ -62,7 +62,7 @@ class CoreCosts:
         return max(pair_s + share * (largest_s - pair_s), 0.0)
 
     def time_step(self, parts: Sequence[tuple[float, bool]]) -> float:
-        """Return the seconds for messages that are sent at the same time: pairs (bytes, whether between nodes)."""
+        """Return the time in seconds of concurrent messages, given as pairs (bytes, whether between nodes)."""
         if not parts:
             return 0.0
         starts = [self.time_message(0.0, crossing=crossing) for _, crossing in parts]
@@ -74,7 +74,7 @@ class CoreCosts:
 
 
 def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
-    """Read the core costs from a table of links without a limit; None if each of its ranks had its own core.
+    """Read the core costs from a table of unlimited links; None if each rank had its own core.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
 
 
 def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
-    """Derive the core costs from the seconds that calls added to a turn. A rank has this share of the cores."""
+    """Derive the core costs from the time that calls added to a turn. `share` is the number of cores per rank."""
     points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
     for row in rows:
         curve = points.setdefault(row["operation"], {}).setdefault((row["ranks"], row["crossing"]), [])
@@ -101,7 +101,7 @@ def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
 
 
 def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
-    """Sort points by bytes and raise those that are below a smaller one, which is noise."""
+    """Sort points by bytes, and raise points below a previous point, because such points are noise."""
     curve: list[tuple[float, float]] = []
     for nbytes, seconds in sorted(points):
         curve.append((nbytes, max(seconds, curve[-1][1] if curve else 0.0)))
@@ -109,7 +109,7 @@ def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
 
 
 def interpolate_curve(curve: Curve, nbytes: float) -> float:
-    """Return the seconds at a size: linear between points, and proportional to the bytes after the last one."""
+    """Return the seconds at a size: linear between points, proportional to bytes beyond the last point."""
     if not curve or nbytes <= curve[0][0]:
         return curve[0][1] if curve else 0.0
     most, longest = curve[-1]

@@ -1,4 +1,4 @@
-"""Cost of a call, split by where the time is spent, and the speed of a codec."""
+"""Cost of a call by location (codec, node, network), and the speed of a codec."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class Cost:
     encode: float = 0.0
     decode: float = 0.0
     inside: float = 0.0
-    """Time of latency and of links within a node."""
+    """Time for latency and for links within a node."""
     network: float = 0.0
-    """Time for which the network of the node is busy."""
+    """Time during which the node's network is busy."""
     wire_bytes: float = 0.0
     """Bytes that the rank sends."""
     network_bytes: float = 0.0
@@ -48,7 +48,7 @@ class Cost:
 
 
 def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
-    """Return the sum of pairs (cost, number of repetitions)."""
+    """Return the sum of costs, each multiplied by its number of repetitions."""
     encode = decode = inside = network = wire = left = 0.0
     for cost, times in costs:
         encode += times * cost.encode
@@ -68,5 +68,5 @@ class CodecSpeed:
     decode_bytes_per_s: float
     call_s: float
     ratio: float | None
-    """Measured encoded bytes per byte; None to compute them from the codec's format."""
+    """Measured encoded bytes per byte; None to compute the ratio from the codec's format."""
     basis: InputBasis

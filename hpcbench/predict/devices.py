@@ -1,4 +1,4 @@
-"""Devices that ranks compute on: peaks and memory from data sheets, bandwidth as published."""
+"""Compute devices: peaks and memory from data sheets, and published bandwidths."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ TABLES = Path(__file__).with_name("machines")
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A GPU, or a rank's share of the cores of a node."""
+    """A GPU, or a rank's share of a node's cores."""
 
     name: str
     family: str
@@ -24,23 +24,23 @@ class DeviceSpec:
     tflops: Mapping[str, float] = field(hash=False)
     """Dense peak in TFLOP/s for each precision."""
     units: int
-    """Number of streaming multiprocessors, or of cores, among which the tiles of a product are divided."""
+    """Number of streaming multiprocessors or cores over which the tiles of a product are distributed."""
     memory_bytes: float | None
     """Memory in bytes; None if unknown."""
     copy_bytes_per_s: float
-    """Memory bandwidth of a large copy, bytes read and written."""
+    """Memory bandwidth of a large copy, counting bytes read and written."""
     link_bytes_per_s: float
-    """Bandwidth from one device to the others of its node, one way."""
+    """One-way bandwidth from one device to the others in the node."""
     basis: InputBasis
     """Source of `copy_bytes_per_s`."""
     source: str
     links: str = ""
     """Family of the measured links within a node; empty for the nominal bandwidth."""
     product_share: float = 1.0
-    """Fraction of the peak that products and attention reach, relative to that of the family's table."""
+    """Fraction of the peak that products and attention reach, relative to the family's table."""
 
     def peak(self, precision: str) -> float:
-        """Return the dense peak in FLOP/s; that of fp32 for a precision that the device lacks."""
+        """Return the dense peak in FLOP/s. Unsupported precisions use the fp32 peak."""
         return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
 
 
@@ -56,7 +56,7 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
     Parameters
     ----------
     memory_gb
-        Memory of the device as given by the site; None for the usual size.
+        Device memory according to the site; None for the usual size.
     """
     for row in _read_table():
         if re.search(rf"(?<![A-Z]){row['pattern']}", name):
@@ -78,7 +78,7 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
 
 
 def assume_cpu(cores: int, memory_bytes: float | None) -> DeviceSpec:
-    """Return a rank's share of the cores of a node without measurements."""
+    """Return a rank's share of a node's cores, with assumed speeds."""
     peak = constants.CPU_FLOPS_A_CORE * cores / 1e12
     return DeviceSpec(
         f"{cores} cores",

@@ -1,12 +1,13 @@
-"""Calibration of the model by earlier runs on a machine: their computation, their codecs, and their waiting.
+"""Calibration of the model with earlier runs on a machine: computation, codecs, and waiting.
 
-Each completed run of a results tree is predicted with the same tables as the next run. Measured over predicted seconds
-give a factor for computation (event ``hosts`` of the log) and a factor for the time that the baseline waits for the
-network. The speed of codecs comes from the event ``traffic``. Factors are geometric means over the runs.
+Each completed run of a results tree is predicted with the same tables as the next run. The ratio of measured to
+predicted seconds gives a factor for computation (event ``hosts`` of the log) and a factor for the time that the
+baseline waits for the network. The speed of codecs comes from the event ``traffic``. Factors are geometric means over
+the runs.
 
-Where ranks share cores, messages slow down computation. There the first factor applies to all work of the cores. It is
-chosen so that the model predicts the measured part of a step in which ranks are not blocked in a call. The blocked part
-contains no information about it.
+If ranks share cores, messages slow down computation, and the first factor applies to all work of the cores. This factor
+is chosen so that the model predicts the measured part of a step in which ranks are not blocked in a call. The blocked
+part contains no information about the factor.
 """
 
 import math
@@ -31,13 +32,13 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Least predicted fraction of a step in which a baseline waits for messages, for the run to calibrate the network."""
+"""Minimum predicted fraction of a step that a baseline waits for messages, for a run that calibrates the network."""
 _DEPTH = 4
-"""Depth of the search for submissions below the directory that the user names."""
+"""Search depth for submissions below the user's directory."""
 
 MachineAndCodecs = tuple[Machine, dict[str, CodecSpeed]]
 FindMachine = Callable[[Workload], MachineAndCodecs]
-"""Function that returns the machine and codecs of a run from the tables alone."""
+"""Function that returns a run's machine and codecs, based on the tables alone."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class EarlierRun:
     where: Path
     workload: Workload
     seconds: float
-    """Mean seconds of a step after the warm-up."""
+    """Mean step time in seconds after the warm-up."""
     compute_s: float | None
-    """Seconds of computation in a step, on the host that computed the longest; None if the log has none."""
+    """Computation seconds per step on the slowest host; None if the log does not contain them."""
     log: RunLog
 
 
@@ -62,13 +63,13 @@ class Calibration:
     runs
         Number of runs.
     work
-        Factor of the computation, or of all work of the cores where ranks share them; 1 without information.
+        Factor for computation, or for all work of shared cores; 1 without information.
     waiting
-        Factor of the time that a baseline waits for messages.
+        Factor for the time that a baseline waits for messages.
     codecs
         Speed of each codec.
     before, after
-        Relative errors of the predicted step times of these runs: by the tables alone, and after calibration by the
+        Relative errors of the predicted step times of these runs, with the tables alone and after calibration with the
         *other* runs.
     """
 
@@ -80,7 +81,7 @@ class Calibration:
     after: tuple[float, ...] = ()
 
     def apply(self, uncalibrated: MachineAndCodecs) -> MachineAndCodecs:
-        """Return machine and codecs after calibration. A codec's speed from `bench network` takes precedence."""
+        """Return the calibrated machine and codecs. Codec speeds from `bench network` take precedence."""
         if not self.runs:
             return uncalibrated
         machine, speeds = uncalibrated
@@ -95,7 +96,7 @@ class Calibration:
         return learned, {**self.codecs, **speeds}
 
     def describe(self) -> list[str]:
-        """Return the calibration as sentences."""
+        """Describe the calibration in sentences."""
         if not self.runs:
             return []
         lines = [
@@ -118,9 +119,9 @@ def find_runs(directory: Path, site: str) -> list[EarlierRun]:
 
 
 def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
-    """Return the calibration by some runs.
+    """Return the calibration from completed runs.
 
-    Its errors are leave-one-out errors: an estimate of the error of the next prediction.
+    The reported errors are leave-one-out errors, which estimate the error of the next prediction.
     """
     if not runs:
         return Calibration()
@@ -137,9 +138,9 @@ def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
 
 
 def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: float) -> float:
-    """Return the slowdown of all work of shared cores, between 1/4 and 4, that matches a log.
+    """Return the slowdown of all work on shared cores that matches a log, between 1/4 and 4.
 
-    The predicted computation grows with the factor, which is found by bisection.
+    The predicted computation time grows with the slowdown, which is found by bisection.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: 
 
 
 def fit_waiting(workload: Workload, calibrated: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
-    """Return measured over predicted waiting of a baseline on shared cores; None if it hardly waits for the links."""
+    """Return measured over predicted waiting time of a baseline on shared cores; None if waiting is negligible."""
     step = predict_step_time(workload, *calibrated)
     by_links = step.network_seconds > LEAST_SHARE * step.seconds.value
     if workload.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
@@ -200,7 +201,7 @@ def _mean(factors: Sequence[float]) -> float:
 
 
 def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
-    """Compute the speed of each codec from the traffic of all channels of all runs."""
+    """Compute the speed of each codec from the traffic of all runs and channels."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
     for log in logs:
         for channel in log.read_event(TrafficTotals).channels or ():
@@ -258,7 +259,7 @@ def _per_node(run: Run) -> int:
 
 
 def _measured(run: Run, log: RunLog) -> float | None:
-    """Return the mean seconds of a step; None if the run did not complete."""
+    """Return the mean step time in seconds; None if the run did not complete."""
     if log.ending.state != State.COMPLETED.value:
         return None
     first = find_first_counted(run.train.warmup_steps, run.train.steps, log.resumed_from)

@@ -1,4 +1,4 @@
-"""Traffic and memory of layers with experts, as integers from the settings alone. Pure."""
+"""Traffic and memory of expert layers, computed as integers from the settings alone. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,25 +11,26 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 
 
 class Routed(NamedTuple):
-    """Rows of tokens that one rank handled in a step, over all its layers with experts and all micro-batches.
+    """Token rows that one rank processed in a step, over all expert layers and micro-batches.
 
-    Without drops the counts depend on the router. A forward pass and a backward pass count once, recomputation does
-    not.
+    Without token dropping the counts depend on the router. A forward and a backward pass count once; recomputation is
+    not counted.
     """
 
     sent: int
-    """Rows that left for experts of other ranks."""
+    """Rows sent to experts on other ranks."""
     received: int
-    """Rows that came from other ranks."""
+    """Rows received from other ranks."""
     computed: int
-    """Rows that went through this rank's experts, including those of its own tokens."""
+    """Rows processed by this rank's experts, including its own tokens."""
 
 
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
-    """Return the rows that a rank sends to a layer's experts in a micro-batch, which equals those that it receives.
+    """Return the number of rows that a rank sends to a layer's experts, and receives, in a micro-batch.
 
-    The result is the number of places, including empty ones. Without drops it is the number of choices of the rank's
-    tokens: the rank receives as many if all experts get the same number. `cp` ranks share the positions.
+    The result is the number of expert slots, including empty ones. Without token dropping, it is the number of expert
+    choices of the rank's tokens. The rank then receives the same number only if the load is balanced. `cp` ranks share
+    the positions.
     """
     if experts.drop == "none":
         return train.micro_batch * (train.seq_len // cp) * experts.top
@@ -37,7 +38,7 @@ def count_rows(experts: Experts, train: Train, cp: int) -> int:
 
 
 class ExpertCalls:
-    """Calls of layers with experts: rows to the experts and back, and the tensor-parallel sums of each expert.
+    """Communication calls of expert layers: row exchanges with the experts, and tensor-parallel sums in each expert.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class ExpertCalls:
         self._width = WIDTHS[train.message_formats["activations"]]
 
     def list_pass(self, phase: str, layers: int, *, counted: bool) -> Iterator[RepeatedCall]:
-        """List the calls of `layers` layers in one pass of a micro-batch.
+        """List the calls of `layers` expert layers in one pass of a micro-batch.
 
         Parameters
         ----------
@@ -79,9 +80,9 @@ class ExpertCalls:
             yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
 
     def list_counted(self, routed: Routed, *, forwards: int) -> Iterator[RepeatedCall]:
-        """List the calls of experts that drop no tokens in a step, by the counts of the router.
+        """List the calls in a step of experts without token dropping, based on the router's counts.
 
-        Rows that are sent return as results, and rows that are received are sent back.
+        Sent rows return as results, and received rows are sent back.
 
         Parameters
         ----------
@@ -102,11 +103,11 @@ class ExpertCalls:
 
 
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
-    """Return the elements that a layer's experts keep of a micro-batch, without the layer's input.
+    """Return the number of elements that a layer's experts keep per micro-batch, without the layer's input.
 
-    They are the sent rows, the received rows in the order of the experts, input and output of the activation, and the
-    results before and after they are sent back. A shared expert keeps input and output of its activation. All are kept
-    until the backward pass.
+    These are the sent rows, the received rows sorted by expert, the input and output of the activation function, and
+    the results before and after they are sent back. A shared expert keeps the input and output of its activation
+    function. All elements are kept until the backward pass.
     """
     if model.experts is None:
         return 0.0
@@ -118,9 +119,9 @@ def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
 
 
 def count_mlp_elements(model: Model, middle: int) -> int:
-    """Return the elements that an MLP keeps of a token: input and output of its activation.
+    """Return the number of elements that an MLP keeps per token: input and output of the activation function.
 
-    A gated MLP also keeps the gate after its activation.
+    A gated MLP also keeps the activated gate.
     """
     return (4 if model.gated else 2) * middle
 
@@ -135,8 +136,8 @@ def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
 def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
     """Return the experts of a model with `layers` layers, for the formulas of operations and parameters.
 
-    If ranks share or split experts, rows are sent in places, including empty ones. Otherwise only kept rows are
-    computed.
+    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty ones. Otherwise
+    only kept rows are computed.
     """
     return ExpertShape(
         layers=len(experts.layers_of(range(layers))),

@@ -1,8 +1,8 @@
-"""Time of messages and of library collectives, by size and placement, from measured curves and nominal links.
+"""Time of messages and library collectives by size and placement, from measured curves and nominal bandwidths.
 
 A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
-a root, and ``(n-1)/n`` for the others. Within a node the bus has the bandwidth that was measured for the size and the
-number of devices. Between nodes, all groups with ranks on a node share the network of this node.
+a root, and ``(n-1)/n`` for the others. Within a node, the bus bandwidth was measured for each size and number of
+devices. Between nodes, all groups with ranks on a node share the node's network.
 """
 
 import csv
@@ -16,12 +16,13 @@ from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.products import TABLES
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
-"""Rounds of a collective. A large broadcast is a scatter and an all-gather, a reduction to a root is a reduce-scatter
-and a gather."""
+"""Rounds of a collective. A large broadcast consists of a scatter and an all-gather; a reduction to a root consists of
+a reduce-scatter and a gather.
+"""
 PIECEWISE = ("broadcast", "reduce")
-"""Operations that consist of one collective per rank, of that rank's piece, one after another."""
+"""Operations that consist of a sequence of collectives, one for each rank's piece."""
 _PAIRWISE = ("reduce-scatter", "all-gather")
-"""Operations that a library may carry out by one message between each two ranks."""
+"""Operations that a library may implement with direct messages between all pairs of ranks."""
 _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),
@@ -41,7 +42,7 @@ class GroupPlacement:
     per_node
         Number of the group's ranks on each of these nodes.
     concurrent
-        Number of groups of the same kind that send at the same time on each of these nodes.
+        Number of groups of the same kind that send concurrently on each of these nodes.
     """
 
     nodes: int
@@ -63,9 +64,9 @@ class Fabric:
     family
         Family of devices, for the curves within a node; ``cpu`` for links through memory.
     within_bytes_per_s
-        Bandwidth of one rank within a node in bytes per second, used if the family has no curve.
+        Bandwidth of one rank within a node in bytes per second, for families without a curve.
     node_bytes_per_s
-        Nominal bandwidth of a node's network in one direction in bytes per second.
+        Nominal one-way network bandwidth of a node in bytes per second.
     """
 
     family: str
@@ -74,29 +75,29 @@ class Fabric:
     node_bytes_per_s: float
     node_latency_s: float
     share: float
-    """Reached fraction of the nominal bandwidth."""
+    """Achieved fraction of the nominal bandwidth."""
     within_basis: InputBasis
     between_basis: InputBasis
     library: tuple[tuple[str, float], ...] = ()
-    """Pairs of a library collective, and its measured time over the time of this model for a large vector."""
+    """Pairs (library collective, ratio of measured to modeled time for a large vector)."""
     library_place: GroupPlacement | None = None
     """Placement of the ranks in that measurement."""
     core_costs: CoreCosts | None = None
-    """Core time of messages if ranks share cores; None if each rank has its own cores."""
+    """Core time of messages for ranks that share cores; None if each rank has its own cores."""
 
     def describe(self, *, between: bool) -> str:
-        """Return the bandwidth of the links between nodes, or within them, in words."""
+        """Describe the bandwidth of the links between or within nodes."""
         if between:
             return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s per node between nodes"
         return f"{self.within_bytes_per_s / 1e9:.4g} GB/s per rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
-        """Return the factor of a library's collective; that of an all-reduce if the operation was not measured.
+        """Return the time factor of a library collective. Operations without measurements use the all-reduce factor.
 
         A library that sends each piece directly to its owner sends more bytes between nodes than a ring, if a node has
-        several ranks. The part of the factor that these bytes explain depends on the placement. Two ranks exchange the
-        same bytes with every algorithm: the other part grows with the rounds, from 1 for two ranks to the measured
-        number of ranks.
+        several ranks. The part of the factor that these bytes explain depends on the placement. With two ranks, every
+        algorithm exchanges the same bytes. The other part of the factor is 1 for two ranks and grows with the number of
+        rounds up to the measured number of ranks.
         """
         factors, measured = dict(self.library), self.library_place
         factor = factors.get(operation, factors.get("all-reduce", 1.0))
@@ -111,14 +112,14 @@ class Fabric:
         return float(factor ** (math.log2(place.ranks / 2) / math.log2(measured.ranks / 2)))
 
     def collective_seconds(self, operation: str, nbytes: float, place: GroupPlacement) -> float:
-        """Return the seconds of a library's collective of a vector of `nbytes`, without other traffic on the links."""
+        """Return the time in seconds of a library collective on a vector of `nbytes`, on otherwise idle links."""
         return sum(self.collective_parts(operation, nbytes, place))
 
     def nccl_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
-        """Return `collective_parts` of NCCL on many nodes.
+        """Return the result of `collective_parts` for NCCL on many nodes.
 
-        Gathers and reduce-scatters go around a ring, so that their latency grows with the number of ranks. The network
-        is shared with other rings of the same collective: the bandwidth falls with a power of the number of switches.
+        Gathers and reduce-scatters use a ring, so their latency grows with the number of ranks. Rings of the same
+        collective share the network, so the bandwidth falls with a power of the number of switches.
         """
         inside, network = self.collective_parts(operation, nbytes, place)
         if place.nodes == 1 or not nbytes:
@@ -132,9 +133,9 @@ class Fabric:
         return inside, network * crowd
 
     def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
-        """Return the seconds of latency and links within a node, and the seconds for which the node's network is busy.
+        """Return the seconds for latency and links within a node, and the busy seconds of the node's network.
 
-        The slower of the two links determines the time; the time of the faster one is hidden behind it.
+        The slower link determines the time and hides the time of the faster link.
         """
         if place.ranks == 1 or not nbytes:
             return 0.0, 0.0
@@ -144,7 +145,7 @@ class Fabric:
         return self._parts(operation, nbytes, place)
 
     def _start(self, operation: str, place: GroupPlacement) -> float:
-        """Return the seconds of a collective that do not depend on its size."""
+        """Return the size-independent time of a collective in seconds."""
         if place.nodes == 1:
             return constants.COLLECTIVE_S + ROUNDS[operation] * (place.per_node - 1) * self.within_latency_s
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
@@ -163,7 +164,7 @@ class Fabric:
         return waiting + max(inside - network, 0.0), network
 
     def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
-        """Return `collective_parts` of a message to one rank, if `concurrent` ranks of the node send one at a time."""
+        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send one each."""
         if crossing:
             return self.node_latency_s, nbytes * concurrent / (self.node_bytes_per_s * self.share)
         return self.within_latency_s + nbytes / (0.75 * self.within_bytes_per_s), 0.0
@@ -177,17 +178,17 @@ class Fabric:
             return constants.COLLECTIVE_S + steps * self.within_latency_s + moved / (0.75 * self.within_bytes_per_s)
         rate = _bus(curve, nbytes)
         if operation != "all-reduce":
-            rate = min(rate, constants.RING_BYTES_PER_S.get(self.family, rate))  # The switch sums all-reduces only.
+            rate = min(rate, constants.RING_BYTES_PER_S.get(self.family, rate))  # The switch sums only all-reduces.
         return constants.COLLECTIVE_S / 2 + moved / rate
 
 
 def _compare_pairwise(place: GroupPlacement) -> float:
-    """Return the bytes between nodes with one message between each two ranks, divided by those of a ring."""
+    """Return the inter-node bytes of pairwise messages divided by the inter-node bytes of a ring."""
     return place.per_node * (place.ranks - place.per_node) / (place.ranks - 1)
 
 
 def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
-    """Return the bytes per second of the bus at a size, interpolated linearly in the logarithms of both.
+    """Return the bus bandwidth in bytes per second at a size, by log-log interpolation.
 
     Below the smallest size the time is constant.
     """
@@ -203,7 +204,7 @@ def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
 
 @lru_cache(maxsize=64)
 def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
-    """Return (log bytes, log bytes per second of the bus) of all-reduces in a node, for the nearest number of ranks."""
+    """Return (log bytes, log bus bytes/s) pairs of intra-node all-reduces for the nearest number of ranks."""
     if family not in _LOOKED_UP:
         return ()
     system, gpu = _LOOKED_UP[family]

@@ -1,10 +1,9 @@
-"""Parameters and floating-point operations of a model, by published closed forms. Pure.
+"""Parameters and floating-point operations of a model, from published closed forms. Pure.
 
-The forms are those of dense models. `BlockShape` replaces the weights of a GPT's layer by those of grouped queries,
-gated MLPs and other widths. In a layer with experts, the operations of the MLP are replaced by those of the
-router and of the experts' MLPs, counted by rows: a row is one token for one expert. The operations of the model count
-only rows that an expert keeps, no dropped tokens. The executed operations count all rows that experts compute, with
-empty places.
+The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
+and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. Their operations are counted per
+row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped tokens.
+Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import NamedTuple
@@ -16,33 +15,33 @@ NEOX_FORMULA = "GPT-NeoX: 24 f s l h^2 (1 + s/(6h) + V/(16 l h)), f = 4 with lay
 SELECTIVE_FORMULA = "Megatron-LM: 72 s l h^2 (1 + s/(3h) + V/(12 l h)), arXiv 2205.05198 appendix A"
 FULL_FORMULA = "Megatron-LM: 96 s l h^2 (1 + s/(6h) + V/(16 l h)), arXiv 2104.04473 section 5.1"
 OTHER_WEIGHTS = ", where the w weights of a layer replace 12 h^2"
-"""Addition to a formula for layers that are not a GPT's."""
+"""Suffix of a formula for layers that differ from GPT layers."""
 
 
 class BlockShape(NamedTuple):
-    """Sizes of a layer that may differ from those of a GPT. None is the GPT's size."""
+    """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
-    """Number of features of all keys; fewer than hidden with grouped queries."""
+    """Total number of key features; less than the hidden size with grouped queries."""
     mlp_width: int | None = None
-    """Width of the MLP's middle."""
+    """Intermediate width of the MLP."""
     gated: bool = False
-    """Whether the MLP has a gate, a third matrix."""
+    """Whether the MLP has a gate, which is a third matrix."""
     bias: bool = True
     """Whether linear layers have biases."""
     norm_bias: bool = True
     """Whether norms have biases."""
 
     def count_attention_weights(self, hidden: int) -> int:
-        """Return the number of elements in the matrices of attention."""
+        """Return the number of elements in the attention matrices."""
         return 2 * hidden**2 + 2 * hidden * (self.kv_width or hidden)
 
     def count_mlp_weights(self, hidden: int, width: int | None = None) -> int:
-        """Return the number of elements in the matrices of an MLP, or of an expert of another width."""
+        """Return the number of matrix elements of an MLP, or of an expert with a different width."""
         return (3 if self.gated else 2) * hidden * (width or self.mlp_width or 4 * hidden)
 
     def count_mlp_parameters(self, hidden: int, width: int | None = None) -> int:
-        """Return the number of parameters of an MLP, or of an expert of another width."""
+        """Return the number of parameters of an MLP, or of an expert with a different width."""
         middle = width or self.mlp_width or 4 * hidden
         biases = (2 if self.gated else 1) * middle + hidden
         return self.count_mlp_weights(hidden, width) + (biases if self.bias else 0)
@@ -52,7 +51,7 @@ class BlockShape(NamedTuple):
         return (2 if self.norm_bias else 1) * hidden
 
     def count_weights(self, hidden: int) -> int:
-        """Return the number of elements in the matrices of a layer: ``12 h^2`` for a GPT."""
+        """Return the number of matrix elements of a layer: ``12 h^2`` for a GPT."""
         return self.count_attention_weights(hidden) + self.count_mlp_weights(hidden)
 
     def count_parameters(self, hidden: int) -> int:
@@ -83,46 +82,46 @@ class ExpertShape(NamedTuple):
     layers: int
     """Number of layers with experts."""
     held: int
-    """Number of experts of a layer, with shared ones."""
+    """Number of experts per layer, including shared experts."""
     shared: int
-    """Number of shared experts, which compute all tokens."""
+    """Number of shared experts, which process all tokens."""
     choices: int
     """Number of experts that the router chooses from."""
     chosen: int
-    """Rows of one sequence that a layer's router chooses."""
+    """Rows per sequence that a layer's router selects."""
     places: int | None
-    """Rows of one sequence that a layer's experts have places for; None without a limit."""
+    """Expert slots of a layer per sequence; None without a limit."""
     padded: bool
-    """Whether experts compute all of their places, empty ones as zeros."""
+    """Whether experts compute all of their slots, with zeros in empty slots."""
     routers: int
     """Number of ranks that route the same tokens."""
     kept_rows: float | None = None
-    """Rows of one sequence that a layer's experts kept, a mean over layers; None before a run."""
+    """Rows per sequence that a layer's experts kept, as a mean over layers; None before a run."""
     width: int | None = None
-    """Width of an expert's middle; None for that of the MLP."""
+    """Intermediate width of an expert; None for the MLP's width."""
     shared_width: int | None = None
-    """Width of the shared expert's middle; None for that of an expert."""
+    """Intermediate width of the shared expert; None for the width of an expert."""
 
     @property
     def needed(self) -> float:
-        """Rows of one sequence that a layer keeps; before a run, the largest number that it can keep."""
+        """Rows per sequence that a layer keeps; before a run, the maximum."""
         if self.kept_rows is not None:
             return self.kept_rows
         return self.chosen if self.places is None else min(self.chosen, self.places)
 
     @property
     def executed(self) -> float:
-        """Rows of one sequence that a layer computes."""
+        """Rows per sequence that a layer computes."""
         return self.places if self.padded and self.places is not None else self.needed
 
     def count_further_parameters(self, hidden: int, block: BlockShape) -> int:
-        """Return the number of parameters beyond those of a dense model."""
+        """Return the number of parameters in addition to a dense model."""
         experts = (self.held - self.shared) * block.count_mlp_parameters(hidden, self.width)
         experts += self.shared * block.count_mlp_parameters(hidden, self.shared_width or self.width)
         return self.layers * (experts - block.count_mlp_parameters(hidden) + self.choices * hidden)
 
     def count_further_flops(self, *, hidden: int, seq_len: int, executed: bool, block: BlockShape) -> float:
-        """Return the operations of one forward pass of a sequence minus those of a dense model."""
+        """Return the operations in one forward pass of a sequence, minus the operations of a dense model."""
         rows, routers = (self.executed, self.routers) if executed else (self.needed, 1)
         mlps = rows * block.count_mlp_weights(hidden, self.width)
         mlps += self.shared * seq_len * block.count_mlp_weights(hidden, self.shared_width or self.width)
@@ -134,17 +133,17 @@ DENSE = ExpertShape(layers=0, held=0, shared=0, choices=0, chosen=0, places=None
 
 
 def has_layer_recompute(recompute: str | int) -> bool:
-    """Return whether the forward pass of each layer runs twice, with full recomputation or by groups of layers."""
+    """Return whether each layer's forward pass runs twice, due to full or grouped recomputation."""
     return bool(recompute) and recompute not in ("none", "selective")
 
 
 def name_formulas(recompute: str | int, *, gpt: bool) -> dict[str, str]:
-    """Return the formulas of operations of the model, executed operations and GPT-NeoX's operations, as text.
+    """Return the formulas for model FLOPs, hardware FLOPs and GPT-NeoX FLOPs as text.
 
     Parameters
     ----------
     gpt
-        Whether layers without experts have the ``12 h^2`` weights of a GPT.
+        Whether layers without experts contain ``12 h^2`` weights, as in a GPT.
     """
     hardware = SELECTIVE_FORMULA if recompute == "selective" else MODEL_FORMULA
     hardware = FULL_FORMULA if has_layer_recompute(recompute) else hardware
@@ -186,10 +185,10 @@ def count_model_flops(
     experts: ExpertShape = DENSE,
     block: BlockShape = GPT,
 ) -> float:
-    """Return the operations that one sequence needs, forward and backward, without recomputation and dropped tokens.
+    """Return the forward and backward operations of one sequence, without recomputation and dropped tokens.
 
     ``6 s (l w + h V) + 12 s^2 l h`` with w weights per layer: ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` for a GPT (arXiv
-    2104.04473, section 5.1, without recomputation). As in the literature, masked positions count.
+    2104.04473, section 5.1, without recomputation). As in the literature, masked positions are counted.
     """
     core = 4 * layers * seq_len**2 * hidden
     forward = 2 * seq_len * (layers * block.count_weights(hidden) + hidden * vocab) + core
@@ -206,13 +205,13 @@ def count_hardware_flops(
     experts: ExpertShape = DENSE,
     block: BlockShape = GPT,
 ) -> float:
-    """Return the operations that are executed for one sequence, with recomputation and empty places of experts.
+    """Return the operations executed for one sequence, including recomputation and empty expert slots.
 
     With full recomputation the forward pass of each layer runs twice: ``8 s l w + 6 s h V + 16 s^2 l h``, for a GPT
-    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` (arXiv 2104.04473, equation 3). With selective recomputation the core of
-    attention counts twice, for a GPT ``72 s l h^2 (1 + s/(3h) + V/(12 l h))``, about ``1 + s/(6h)`` times the
-    operations of the model (arXiv 2205.05198, appendix A). The hardware FLOP/s of that paper use it, and others compare
-    with these. The forward pass of the attention core alone, ``4 s^2 h`` per layer, is a third of what this form adds.
+    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` (arXiv 2104.04473, equation 3). With selective recomputation core attention
+    counts twice, for a GPT ``72 s l h^2 (1 + s/(3h) + V/(12 l h))``, about ``1 + s/(6h)`` times the operations of the
+    model (arXiv 2205.05198, appendix A). This form is used for the hardware FLOP/s of that paper, which other papers
+    compare with. The forward pass of core attention alone, ``4 s^2 h`` per layer, is a third of the added operations.
 
     Parameters
     ----------
@@ -239,11 +238,11 @@ def count_neox_flops(
     experts: ExpertShape = DENSE,
     block: BlockShape = GPT,
 ) -> float:
-    """Return the executed operations of one sequence, as GPT-NeoX prints them.
+    """Return the operations executed for one sequence according to GPT-NeoX's formula.
 
-    ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``); w
-    weights of a layer take the place of ``12 h^2``. The last term is exact for f = 4 only: without recomputation it
-    counts three quarters of the logits. GPT-NeoX has no selective recomputation; here it counts as none.
+    ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``);
+    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation it counts
+    three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as none here.
     """
     work: float = 2 * seq_len * layers * block.count_weights(hidden) + 4 * layers * seq_len**2 * hidden
     work += 3 * seq_len * hidden * vocab / 2

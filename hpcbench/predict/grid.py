@@ -1,8 +1,8 @@
 """Traffic and memory of tensor parallelism on a grid, in closed form. Pure.
 
 A matrix may be gathered, broadcast piece by piece, reduced piece by piece or scattered over an axis of q ranks. In each
-case a rank sends q - 1 times the elements that it holds of the matrix. With A = M K, B = K N and C = M N for a layer's
-input, weight and output, a rank sends and receives these numbers of elements:
+case a rank sends q - 1 times the number of matrix elements that it holds. With A = M K, B = K N and C = M N for a
+layer's input, weight and output, a rank sends and receives these numbers of elements:
 
 ====== ================================ ==============================================
 mode   forward                          backward
@@ -13,7 +13,7 @@ mode   forward                          backward
 3d     (q-1) (A + B + C) / q^3          the same: gathered operands are kept
 ====== ================================ ==============================================
 
-In 2d and 2.5d the head's product streams the vocabulary: there C replaces A.
+In 2d and 2.5d the product of the head streams the vocabulary, so C replaces A.
 """
 
 import math
@@ -27,7 +27,7 @@ from hpcbench.contract.training import Model
 
 
 class GridProduct(NamedTuple):
-    """A product of a model: its name in the grid, and the sizes of its three dims."""
+    """A matrix product of a model, with a grid name and three dim sizes."""
 
     word: str
     sizes: Mapping[str, int]
@@ -46,27 +46,27 @@ def make_head(rows: int, model: Model) -> GridProduct:
 
 
 def make_lookup(rows: int, model: Model) -> GridProduct:
-    """Return the product of the embedding: one-hot rows times its table."""
+    """Return the product of the embedding: one-hot rows times the embedding table."""
     return GridProduct("vocabulary", {"M": rows, "K": model.vocab, "N": model.hidden})
 
 
 def count_held(grid: Grid, cuts: Cuts, layer: GridProduct) -> int:
-    """Return the number of elements that a rank holds of a layer's matrix."""
+    """Return the number of elements of a layer's matrix on one rank."""
     return math.prod(layer.sizes[dim] // grid.count(axes) for dim, axes in cuts.items())
 
 
 class MatrixMove(NamedTuple):
-    """Exchange of a matrix between the ranks along an axis.
+    """Transfer of a matrix between the ranks along an axis.
 
     Attributes
     ----------
     traffic
         Channel of the messages.
     operation
-        ``broadcast`` and ``reduce`` move one rank's piece after another, ``all-gather`` and ``reduce-scatter`` all at
-        once.
+        ``broadcast`` and ``reduce`` transfer the ranks' pieces one after another; ``all-gather`` and ``reduce-scatter``
+        transfer all pieces at once.
     held
-        Elements of the matrix on each of q ranks. A rank sends q - 1 times this number.
+        Number of matrix elements on each of q ranks. A rank sends q - 1 times this number.
     """
 
     traffic: Traffic
@@ -75,7 +75,7 @@ class MatrixMove(NamedTuple):
 
 
 def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
-    """List the exchanges of a layer's forward pass."""
+    """List the matrix transfers of a layer's forward pass."""
     product = grid.products[layer.word]
     how = product.forward
     return [
@@ -86,13 +86,13 @@ def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
 
 
 def list_backward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
-    """List the exchanges of a layer's backward pass. Values that are sent again use the channels of forward."""
+    """List the matrix transfers of a layer's backward pass. Values that are resent use the forward channels."""
     product = grid.products[layer.word]
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
     inputs, weights = product.input_gradient, product.weight_gradient
     there, again, back = ("FORWARD", "PARAM"), ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
     moves: list[MatrixMove] = []
-    if layer.word != "vocabulary":  # All ranks have the tokens, which have no gradient.
+    if layer.word != "vocabulary":  # All ranks have the tokens, which do not have a gradient.
         if product.streamed:
             moves += _moved(product, back, inputs.left, y)
             moves += _moved(product, there, inputs.right, w)
@@ -114,12 +114,12 @@ def _moved(
 
 
 def count_forward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the elements that a rank sends in the forward pass, for each channel."""
+    """Return the number of elements that a rank sends in the forward pass, by channel."""
     return _count_elements(grid, list_forward_moves(grid, layer))
 
 
 def count_backward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the elements that a rank sends in the backward pass, for each channel."""
+    """Return the number of elements that a rank sends in the backward pass, by channel."""
     return _count_elements(grid, list_backward_moves(grid, layer))
 
 
@@ -131,7 +131,7 @@ def _count_elements(grid: Grid, sends: list[MatrixMove]) -> Counter[Traffic]:
 
 
 class Statistic(NamedTuple):
-    """An exact collective over some axes. `elements` counts the whole vector."""
+    """An uncompressed collective over some axes. `elements` counts the whole vector."""
 
     traffic: Traffic
     operation: str
@@ -140,7 +140,7 @@ class Statistic(NamedTuple):
 
 
 def describe_norm_forward(grid: Grid, rows: int, model: Model) -> Statistic:
-    """Return the exchange of a norm's forward pass.
+    """Return the collective of a norm's forward pass.
 
     For a LayerNorm, means and centered squares are gathered. For an RMSNorm, squares are summed.
     """
@@ -152,13 +152,13 @@ def describe_norm_forward(grid: Grid, rows: int, model: Model) -> Statistic:
 
 
 def describe_norm_backward(grid: Grid, rows: int, model: Model) -> Statistic:
-    """Return the exchange of a norm's backward pass: two sums for a LayerNorm, and one for an RMSNorm."""
+    """Return the collective of a norm's backward pass: two sums for a LayerNorm, one for an RMSNorm."""
     axes, piece = grid.stream.columns, (1 + (model.norm == "layernorm")) * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "BACKWARD", "GRAD", "".join(axes)), "all-reduce", axes, piece)
 
 
 def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
-    """List the exchanges of the loss: largest logits, sums of exponentials and target logits, mean over all rows."""
+    """List the collectives of the loss: largest logits, sums of exponentials and target logits, and the mean."""
     inner = grid.inner
     piece = rows // grid.count(inner.rows)
     return [
@@ -170,7 +170,7 @@ def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
 def count_weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
     """Return the number of parameters on a rank of a stage with `layers` layers.
 
-    It is 1/P of each matrix, but d/P of it in 2.5d.
+    A rank holds 1/P of each matrix, or d/P in 2.5d.
     """
     return sum(_count_each_weight(grid, model, layers, first=first, last=last, seq_len=seq_len))
 
@@ -196,10 +196,10 @@ def _count_each_weight(
 
 
 def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
-    """Return the number of elements that a linear layer keeps from its forward to its backward pass.
+    """Return the number of elements that a linear layer keeps for its backward pass.
 
-    SUMMA keeps the rank's input, ``A / q^2``, in 2.5d ``A / (d q^2)``; its weight exists anyway. In 3d the gathered
-    operands are kept, ``(A + B) / q^2``.
+    SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they exist
+    anyway. In 3d the gathered operands are kept: ``(A + B) / q^2``.
     """
     product = grid.products[layer.word]
     if product.streamed:
@@ -209,11 +209,11 @@ def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
 
 
 def count_transient_elements(grid: Grid, layer: GridProduct) -> int:
-    """Return the largest size of the buffers of a linear layer's forward pass, in elements.
+    """Return the peak buffer size of a linear layer's forward pass, in elements.
 
-    Values that the layer keeps or returns do not count. SUMMA has two pieces of each operand that is broadcast, one
-    that is multiplied and one that arrives; and a sum of the pieces' results, or two results while they are reduced.
-    With gathered operands it is the summands of the output, before each rank keeps ``1/q`` of their sum.
+    Values that the layer keeps or returns are not counted. SUMMA holds two pieces of each broadcast operand: one is
+    multiplied while the next arrives. It also holds the accumulated result, or two results if results are reduced. With
+    gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q`` of the sum.
     """
     product, how = grid.products[layer.word], grid.products[layer.word].forward
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))

@@ -1,9 +1,9 @@
-"""Factors between the time of a layer in a step and the sum of its kernels in the tables, measured with whole layers.
+"""Measured factors between the time of a whole layer in a step and the sum of its kernel times in the tables.
 
-Tables time each product alone, in a loop, and its values may be in a cache. In a step, a layer's weights come from
-memory, its activations need new memory, and Python starts each operator. The factor is measured by width and number of
-tokens, and interpolated on logarithms like the efficiency of products. Layers that are split by tensor parallelism have
-their own factors: a rank multiplies less and starts the same number of operators.
+Tables time each product alone in a loop, so operands may be cached. In a step, weights come from memory, activations
+need newly allocated memory, and Python launches each operator. The factor is measured by width and number of tokens,
+and interpolated on logarithms in the same way as product efficiency. Tensor-parallel layers have separate factors,
+because each rank multiplies less but launches the same number of operators.
 """
 
 import math
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 _NEIGHBOURS = 4
 _NEAR = 1e-3
-"""Squared distance of logarithms below which neighbors have about the same weight."""
+"""Squared log distance below which neighbors have about the same weight."""
 
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """Measured factors of a layer, or of one rank's part of it, over the sum of its kernels."""
+    """Measured time of a layer, or of one rank's part, divided by the sum of its kernel times."""
 
     positions: str
     hidden: int
@@ -27,7 +27,7 @@ class MeasuredLayer:
     ways: int = 1
     """Number of tensor-parallel ranks."""
     spread: bool = False
-    """Whether each of these ranks holds a part of the positions between layers."""
+    """Whether the positions between layers are sharded over these ranks."""
 
 
 def interpolate_factors(
@@ -39,15 +39,15 @@ def interpolate_factors(
     ways: int = 1,
     spread: bool = False,
 ) -> tuple[float, float]:
-    """Return the factors of the forward and the backward pass of a layer; 1 if no layer was measured.
+    """Return the factors for a layer's forward and backward pass; 1 if no layer was measured.
 
     Parameters
     ----------
     hidden, tokens
         Width of the whole layer, and number of tokens.
     ways, spread
-        Split of the layer. If no split layer was measured, the factors are those of a whole layer with the same number
-        of weights as the rank's part.
+        Sharding of the layer. If no sharded layer was measured, factors of a whole layer with as many weights as the
+        rank's part are used.
     """
     split = [layer for layer in measured if layer.ways > 1 and layer.spread == spread] if ways > 1 else []
     candidates = split or [layer for layer in measured if layer.ways == 1]

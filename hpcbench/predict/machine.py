@@ -1,4 +1,4 @@
-"""The machine of the model: a device, the speed of its products, and the links between devices."""
+"""The modeled machine: a device, its matrix product speed, and the links between devices."""
 
 from dataclasses import dataclass, replace
 
@@ -20,18 +20,19 @@ class Machine:
     fabric: Fabric
     ranks_per_node: int
     shared_cores: float | None = None
-    """Number of cores that all ranks of a run share, for example on virtual hosts of one machine; None if each rank has
-    its own cores."""
+    """Number of cores shared by all ranks of a run, for example on virtual hosts of one machine. None if each rank has
+    its own cores.
+    """
     oversubscribed: bool = False
     """Whether the site allows ranks to share their cores with each other or with other programs."""
     work_factor: float = 1.0
-    """Computing time of earlier runs divided by that of the tables."""
+    """Computing time of earlier runs divided by the computing time from the tables."""
     work_basis: InputBasis | None = None
-    """Source of `work_factor` if it comes from earlier runs; None for that of the tables."""
+    """Source of `work_factor` if it comes from earlier runs; None for the source of the tables."""
     layers: tuple[MeasuredLayer, ...] = ()
     """Measured layers."""
     update_s: float | None = None
-    """Measured seconds of the optimizer's update per parameter."""
+    """Measured optimizer update time per parameter, in seconds."""
 
     @property
     def gpu(self) -> bool:
@@ -48,14 +49,14 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """Build a cluster of GPUs from tables and data sheets; None if the GPU is in none of them.
+    """Build a GPU cluster from tables and data sheets; None if they do not contain the GPU.
 
     Parameters
     ----------
     node_gbit
-        Bandwidth of a node's network in one direction in Gbit/s; None to assume 100 Gbit/s.
+        One-way network bandwidth of a node in Gbit/s; None to assume 100 Gbit/s.
     within_gb_s
-        Bandwidth in GB/s of the links between the GPUs of a node, if it differs from the usual one of this GPU.
+        Bandwidth in GB/s of the links between the GPUs of a node, if it differs from the default for this GPU.
     """
     device = devices.find_device(name, memory_gb)
     table = products.read_published(device.family) if device else None

@@ -1,7 +1,8 @@
-"""Measurements of a machine as inputs of the model: tables that ``hpcbench bench`` has written into a directory.
+"""Machine measurements as model inputs, read from a directory of tables written by ``hpcbench bench``.
 
 ``gemm.json`` comes from `hpcbench bench gemm`, ``network.json`` from `hpcbench bench network --output`. If ranks share
-cores, ``cores.json`` comes from the same command on links without a limit. Within one node ``network.json`` is used.
+cores, ``cores.json`` comes from the same command on links without a bandwidth limit. On a single node ``network.json``
+is used instead.
 """
 
 import json
@@ -39,7 +40,7 @@ class MeasuredTables:
 
     @property
     def names(self) -> list[str]:
-        """Names of the files that were found."""
+        """Names of the existing table files."""
         tables = ((PRODUCTS, self.products), (NETWORK, self.network), (CORES, self.cores))
         return [name for name, table in tables if table is not None]
 
@@ -50,12 +51,12 @@ def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredT
     Parameters
     ----------
     asked_for
-        Whether the user named the directory, which then must exist.
+        Whether the user specified the directory, so that it must exist.
 
     Raises
     ------
     UserError
-        The named directory does not exist, or a table is invalid.
+        The specified directory does not exist, or a table is invalid.
     """
     if directory is None or not directory.is_dir():
         if asked_for:
@@ -78,7 +79,7 @@ def _read_table(path: Path) -> dict[str, Any] | None:
 
 
 def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """Return the machine with measurements instead of assumptions, and the speeds of codecs.
+    """Return the machine with measurements in place of assumptions, and codec speeds.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def _with_products(machine: Machine, raw: dict[str, Any], precision: str) -> Mac
 
 
 def _compute_factors(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[MeasuredLayer, ...]:
-    """Return the factors of measured layers over the sums of their kernels."""
+    """Return the ratio of each measured layer's time to the sum of its kernel times."""
     passes: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in raw:
         if row["precision"] == precision:
@@ -146,7 +147,7 @@ def _compute_factors(machine: Machine, raw: Sequence[dict[str, Any]], precision:
 def _with_network(
     machine: Machine, raw: dict[str, Any], free: dict[str, Any] | None
 ) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """Return the machine and its codecs with a table of its links, `raw`, and of links without a limit, `free`."""
+    """Return the machine and codecs after applying link tables: `raw`, and `free` for unlimited links."""
     fabric, within, between = machine.fabric, raw["within"], raw["between"]
     if within:
         fabric = replace(
@@ -172,7 +173,7 @@ def _with_network(
     if machine.shared_cores and free:
         work = core_costs.read_core_costs(free, machine.shared_cores)
         fabric = replace(fabric, core_costs=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
-    # All ranks encoded at the same time. If they share cores, the simulation slows the codec down again.
+    # All ranks encoded at the same time. On shared cores, the simulation also slows the codec down.
     computed = raw.get("codecs_of_a_core") if machine.shared_cores else None
     alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores and not computed else 1.0
     speeds = {
@@ -191,7 +192,7 @@ def _with_network(
 def _compare_library(
     fabric: Fabric, native: Sequence[tuple[str, int, float]], place: GroupPlacement
 ) -> tuple[tuple[str, float], ...]:
-    """Return measured over modeled seconds of each collective of the library, at its largest size."""
+    """Return the ratio of measured to modeled time of each library collective at its largest size."""
     factors = {}
     for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
         modeled = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0

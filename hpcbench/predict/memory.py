@@ -1,7 +1,7 @@
-"""Memory of a rank at the three peaks of a step, by kind, and whether it fits. Pure; needs no NumPy.
+"""Memory of a rank at the three peaks of a step, by kind, and a check against the device's memory. Pure, without NumPy.
 
-Before the backward pass the activations that the schedule keeps exist, after it all gradients. After the reduction the
-owner's sums exist, and the optimizer works.
+Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass it contains
+all gradients. After the reduction it contains the owner's sums while the optimizer runs.
 """
 
 from collections.abc import Iterable
@@ -26,22 +26,22 @@ from hpcbench.predict.workload import Workload
 KINDS = ("weights", "stashes", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
 PEAKS = ("before backward", "after backward", "after reduction")
 CONTEXT_BYTES = 1.2e9
-"""Memory of a GPU that CUDA, libraries and fragmentation take: assumed."""
+"""GPU memory used by CUDA, libraries and fragmentation: assumed."""
 _ERROR = 0.10
 
 
 @dataclass(frozen=True)
 class PredictedMemory:
-    """Memory of the rank that needs the most."""
+    """Memory of the rank with the largest demand."""
 
     rank: int
-    """First rank of the stage that needs the most."""
+    """First rank of the stage with the largest demand."""
     peaks: dict[str, dict[str, float]]
     """Bytes by peak and kind."""
     host_bytes: float
-    """Offloaded bytes on the host of the rank."""
+    """Offloaded bytes on the rank's host."""
     limit: float | None
-    """Memory of the device in bytes; None if it is unknown."""
+    """Device memory in bytes; None if unknown."""
 
     @property
     def peak(self) -> str:
@@ -55,12 +55,12 @@ class PredictedMemory:
 
     @property
     def figure(self) -> PredictedValue:
-        """Bytes at the largest peak, with interval."""
+        """Bytes at the largest peak, with an interval."""
         return PredictedValue.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits; None if the device's memory is unknown or between both ends of the interval."""
+        """Whether the rank fits; None if the device memory is unknown or inside the interval."""
         if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
             return None
         return self.bytes + CONTEXT_BYTES <= self.limit
@@ -70,13 +70,13 @@ BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
 def find_byte_unit(sizes: Iterable[float]) -> tuple[str, float]:
-    """Return the unit that fits the largest of some sizes in bytes, and its bytes."""
+    """Return the best unit for the largest size, and the unit's number of bytes."""
     largest = max(sizes, default=0.0)
     return next((unit for unit in BYTE_UNITS if largest >= unit[1]), BYTE_UNITS[-1])
 
 
 def format_bytes(size: float) -> str:
-    """Return a size with the unit that fits it, so that no size but 0 is shown as 0."""
+    """Format a size with a suitable unit, so that only 0 is shown as 0."""
     if size == 0:
         return "0"
     unit, scale = find_byte_unit([float(f"{size:.3g}")])
@@ -84,12 +84,12 @@ def format_bytes(size: float) -> str:
 
 
 def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
-    """Predict the memory of the rank that needs the most.
+    """Predict the memory of the rank with the largest demand.
 
     Parameters
     ----------
     limit
-        Memory of its device in bytes; None if it is unknown.
+        Memory of the device in bytes; None if unknown.
     """
     layout = workload.layout
     stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
@@ -99,7 +99,7 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
 
 
 def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
-    """Suggest a change that lets a run fit: the first of the usual settings that the run does not use yet."""
+    """Suggest a change so that a run fits: the first usual setting that the run does not use yet."""
     train, layout = workload.train, workload.layout
     if train.recompute == "none" and memory.peaks[memory.peak]["activations"] > 0.3 * memory.bytes:
         return "set train.recompute: full"
@@ -117,7 +117,7 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
 
 
 def _predict_program_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float] | None:
-    """Return the peaks of a stage by the rules of another program; None for the engine's."""
+    """Return the peaks of a stage under the rules of another program; None for the engine."""
     if not workload.program.states:
         return None
     peaks = list_program_peaks(workload, stage)
@@ -133,7 +133,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
     held = count_lasting_bytes(workload, calls, node)
     parameters, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
     weights = held["device parameters"]
-    sums = held.get("device gradients", 0)  # At ZeRO stages 2 and 3 these are only the owner's sums.
+    sums = held.get("device gradients", 0)  # At ZeRO stages 2 and 3 only the owner's sums exist.
     sums_host = held.get("host gradients", 0)
     optimizer = held.get("device optimizer", 0)
     full_gradients = parameters * width if train.zero < 2 else min(2 * largest, parameters) * width
@@ -143,7 +143,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         owned = 0
     gathered = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
     several = workload.micro_batches > 1
-    # Sums of the previous micro-batch may not have been added yet.
+    # The previous micro-batch may still have pending sums.
     pieces = sum(bucket.length // (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
     arriving = pieces * master if train.zero >= 2 and several and train.overlap and layout.replicas > 1 else 0
     versions, in_run = 1, workload.micro_batches
@@ -159,7 +159,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
     activations += count_alive(actions, routed) * _count_expert_bytes(workload)
     sent = calls.activations(0)
     passed = 0.0
-    if sent and layout.pp > 1:  # The stage keeps each sent message, and has one message in each direction.
+    if sent and layout.pp > 1:  # The stage keeps each sent message, and holds one message in each direction.
         message = sent.elements * width
         activations += count_alive(actions) * message
         passed = 2.0 * message
@@ -173,7 +173,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
-    # A parameter server holds pushes that wait for an update, one from each worker, and weights that are being sent.
+    # A parameter server holds one pending push from each worker, and the weights that are being sent.
     served = 0.0 if train.sync == "all-reduce" else 2.0 * parameters * master
     codec, residuals = _count_codec_bytes(workload, calls, largest, parameters)
     stashes = (versions - 1) * parameters * width
@@ -201,7 +201,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
 
 
 def count_lasting_bytes(workload: Workload, calls: StepCalls, node: int | None) -> dict[str, int]:
-    """Count the bytes that exist between steps. Experts are counted apart, because they have fewer replicas."""
+    """Count the bytes that persist between steps. Experts are counted separately, because they have fewer replicas."""
     train, layout = workload.train, workload.layout
     total: dict[str, int] = {}
     for ep in sorted({1, layout.ep}):
@@ -220,7 +220,7 @@ def count_lasting_bytes(workload: Workload, calls: StepCalls, node: int | None) 
 
 
 def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) -> float:
-    """Return the bytes that a layer's experts keep of a micro-batch, minus those of an MLP."""
+    """Return the bytes that a layer's experts keep per micro-batch, minus the bytes of an MLP."""
     model, train, tp, cp = workload.model, workload.train, workload.layout.tp, workload.layout.cp
     how = train.recompute if recompute is None else recompute
     if model.experts is None or how not in ("none", "selective"):
@@ -230,12 +230,12 @@ def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) 
 
 
 def _count_layer_buffers(workload: Workload) -> float:
-    """Return the bytes of buffers that exist while a layer computes: of a tensor grid, of attention and of experts."""
+    """Return the bytes of temporary layer buffers: tensor grid, attention and expert buffers."""
     return _count_grid_buffers(workload) + _count_attention_buffers(workload) + _count_row_buffers(workload)
 
 
 def _count_row_buffers(workload: Workload) -> float:
-    """Return the bytes of rows that are sent to experts, and of received rows."""
+    """Return the bytes of rows that are sent to and received for experts."""
     model, train = workload.model, workload.train
     if model.experts is None or workload.layout.ep == 1:
         return 0.0
@@ -243,13 +243,13 @@ def _count_row_buffers(workload: Workload) -> float:
 
 
 def count_activation_bytes(workload: Workload, recompute: str | int | None = None) -> float:
-    """Return the bytes that one layer keeps of one micro-batch.
+    """Return the bytes that one layer keeps per micro-batch.
 
-    Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine has neither. It keeps the
-    inputs and outputs of two norms, queries, keys and values, the result of attention twice, and input and output of
-    the activation: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A gated MLP keeps
-    the gate after its activation, too. Selective recomputation drops one result of attention; the inputs of its core
-    stay. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which do not count here.
+    Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine uses neither. It keeps the
+    inputs and outputs of two norms, queries, keys and values, two copies of the attention output, and the input and
+    output of the activation function: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A
+    gated MLP also keeps the activated gate. Selective recomputation drops one attention output, but keeps the inputs of
+    core attention. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which are not counted here.
     """
     model, train, t = workload.model, workload.train, workload.layout.tp
     how = train.recompute if recompute is None else recompute
@@ -269,7 +269,7 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
     if workload.layout.tensor != "1d":
         return _count_grid_activation_bytes(workload, how) + _count_score_bytes(workload, how)
     spread = t if train.sequence_parallel else 1
-    # Norms hold the rank's positions only. Inputs of tensor-parallel regions are gathered.
+    # Norms hold only the rank's positions. Inputs of tensor-parallel regions are gathered.
     norms, entered = 4 / spread, 4.0
     h, qkv, rotated = model.hidden, model.qkv_width, _count_rotated(model)
     attention = qkv + rotated + 2 * h - (h if how == "selective" else 0)
@@ -279,14 +279,14 @@ def count_activation_bytes(workload: Workload, recompute: str | int | None = Non
 
 
 def _count_rotated(model: Model) -> int:
-    """Return the number of values of a token's rotated queries and keys."""
+    """Return the number of rotated query and key values per token."""
     if model.positions != "rotary" or not model.rotary_fraction:
         return 0
     return (model.heads + model.groups) * model.head_dim
 
 
 def _count_score_bytes(workload: Workload, how: str | int) -> float:
-    """Return the bytes of probabilities that ring self-attention keeps in a layer."""
+    """Return the bytes of attention probabilities that ring self-attention keeps per layer."""
     model, train, layout = workload.model, workload.train, workload.layout
     if layout.cp == 1 or layout.context != "rsa" or how == "selective":
         return 0.0
@@ -295,11 +295,11 @@ def _count_score_bytes(workload: Workload, how: str | int) -> float:
 
 
 def _count_attention_buffers(workload: Workload) -> float:
-    """Return the bytes of the buffers of context-parallel attention.
+    """Return the buffer bytes of context-parallel attention.
 
-    In a ring these are two received blocks of keys and values, received and sent sums of their gradients, and gradients
-    of queries. For ``rsa`` they include whole rows of scores in the precision of sums. For Ulysses they are sent and
-    received exchanges of three tensors and of one.
+    A ring needs two received blocks of keys and values, received and sent sums of their gradients, and query gradients.
+    ``rsa`` also needs full rows of scores in the accumulation precision. Ulysses needs send and receive buffers for
+    exchanges of three tensors and of one tensor.
     """
     model, train, layout = workload.model, workload.train, workload.layout
     if layout.cp == 1:
@@ -316,15 +316,15 @@ def _count_attention_buffers(workload: Workload) -> float:
 
 
 def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
-    """Return the bytes of a layer's activations on a tensor grid.
+    """Return the activation bytes of a layer on a tensor grid.
 
-    Norms keep their results in the precision of sums. Products with gathered operands keep the gathered operands.
+    Norms keep their results in the accumulation precision. Products with gathered operands keep the gathered operands.
     """
     model, train, grid = workload.model, workload.train, workload.layout.grid
     rows, width = train.seq_len // workload.layout.cp * train.micro_batch, WIDTHS[train.precision]
     stream = rows * model.hidden / grid.ranks
     h, qkv = model.hidden, model.qkv_width
-    # queries, keys, values; a copy of attention's result; values of the activation that are no product's input
+    # queries, keys, values; a copy of the attention output; activation values that are not inputs of a product
     middle = count_mlp_elements(model, model.middle) - model.middle
     attention = qkv + _count_rotated(model) + (0 if how == "selective" else h)
     inside = rows / grid.ranks * (attention + middle)
@@ -333,7 +333,7 @@ def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
 
 
 def _count_grid_buffers(workload: Workload) -> float:
-    """Return the bytes of buffers of a product on a tensor grid, for the product that needs the most."""
+    """Return the largest buffer bytes of any product on a tensor grid."""
     if workload.layout.tensor == "1d":
         return 0.0
     model, train, grid = workload.model, workload.train, workload.layout.grid
@@ -343,7 +343,7 @@ def _count_grid_buffers(workload: Workload) -> float:
 
 
 def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, parameters: int) -> tuple[float, float]:
-    """Return the bytes of buffers of encoded messages, and of residuals of error feedback."""
+    """Return the bytes of encoded-message buffers, and of error-feedback residuals."""
     if workload.scheme.algorithm == "native":
         return 0.0, 0.0
     setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)

@@ -1,4 +1,4 @@
-"""Check that the runs of a study fit into the memory of their devices, before they are submitted."""
+"""Memory check of a study's runs before submission."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +12,15 @@ from hpcbench.study.expand import ExpandedRun
 
 
 def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
-    """Refuse a study if one of its runs needs more memory than its devices have, even by the low end of the estimate.
+    """Reject a study if even the low estimate of a run exceeds its devices' memory.
 
-    No study is refused on a site without GPUs, or with GPUs of unknown memory. Runs that the model does not cover are
-    skipped: `hpcbench predict` names the setting.
+    Studies are not rejected on sites without GPUs or with unknown GPU memory. Runs that the model does not cover are
+    skipped. `hpcbench predict` names the unsupported setting.
 
     Raises
     ------
     UserError
-        A run does not fit. The message contains a remedy.
+        A run does not fit. The message suggests a remedy.
     """
     if site.device == "cpu":
         return

@@ -1,14 +1,14 @@
-"""Operations of a pipeline stage, as the simulator carries them out in order."""
+"""Operations of a pipeline stage, which the simulator runs in order."""
 
 from typing import NamedTuple
 
 
 class Compute(NamedTuple):
-    """Work of the stage itself: computation, or transfers over links that only this stage uses."""
+    """Work of the stage itself: computation, or transfers over links that no other stage uses."""
 
     seconds: float
     computes: float = 1.0
-    """Fraction of the seconds that a run's log counts as computation; the rest belongs to blocking calls."""
+    """Fraction of the time that a run's log counts as computation. The rest belongs to blocking calls."""
 
 
 class BlockingTransfer(NamedTuple):
@@ -19,11 +19,11 @@ class BlockingTransfer(NamedTuple):
     network: float
     """Seconds on the network when no other transfer shares it."""
     kind: str
-    """Kind of communication that the waiting time is added to: ``tensor``, ``pipeline`` or ``data``."""
+    """Kind of communication to which the waiting time is added: ``tensor``, ``pipeline`` or ``data``."""
 
 
 class BackgroundTransfer(NamedTuple):
-    """A transfer that the stage starts and does not wait for; `WaitForTransfer` waits for its key."""
+    """A transfer that the stage starts without blocking. `WaitForTransfer` waits for the transfer's key."""
 
     key: object
     before: float
@@ -33,17 +33,17 @@ class BackgroundTransfer(NamedTuple):
     after: float = 0.0
     """Seconds between the end of the transfer and the arrival of the message."""
     queue: str | None = None
-    """Queue whose transfers are carried out one after another, such as those of one group; None for no queue."""
+    """Queue whose transfers run one after another, such as transfers of one group; None for no queue."""
     driven: bool = False
-    """Whether a progress thread drives the transfer and takes part of a core while the stage computes."""
+    """Whether a progress thread drives the transfer and uses part of a core while the stage computes."""
 
 
 class WaitForTransfer(NamedTuple):
-    """A wait until the transfer with this key has arrived."""
+    """A wait for the arrival of the transfer with this key."""
 
     key: object
     kind: str
-    """Kind of communication that the waiting time is added to."""
+    """Kind of communication to which the waiting time is added."""
 
 
 StageOperation = Compute | BlockingTransfer | BackgroundTransfer | WaitForTransfer

@@ -1,17 +1,18 @@
-"""Step time of a parameter server, from the turns of its workers. Pure.
+"""Step time with a parameter server, from the workers' turns. Pure.
 
-In a turn a worker reads the weights, computes and pushes gradients. A turn has the work of a step, and the bytes of a
-reduce-scatter and an all-gather; no communication is hidden. A step is one update, from the turns of all n workers:
+In a turn, a worker reads the weights, computes and pushes gradients. A turn includes the work of a step, and the bytes
+of a reduce-scatter and an all-gather. All communication is exposed. A step is one update, based on the turns of all n
+workers:
 
-- With ``bsp`` and ``ssp`` a step takes the turn of the slowest worker. With ``ssp`` a worker may be some turns ahead,
-  but in the long run it waits for the slowest one.
-- With ``asp`` fast workers take over work that slow ones have not begun. Workers with turns of t_r seconds make
+- With ``bsp`` and ``ssp`` a step takes as long as the slowest worker's turn. With ``ssp`` a worker may be some turns
+ahead, but in the long run it waits for the slowest worker.
+- With ``asp`` fast workers take over work that slow workers have not started. Workers with turns of t_r seconds produce
   sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
 
-If replicas use collectives, all wait for the slow one. The step is that of the slow replica, which hides more of its
-messages behind its longer passes.
+If replicas use collectives, all replicas wait for the slow one. The slow replica determines the step time. It hides
+more of its messages behind its longer passes.
 
-The traffic does not include requests and their headers, a few hundred bytes per turn.
+The traffic excludes requests and headers, which are a few hundred bytes per turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ _PASSES = ("forward", "backward", "recompute")
 
 
 def predict_step_time(workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> StepTime:
-    """Predict the time of a step, with collectives or with a parameter server."""
+    """Predict the step time, with collectives or with a parameter server."""
     train = workload.train
     even = train.model_copy(update={"sync": "all-reduce", "staleness": 0, "slow_factor": 1.0, "slow_rank": 0})
     if train.sync == "all-reduce":
@@ -41,12 +42,12 @@ def predict_step_time(workload: Workload, machine: Machine, speeds: dict[str, Co
 def _predict_with_slow_replica(
     workload: Workload, factor: float, machine: Machine, speeds: dict[str, CodecSpeed] | None
 ) -> StepTime:
-    """Predict the time of a step in which all wait for one replica with passes that take `factor` times as long."""
+    """Predict the step time if all replicas wait for one whose passes take `factor` times as long."""
     slow = replace(machine, work_factor=machine.work_factor * factor)
     step = StepModel(workload, slow, speeds).run()
     if factor == 1:
         return step
-    update = step.parts["optimizer"]  # The model has slowed down the update, which is not slower.
+    update = step.parts["optimizer"]  # Undo the slowdown of the update, which the slow replica does not affect.
     excess = update - update / factor
     seconds = step.seconds.value - excess
     parts = {**step.parts, "optimizer": update - excess}
@@ -54,16 +55,16 @@ def _predict_with_slow_replica(
 
 
 def time_served_step(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTime:
-    """Derive the time of a step from the turn of a worker.
+    """Derive the step time from a worker's turn.
 
     Parameters
     ----------
     turn
-        A turn of a worker that is not slowed down.
+        Turn of a worker that is not slowed down.
     factors
-        Factor of the time of each worker's passes.
+        Time factor for each worker's passes.
     shared
-        Whether workers share the work and do not wait for each other.
+        Whether workers share the work without waiting for each other.
     """
     usual = {name: seconds for name, seconds in turn.parts.items() if name != "waiting"}
     busy = turn.seconds.value - turn.parts["waiting"]
@@ -86,7 +87,7 @@ def time_served_step(turn: StepTime, factors: Sequence[float], *, shared: bool) 
 
 
 def average_turns(turns: Sequence[float]) -> float:
-    """Return the seconds of n turns of n workers, if each worker starts its next turn at the end of its last one."""
+    """Return the time in seconds in which n workers complete n turns without pausing between turns."""
     return len(turns) / sum(1 / took for took in turns)
 
 
@@ -101,6 +102,6 @@ def _make_step(turn: StepTime, seconds: float, parts: dict[str, float], network:
 
 
 def _scale_interval(figure: PredictedValue, value: float) -> PredictedValue:
-    """Return `value` with the relative interval of a figure."""
+    """Return `value` with the relative interval of `figure`."""
     error = (figure.high - figure.value) / figure.value if figure.value else 0.0
     return PredictedValue.around(value, error * value, figure.basis)

@@ -1,4 +1,4 @@
-"""Cost of a call that is carried out by a plan of hpcbench: its steps, timed on the machine's links or cores."""
+"""Cost of a call that uses an hpcbench plan: the plan's steps, timed on the machine's links or cores."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,40 +13,40 @@ if TYPE_CHECKING:
     from hpcbench.comm.steps import PeerSpan
 
 _NOT_HIDDEN = 0.25
-"""Fraction of the shorter of wire time and work that is not hidden, as in `comm.links`."""
+"""Exposed fraction of the shorter of wire time and codec work, as in `comm.links`."""
 
 
 def cost_plan(
     plan: "Plan", place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
 ) -> Cost:
-    """Return the cost of a plan's call.
+    """Return the cost of a call that uses a plan.
 
     Parameters
     ----------
     plan
-        The plan; with root 0 if it has a root.
+        The plan. If the operation is rooted, the root is rank 0.
     place, fabric
         Placement of the group's ranks, and the links.
     width
-        Bytes of an element.
+        Bytes per element.
     speed
         Speed of the codec; None if nothing is encoded.
     ratio
         Encoded bytes per byte.
     """
-    # The steps of ranks differ only in operations with a root.
+    # The steps of ranks differ only in rooted operations.
     ranks = range(place.ranks) if plan.operation.value in PIECEWISE else range(1)
     steps = [_cost_steps(plan, rank, place, fabric, width, speed, ratio) for rank in ranks]
     mean = sum_costs((each, len(plan.slices) / len(ranks)) for each in steps)
     if not fabric.core_costs:
         alone = _cost_slices(steps[0], len(plan.slices))
         return replace(alone, wire_bytes=mean.wire_bytes, network_bytes=mean.network_bytes)
-    # Cores work for all ranks that share them. The simulation overlaps this work with the network.
+    # The work of all ranks on shared cores adds up. The simulation overlaps this work with the network.
     return replace(mean, inside=mean.inside + fabric.core_costs.call_s, network=steps[0].network * len(plan.slices))
 
 
 def _cost_slices(first: Cost, slices: int) -> Cost:
-    """Return the cost of all slices of a call from the steps of rank 0 in the first slice."""
+    """Return the cost of all slices of a call from the cost of rank 0's steps in the first slice."""
     local, network = first.encode + first.decode + first.inside, first.network
     total = local + network + (slices - 1) * (max(local, network) + _NOT_HIDDEN * min(local, network))
     busy = slices * network
@@ -57,7 +57,7 @@ def _cost_slices(first: Cost, slices: int) -> Cost:
 def _cost_steps(
     plan: "Plan", rank: int, place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
 ) -> Cost:
-    """Return the cost of a rank's steps in the first slice, one after another."""
+    """Return the cost of a rank's sequential steps in the first slice."""
     topology = plan.topology
     cost = Cost()
     for step in plan.steps(rank, 0):
@@ -85,7 +85,7 @@ def _sum_bytes(parts: Iterable[tuple[float, bool]]) -> float:
 
 
 def _sum_core_seconds(core_costs: CoreCosts, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
-    """Return the seconds of a core. The measured time of a message includes both of its ends."""
+    """Return the core seconds of messages. The measured time of a message includes both ends."""
     return sum(core_costs.time_step(parts) for parts in ways) / 2
 
 
@@ -95,7 +95,7 @@ def _time_links(fabric: Fabric, near: float, far: float) -> float:
 
 
 def _cost_codec(sends: "Sequence[PeerSpan]", came: "Sequence[PeerSpan]", width: int, speed: CodecSpeed) -> Cost:
-    """Return the cost of the codec. A span is encoded once for all of its receivers."""
+    """Return the codec's cost. A span is encoded once for all receivers."""
     spans = {part.span for part in sends}
     sizes = sum(span.size for span in spans), sum(part.span.size for part in came)
     return Cost(

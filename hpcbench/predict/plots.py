@@ -1,4 +1,4 @@
-"""Figures of a prediction: where the time goes, the memory peaks, and the gain over bandwidth, ranks and tokens."""
+"""Figures of a prediction: time breakdown, memory peaks, and gain over bandwidth, ranks and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from hpcbench.predict.workload import Workload
 from hpcbench.present.document import Figure
 
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Factors of the site's bandwidth."""
+"""Factors that are applied to the site's bandwidth."""
 _SCALES = (1, 2, 4, 8)
 """Multiples of the number of replicas, and of micro-batches per replica."""
 
@@ -23,7 +23,7 @@ _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
-    """Return all figures. The curves are those of the first cell."""
+    """Return all figures. Curves show the first cell."""
     cell, ranks = predictions[0].cell, predictions[0].workload.layout.ranks
     first = [each for each in predictions if (each.cell, each.workload.layout.ranks) == (cell, ranks)]
     workloads = [(each.scheme, each.workload) for each in first]
@@ -86,7 +86,7 @@ def _scale_batch(workload: Workload, scale: int) -> Workload:
 
 
 def _list_gains(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
-    """List the gains of each scheme in all cells."""
+    """Return the gains of each scheme, one per cell."""
     gains: dict[str, list[float]] = {}
     for workloads in cells:
         for name, (gain,) in compute_gains(workloads, [machine], baseline).items():
@@ -95,7 +95,7 @@ def _list_gains(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, b
 
 
 _NAMES = 130.0
-"""Largest width of a name in points."""
+"""Maximum width of a name in points."""
 
 
 Named = tuple[str, str]
@@ -152,7 +152,7 @@ def _curves(named: Named, x: list[float], curves: dict[str, list[float]], axis: 
 
 
 def _short(value: float) -> str:
-    """Return a number in at most five characters: 0.5, 96, 786k, 12.6M."""
+    """Format a number with at most five characters: 0.5, 96, 786k, 12.6M."""
     rounded = float(f"{value:.3g}")
     scale, letter = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= s), (1.0, ""))
     return f"{rounded / scale:.3g}{letter}" if letter or rounded >= 0.01 or rounded == 0 else f"{rounded:.0e}"

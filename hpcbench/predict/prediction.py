@@ -1,4 +1,4 @@
-"""Prediction of a run: time, bytes, memory, and the sources of the inputs."""
+"""Prediction of a run: time, bytes, memory, and input sources."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +20,7 @@ from hpcbench.predict.workload import Workload
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction for one cell and scheme."""
+    """Prediction for one cell and scheme."""
 
     cell: str
     scheme: str
@@ -28,7 +28,7 @@ class Prediction:
     time: StepTime
     memory: PredictedMemory
     against: BreakEven | None = None
-    """Comparison with the baseline; None for the baseline, and if no baseline was predicted."""
+    """Comparison with the baseline; None for the baseline itself, or without a predicted baseline."""
 
     @property
     def samples_per_s(self) -> PredictedValue:
@@ -37,7 +37,7 @@ class Prediction:
 
     @property
     def tflops(self) -> float:
-        """TFLOP/s of a rank, counted in operations of the model."""
+        """Model TFLOP/s per rank."""
         model, train = self.workload.model, self.workload.train
         count = flops.count_model_flops(
             layers=model.layers,
@@ -82,12 +82,12 @@ def predict(
     speeds: dict[str, CodecSpeed] | None = None,
     refused: list[str] | None = None,
 ) -> list[Prediction]:
-    """Predict the schemes of one cell, and compare them with the baseline if it is one of them.
+    """Predict the schemes of one cell, and compare them with the baseline if it is included.
 
     Parameters
     ----------
     refused
-        List that receives the error of each scheme that cannot be predicted; None to raise the error.
+        List to which the error of each unpredictable scheme is appended; None to raise the error.
     """
     predictions = []
     for name, workload in workloads:
@@ -117,12 +117,12 @@ def _compare(base: Prediction, prediction: Prediction, fabric: Fabric) -> BreakE
 
 
 def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
-    """Return the same run on `ranks` ranks: the number of replicas changes, and the tokens of each replica do not.
+    """Return the same run on `ranks` ranks, with more or fewer replicas and the same tokens per replica.
 
     Raises
     ------
     ValueError
-        The number of ranks is not a multiple of the ranks of a replica.
+        The number of ranks is not a multiple of the ranks per replica.
     """
     layout = workload.layout
     replica = layout.ranks // layout.dp

@@ -1,4 +1,4 @@
-"""The file ``prediction.json`` of a submission: its name, and how the report reads it."""
+"""Reader for the ``prediction.json`` file of a submission."""
 
 import math
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ SCHEMA = 1
 
 
 def format_cell(cell: Mapping[str, Any]) -> str:
-    """Return a cell as predictions name it."""
+    """Format a cell name as in predictions."""
     return ", ".join(f"{key}={value}" for key, value in cell.items())
 
 
 @dataclass(frozen=True)
 class StoredStep:
-    """The predicted time of a step of one cell and scheme, in seconds."""
+    """Predicted step time of one cell and scheme, in seconds."""
 
     value: float
     low: float
@@ -29,7 +29,7 @@ class StoredStep:
 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
-    """Return the predictions of a submission by (cell, scheme); empty if the file is missing or unusable."""
+    """Return a submission's predictions, keyed by (cell, scheme); empty if the file is missing or unusable."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     predictions = {}

@@ -1,8 +1,8 @@
-"""Speed of matrix products by shape, interpolated from measured tables.
+"""Matrix product speed by shape, interpolated from measured tables.
 
-Efficiency is the fraction of the dense peak. Tiles and waves make it jump with the shape (arXiv 2401.14489): a product
-of 109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic scale, is removed before the
-efficiencies are interpolated. Weights decrease with the distance of the logarithms of m, n and k. Outside of the table
+Efficiency is the fraction of the dense peak. Tile and wave quantization make efficiency discontinuous in the shape
+(arXiv 2401.14489): a product of 109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic
+scale, is removed before interpolation. Weights decrease with the distance in log m, log n and log k. Outside the table
 the nearest shapes are used.
 """
 
@@ -18,14 +18,14 @@ from hpcbench.predict.basis import InputBasis
 
 TABLES = Path(__file__).with_name("machines")
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.97), (256, 64, 0.9), (64, 256, 0.9), (128, 64, 0.8))
-"""Rows, columns and relative speed of the tiles that libraries choose from."""
+"""Rows, columns and relative speed of the available tiles."""
 _QUANTISATION = 0.5
-"""Power of the tile and wave loss that is removed: 1 overstates it, because libraries split k, and 0 understates it."""
+"""Exponent of the removed tile and wave loss: 1 overstates the loss, because libraries split k; 0 understates it."""
 _NEIGHBOURS = 6
 _NEAR = 1e-3
-"""Squared distance of logarithms below which neighbors have about the same weight."""
+"""Squared log distance below which neighbors have about the same weight."""
 _ENOUGH = 20
-"""Least number of points of a pass; with fewer points, those of the forward pass are used."""
+"""Minimum number of points for a pass. With fewer points, points of the forward pass are used."""
 
 
 class MeasuredProduct(NamedTuple):
@@ -47,11 +47,11 @@ class Products:
     source: str
 
     def efficiency(self, m: int, n: int, k: int, passage: str = "fwd") -> float:
-        """Return the fraction of the peak that a product reaches, interpolated."""
+        """Return the interpolated fraction of the peak that a product reaches."""
         return _interpolate_efficiency(self, m, n, k, passage)
 
     def list_left_out_errors(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
-        """Return the relative error of the time of each point, predicted from the other points."""
+        """Return the relative time error of each point when predicted from the other points."""
         points = self._get_points(passage)
         errors = []
         for i, (m, n, k, efficiency) in enumerate(points):
@@ -72,7 +72,7 @@ def _interpolate_efficiency(products: Products, m: int, n: int, k: int, passage:
 
 
 def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units: int) -> float:
-    """Return the efficiency at a shape: the mean of the nearest shapes, weighted by inverse squared distance.
+    """Return the efficiency at a shape: the mean over the nearest shapes, weighted by inverse squared distance.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units
 
 @lru_cache(maxsize=65536)
 def compute_fill(m: int, n: int, units: int) -> float:
-    """Return the fraction of multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
+    """Return the utilized fraction of multiprocessors: without tile padding and idle slots of the last wave."""
     best = 0.0
     for rows, columns, speed in _TILES:
         down, across = -(-m // rows), -(-n // columns)
@@ -106,7 +106,7 @@ def compute_fill(m: int, n: int, units: int) -> float:
 
 @lru_cache(maxsize=8)
 def read_published(family: str) -> Products | None:
-    """Read the table of a family of GPUs from `machines/gemm.csv`; None if there is none."""
+    """Read a GPU family's table from `machines/gemm.csv`; None if the file does not contain the family."""
     peaks, units = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}, 0
     if family not in peaks:
         return None
@@ -118,7 +118,7 @@ def read_published(family: str) -> Products | None:
             if not row["gpu"].startswith(family) or row["dtype"] == "fp8" or row["op"] == "best":
                 continue
             if row["layout"] == "" or row["batch"] not in ("", "1"):
-                continue  # Charts, mostly of products of zeros: these are upper bounds.
+                continue  # Chart values, mostly measured with all-zero matrices, are upper bounds.
             shape = (int(row["m"]), int(row["n"]), int(row["k"]))
             passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
             table.setdefault(passage, []).append(MeasuredProduct(*shape, float(row["tflops"]) / peak))

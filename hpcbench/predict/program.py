@@ -1,6 +1,6 @@
-"""Training programs: the differences between hpcbench's engine and programs with published runs.
+"""Training programs: differences between hpcbench's engine and programs with published runs.
 
-`programs.yaml` holds the properties of each program with their sources.
+`programs.yaml` contains the properties of each program with sources.
 """
 
 import difflib
@@ -22,9 +22,9 @@ class TrainingProgram:
     Attributes
     ----------
     title
-        Name of the program in texts.
+        Display name of the program.
     sources
-        Where the properties were read.
+        Sources of the properties.
     fused_attention
         Whether attention scores stay on the chip.
     attention
@@ -32,39 +32,40 @@ class TrainingProgram:
     dropout
         Whether dropout follows attention, its scores and the MLP.
     fused
-        Whether bias, activation, dropout and residual are one kernel.
+        Whether bias, activation, dropout and residual run in one kernel.
     overlaps_tensor
-        Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass, while gradients of
-        weights are computed. ``all``: also other sums and gathers, with their own products, which are made in pieces.
+        Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass overlap with the
+        computation of weight gradients. ``all``: other sums and gathers also overlap, with their own products, which
+        are computed in pieces.
     gathers_ahead
         Whether updated weights of ZeRO-1 are gathered during the next forward pass.
     sends_once
-        Whether each tensor-parallel rank sends only its part to the next stage, and receivers gather the parts within
+        Whether each tensor-parallel rank sends only its part to the next stage, where receivers gather the parts within
         the node (scatter-gather of arXiv 2104.04473, section 4.1).
     waits_for_messages
-        Whether a stage is blocked during a message to the next one (Megatron-LM before 2023).
+        Whether a stage is blocked while it sends to the next stage (Megatron-LM before 2023).
     wide_gradients
-        Whether products add weight gradients to their sums.
+        Whether products accumulate weight gradients directly.
     gradients
         Number format of gradients in messages; None for the setting of the study.
     layer_buckets
-        Whether the gradients of one layer are one message; otherwise ``train.bucket_mb`` of the study applies.
+        Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies.
     nccl
         Whether NCCL carries out the collectives.
     slowdown
-        Computing time over that of the tables, fitted on published runs.
+        Computing time divided by the computing time from the tables, fitted on published runs.
     states
-        Bytes of ``weights``, ``gradients`` and ``optimizer`` for each parameter; empty for the rules of the engine.
+        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``; empty for the engine's rules.
     keeps
-        Activations that a layer keeps for the backward pass: ``fused`` for those of fused kernels, sharded by sequence
-        parallelism; ``unfused`` for those of arXiv 2205.05198; ``input`` if the program recomputes or offloads all
-        others where they do not fit.
+        Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
+        parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
+        activations if they do not fit.
     again
-        Fraction of a layer's products that selective recomputation repeats; None if it repeats the core of attention.
+        Fraction of a layer's products that selective recomputation repeats; None if it repeats core attention.
     fp8
-        Whether the products of layers multiply numbers of 8 bits.
+        Whether the layers' matrix products use 8-bit operands.
     shard
-        Number of neighboring replicas that share the states; None for all.
+        Number of neighboring replicas over which states are sharded; None for all.
     """
 
     name: str
@@ -90,12 +91,12 @@ class TrainingProgram:
     shard: int | None = None
 
     def adapt(self, train: Train, *, layer_elements: float) -> Train:
-        """Return the settings of a study as this program carries them out.
+        """Return a study's settings adapted to this program.
 
         Parameters
         ----------
         layer_elements
-            Number of a layer's weights on a rank.
+            Number of weights of a layer on a rank.
         """
         changes: dict[str, Any] = {}
         if self.gradients and train.comm_precision.gradients == "auto":
@@ -125,13 +126,13 @@ def load_program(text: str) -> TrainingProgram:
     Parameters
     ----------
     text
-        Name of the program, and options after commas: ``fp8`` for products in 8 bits, and ``shard=N`` if only N
-        neighboring replicas share the states that the ZeRO stage distributes.
+        Program name, followed by comma-separated options: ``fp8`` for 8-bit products, and ``shard=N`` if ZeRO states
+        are sharded over only N neighboring replicas.
 
     Raises
     ------
     UserError
-        There is no such program or option.
+        The program or option does not exist.
     """
     name, *options = (part.strip() for part in text.split(","))
     program = _find_program(name)

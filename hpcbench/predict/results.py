@@ -1,4 +1,4 @@
-"""The results of ``hpcbench predict``, as a document and as data."""
+"""Results of ``hpcbench predict`` as a document and as data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,12 +36,12 @@ def predict_and_show(
     partition: bool = False,
     program: str = ENGINE.name,
 ) -> int:
-    """Predict a study and print the results; return the exit status, which is 1 if a run does not fit.
+    """Predict a study and print the results. The returned exit status is 1 if a run does not fit.
 
     Raises
     ------
     UserError
-        Study, site or options are wrong.
+        The study, the site or an option is wrong.
     """
     format = resolve_format(format, output)
     if plots is not None or format == "html":
@@ -65,14 +65,14 @@ def predict_and_show(
 
 @dataclass(frozen=True)
 class Predicted(Results):
-    """Predictions and the sources of their inputs."""
+    """Predictions and their input sources."""
 
     predictions: Sequence[Prediction]
     about: dict[str, Any]
     machine: Machine
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the tables, followed by runs that do not fit and by sources of the inputs."""
+        """Return the tables, followed by runs that do not fit and by input sources."""
         predictions, machine = self.predictions, self.machine
         title = f"{self.about['study']} on {self.about['site']}, predicted"
         misfits = (
@@ -92,7 +92,7 @@ class Predicted(Results):
         return Document(title, (make_chapter(title, "", blocks),))
 
     def content(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return all results as plain data."""
         return make_document(self.predictions, self.about, self.machine)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Predicted(Results):
 
 
 def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
-    """List the sources of the inputs and limits of the results, one sentence each."""
+    """List the input sources and the limitations of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
     lines = [
         f"Program: {about['program']['name']}, {about['program']['title']}.",
@@ -179,7 +179,7 @@ def _make_break_even(against: BreakEven | None) -> Entry:
 
 
 def describe_break_even(against: BreakEven | None) -> str:
-    """Return the bandwidth of a break-even in Gbit/s, or the result that holds at every bandwidth."""
+    """Return the break-even bandwidth in Gbit/s, or the result if it is the same at every bandwidth."""
     if against is None:
         return "-"
     if against.bytes_per_s is None:
@@ -190,7 +190,7 @@ def describe_break_even(against: BreakEven | None) -> str:
         return "none: as fast as the baseline"
     if against.bytes_per_s == math.inf:
         return "none: faster at any bandwidth"
-    # Without fewer bytes between nodes, a gain comes from less work and is the same on slow networks, or smaller.
+    # Without savings in inter-node bytes, a gain comes from less work, and slow networks do not increase it.
     return "none: saves no bytes between nodes" if against.gain > 0 else "none: slower at any bandwidth"
 
 

@@ -1,4 +1,4 @@
-"""Calls of an embedding's gradient that may be sent as touched rows only. Pure."""
+"""Communication calls for an embedding gradient that may be sent as touched rows only. Pure."""
 
 from typing import NamedTuple
 
@@ -7,33 +7,33 @@ from hpcbench.predict.call import PredictedCall, RepeatedCall
 
 
 class SentRows(NamedTuple):
-    """Counts of one rank in a step, over all reductions that were sent as rows. They depend on the text."""
+    """Row counts of one rank in a step, over all reductions that were sent as rows. They depend on the text."""
 
     left: int
-    """Rows that the rank sent, counted once for each receiver."""
+    """Rows sent by the rank, counted once per receiver."""
     reductions: int
-    """Number of reductions that were sent as rows; the others sent the whole gradient."""
+    """Number of reductions that were sent as rows. Other reductions sent the whole gradient."""
     gathered: bool
-    """Whether every replica received all rows, not only the owners of their pieces."""
+    """Whether every replica received all rows, instead of only the rows in its own piece."""
 
 
 def list_reductions(
     reduction: PredictedCall, times: int, width: int, replicas: int, rows: SentRows | None
 ) -> list[RepeatedCall]:
-    """List the reductions of a bucket in a step.
+    """List a bucket's reductions in a step.
 
     Parameters
     ----------
     reduction
-        Reduction of the whole bucket.
+        Reduction of the full bucket.
     times
-        Number of reductions in a step.
+        Number of reductions per step.
     width
-        Number of values in a row, if the bucket's gradient may be sent as rows; else 0.
+        Number of values per row if the bucket's gradient may be sent as rows; else 0.
     replicas
-        Number of ranks that sum the gradient.
+        Number of ranks over which the gradient is summed.
     rows
-        Counted rows.
+        Measured row counts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Start and end of each action of a pipeline schedule, by simulation, and the bubble in closed form."""
+"""Start and end times of pipeline schedule actions, by simulation, and the bubble in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from hpcbench.parallel.schedule import Action, Schedule
 
 
 class TimedAction(NamedTuple):
-    """An action, and the seconds from the start of the step at which it began and ended."""
+    """An action with start and end times, in seconds from the start of the step."""
 
     action: Action
     begin: float
@@ -28,13 +28,13 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """Fraction of the stages' total time that they spent idle."""
+        """Idle fraction of the stages' total time."""
         busy = sum(timed.end - timed.begin for stage in self.stages for timed in stage)
         return 1 - busy / (self.seconds * len(self.stages)) if self.seconds else 0.0
 
 
 class StalledScheduleError(ValueError):
-    """A deadlock: stages of a schedule wait for each other forever."""
+    """Deadlock in which stages of a schedule wait for each other forever."""
 
 
 def simulate(
@@ -46,9 +46,9 @@ def simulate(
     stages: int,
     message_s: float = 0.0,
 ) -> Timeline:
-    """Simulate the stages. Each action begins as soon as its inputs have arrived and its stage is free.
+    """Simulate the stages. Each action starts as soon as its inputs have arrived and its stage is free.
 
-    As in the executor, sending takes no time of the sender, and a stage that waits for a message is blocked.
+    As in the executor, sending is free for the sender, and a stage that waits for a message is blocked.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def simulate(
     microbatches
         Number of micro-batches in a step.
     forward_s, backward_s
-        Seconds of one micro-batch in each of the ``stages * chunks`` parts of the model, in the order of the model.
+        Seconds of one micro-batch in each of the ``stages * chunks`` parts, in model order.
     stages
         Number of stages of the pipeline.
     message_s
-        Seconds of a message from one part to the next.
+        Message time in seconds from one part to the next.
 
     Raises
     ------
@@ -75,12 +75,12 @@ def simulate(
     """End of each pass, keyed by work, micro-batch and part."""
 
     def find_start(work: str, i: int, part: int) -> float | None:
-        """Return the time at which all inputs of an action have arrived; None if it is not determined yet."""
+        """Return the arrival time of an action's last input; None if the time is not known yet."""
         needs = [("forward", part - 1)] if work == "forward" else [("forward", part), ("backward", part + 1)]
         latest = 0.0
         for kind, source in needs:
             if not 0 <= source < parts:
-                continue  # The first part receives tokens, the last one the loss.
+                continue  # The first part receives tokens, and the last part receives the loss.
             if (kind, i, source) not in ends:
                 return None
             latest = max(latest, ends[kind, i, source] + (message_s if source != part else 0.0))
@@ -108,9 +108,9 @@ def simulate(
 
 
 def compute_bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
-    """Return the fraction of a step in which a stage idles, if all parts take the same time and messages take none.
+    """Return the idle fraction of a step if all parts take the same time and messages take no time.
 
-    The share is ``(p - 1) / (v m + p - 1)``. The ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is relative to
-    the time without the bubble. GPipe and 1F1B have v = 1.
+    The fraction is ``(p - 1) / (v m + p - 1)``. The ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is relative
+    to the time without the bubble. For GPipe and 1F1B, v = 1.
     """
     return (stages - 1) / (chunks * microbatches + stages - 1)

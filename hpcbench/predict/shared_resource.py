@@ -1,4 +1,4 @@
-"""Resources that users share evenly at a time: the network of a node, or the cores of a machine."""
+"""Resources that concurrent users share evenly, such as a node's network or a machine's cores."""
 
 from typing import Generic, TypeVar
 
@@ -6,19 +6,19 @@ T = TypeVar("T")
 
 
 class SharedResource(Generic[T]):
-    """A resource whose capacity is divided evenly among its users. No user gets more than 1.
+    """A resource whose capacity is divided evenly among its users. The share of a user is at most 1.
 
     Parameters
     ----------
     capacity
-        Number of users that can have a share of 1 at the same time.
+        Number of users that can each get a share of 1 at the same time.
 
     Attributes
     ----------
     flows
-        Heap of the users: end in virtual time, number, and payload. Virtual time runs at the rate of a user's share.
+        Heap of users: end in virtual time, number, and payload. Virtual time advances at the rate of a user's share.
     version
-        Counter that grows whenever the first end may have changed.
+        Counter that is incremented whenever the first end may have changed.
     """
 
     def __init__(self, capacity: float = 1.0) -> None:
@@ -35,7 +35,7 @@ class SharedResource(Generic[T]):
 
     @property
     def share(self) -> float:
-        """Fraction of each user."""
+        """Share of each user."""
         return min(1.0, self.capacity / len(self.flows))
 
     def find_end(self) -> float:

@@ -1,7 +1,7 @@
-"""Discrete-event simulation of one step: the operations of every pipeline stage, and the networks that stages share.
+"""Discrete-event simulation of one step with all pipeline stages and the networks that they share.
 
-One rank of each stage is simulated, because its tensor- and data-parallel neighbors do the same. Transfers that are on
-a node's network at the same time share its bandwidth evenly.
+One rank of each stage is simulated, because its tensor- and data-parallel peers behave identically. Concurrent
+transfers on a node's network share the bandwidth evenly.
 """
 
 import heapq
@@ -15,14 +15,14 @@ from hpcbench.predict.shared_resource import SharedResource
 
 
 class CoreUse(NamedTuple):
-    """Cores that are not available to stages that compute, in units of a stage's cores."""
+    """Cores that are unavailable to computing stages, in units of a stage's cores."""
 
     waiting: float
-    """Cores that a waiting stage takes, because it wakes up repeatedly to test its messages."""
+    """Cores that a waiting stage uses, because it wakes up repeatedly to test its messages."""
     driving: float
-    """Cores that the progress threads of a stage take while it computes."""
+    """Cores that a stage's progress threads use while the stage computes."""
     networks: float
-    """Cores that all networks take while they are busy: the kernel works on each packet of virtual links."""
+    """Cores that all busy networks use, because the kernel processes each packet of virtual links."""
 
 
 @dataclass
@@ -34,28 +34,29 @@ class StageState:
     at: int = 0
     time: float = 0.0
     busy: float = 0.0
-    """Seconds in which the stage computed, or worked on calls."""
+    """Seconds in which the stage computed or processed calls."""
     computed: float = 0.0
     """Part of `busy` that a log counts as computation."""
     computes: float = 1.0
     """Fraction of the current operation that a log counts as computation."""
     shared: float = 0.0
-    """Part of `busy` that is lost because other stages computed on the same cores."""
+    """Part of `busy` that was lost to other stages on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
-    """Seconds of waiting for each kind of `BlockingTransfer` and `WaitForTransfer`."""
+    """Waiting time in seconds for each kind of `BlockingTransfer` and `WaitForTransfer`."""
 
 
 _CORES = -1
-"""Number of the resource that stands for the cores."""
+"""Resource number of the cores."""
 
 
 class DeadlockError(ValueError):
-    """A deadlock: stages wait for each other forever."""
+    """Deadlock in which stages wait for each other forever."""
 
 
 _Crossing = tuple[int, BackgroundTransfer | None, float, float]
-"""Number of the stage, its background transfer if it is not blocked, seconds alone on the network, and seconds after
-it."""
+"""Stage number, background transfer (None if the stage is blocked), seconds alone on the network, and seconds after the
+transfer.
+"""
 
 
 class Simulation:
@@ -66,7 +67,7 @@ class Simulation:
     programs
         Operations of each stage.
     networks
-        Number of the network of each stage's node.
+        Network number of each stage's node.
     cores
         Number of stages that can compute at full speed at the same time; None if each stage has its own cores.
     takes
@@ -95,7 +96,7 @@ class Simulation:
         self._driven: Counter[int] = Counter()
 
     def run(self) -> float:
-        """Simulate all operations; return the seconds until the end of the last stage.
+        """Simulate all operations, and return the seconds until the last stage ends.
 
         Raises
         ------
@@ -125,7 +126,7 @@ class Simulation:
         heapq.heappush(self._events, (time, self._count, what, payload))
 
     def _advance_stage(self, number: int, now: float) -> None:
-        """Carry out operations of a stage until it has to wait."""
+        """Run operations of a stage until it must wait."""
         stage = self.stages[number]
         operations = stage.operations
         while stage.at < len(operations):
@@ -169,7 +170,7 @@ class Simulation:
         self._leave_cores(now)
 
     def _leave_cores(self, now: float) -> None:
-        """Update the cores that computing stages share, without those of waiting stages, threads and networks."""
+        """Update the cores available to computing stages, excluding cores used by waiting, threads and networks."""
         if self._takes is None:
             return
         waiting = {number for number, (_, kind) in self._begun.items() if kind}
@@ -213,7 +214,7 @@ class Simulation:
             self._leave_cores(now)
 
     def _schedule_drain(self, number: int) -> None:
-        """Schedule the event at which the first flow of a resource ends."""
+        """Schedule the event for the end of a resource's first flow."""
         resource = self._resources[number]
         resource.version += 1
         if resource.flows:

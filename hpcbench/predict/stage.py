@@ -1,4 +1,4 @@
-"""Cost of each operation of a pipeline stage. Stages with the same parts have the same costs."""
+"""Cost of each pipeline stage operation. Stages with the same parts have the same costs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from hpcbench.predict.workload import Workload
 
 @dataclass
 class PassCost:
-    """Cost of the forward or backward pass of a part, for one micro-batch."""
+    """Cost of a part's forward or backward pass for one micro-batch."""
 
     work: float = 0.0
     """Seconds of computation."""
@@ -32,22 +32,22 @@ class PassCost:
 
     @property
     def busy(self) -> float:
-        """Seconds in which the stage itself is busy."""
+        """Seconds of work on the stage itself."""
         return self.work + self.again + self.cost.encode + self.cost.decode + self.cost.inside
 
 
 class StagePart(NamedTuple):
-    """Properties of a part of the model that determine its costs."""
+    """Properties that determine the costs of a model part."""
 
     layers: int
     first: bool
     last: bool
     routed: int = 0
-    """Number of the layers with experts."""
+    """Number of expert layers."""
 
 
 def find_stage_parts(workload: Workload, stage: int) -> tuple[StagePart, ...]:
-    """Return the parts of a stage. Stages with equal parts have the same costs."""
+    """Return a stage's parts. Stages with equal parts have the same costs."""
     layout = workload.layout
     cut = layout.layers_of(workload.model.layers)
     numbers = range(stage, layout.parts, layout.pp)
@@ -64,10 +64,10 @@ def find_stage_parts(workload: Workload, stage: int) -> tuple[StagePart, ...]:
 
 
 def group_buckets(buckets: int) -> list[int]:
-    """Return the sizes of the groups of a part's buckets, in order, each at most a 24th of all: 1, 1, 2, ... 2, 1, 1.
+    """Return the sizes of bucket groups in order, each at most 1/24 of all buckets: 1, 1, 2, ... 2, 1, 1.
 
-    Groups reduce the number of events. A group is sent when its last bucket is filled, which is late by less than a
-    24th of the backward pass. The first and the last buckets are alone, because their time is exposed.
+    Groups reduce the number of events. A group is sent when its last bucket is filled, which delays buckets by less
+    than 1/24 of the backward pass. The first and last buckets are not grouped, because their time is exposed.
     """
     most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
     while left >= 2 * size:
@@ -81,7 +81,7 @@ _GROUPS = 24
 
 
 class StageCosts:
-    """Costs of the stages of one kind.
+    """Costs of all stages of one kind.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ class StageCosts:
     traffic, costs
         Costs of calls and of computation.
     stage
-        Number of the first stage of this kind.
+        Index of the first stage of this kind.
 
     Attributes
     ----------
     chunks
         Forward and backward pass of each part of the stage.
     reductions
-        Reductions of each of these parts: pairs (number of buckets, cost) in the order in which buckets are filled.
+        Reductions of each part: pairs (number of buckets, cost) in the order in which buckets are filled.
     tail
         Cost of the calls after the reductions.
     """
@@ -125,7 +125,7 @@ class StageCosts:
         self.host = costs.time_host_update(owned, workload.micro_batches)
 
     def cost(self, repeated: Iterable[RepeatedCall]) -> Cost:
-        """Return the cost of calls, one after another."""
+        """Return the total cost of sequential calls."""
         cost, place = self._traffic.cost, self.calls.locate
         return sum_costs((cost(call, size=place(call)[0]), times) for call, times in repeated)
 
@@ -143,7 +143,7 @@ class StageCosts:
         return [(repeated[0], repeated[1] * count) for repeated, count in gathers if repeated]
 
     def _sum_work(self, part: StagePart) -> ComputeTime:
-        """Return the computation of one micro-batch."""
+        """Return the computing time of one micro-batch."""
         total = NOTHING + self._costs.layer * part.layers
         if part.routed:
             total += self._costs.experts * part.routed
@@ -159,7 +159,7 @@ class StageCosts:
         cost = self.cost(calls)
         if self._workload.program.overlaps_tensor == "all":
             sums = self.cost([(call, times) for call, times in calls if call.operation == "reduce-scatter"])
-            # The last piece of a sum cannot overlap with a product. A gather begins with the rank's own piece.
+            # The last piece of a sum cannot overlap with a product. A gather starts with the rank's own piece.
             cost = _hide(cost, cost + sums * (-1 / self._workload.layout.tp), work.forward.products)
         cost = self._hide_behind_products(cost, calls, work.forward.products)
         cost += self._hide_behind_attention(self.calls.attention_forward(number), work.forward.attention)
@@ -169,7 +169,7 @@ class StageCosts:
         work, program, calls = self._sum_work(part), self._workload.program, self.calls.backward(number)
         cost = self._hide_behind_products(self.cost(calls), calls, work.backward.products)
         if program.overlaps_tensor != "none":
-            # Sums overlap with the product of weights' gradients. Gathers come before both products.
+            # Sums overlap with the weight gradient product. Gathers precede both products.
             overlapped = [
                 (call, times)
                 for call, times in calls
@@ -183,10 +183,10 @@ class StageCosts:
         return self._add_gathers(PassCost(work.backward.total, work.again.total, cost), self.cost(gathers), part)
 
     def _hide_behind_products(self, cost: Cost, calls: Sequence[RepeatedCall], products: float) -> Cost:
-        """Return the part of a cost that the products of a tensor grid do not hide.
+        """Return the part of a cost that is not hidden behind tensor grid products.
 
-        Each piece but the first arrives while the previous one is multiplied. Gathered weights, and sums of their
-        gradients, move during another product.
+        Each piece except the first arrives while the previous piece is multiplied. Gathered weights and the sums of
+        their gradients are transferred during another product.
         """
         train, layout = self._workload.train, self._workload.layout
         if layout.tensor == "1d" or not train.overlap or self._machine.fabric.core_costs:
@@ -208,10 +208,10 @@ class StageCosts:
         return cost
 
     def _hide_behind_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
-        """Return the part of the calls of context parallelism that the computation of attention does not hide.
+        """Return the exposed part of context-parallel calls, which attention computation does not hide.
 
-        In a ring all blocks but the last are computed while another one arrives. In Ulysses' exchange one of two halves
-        is hidden.
+        In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, one of
+        two halves is hidden.
         """
         cost, layout = self.cost(calls), self._workload.layout
         moving = cost.inside + cost.network
@@ -222,7 +222,7 @@ class StageCosts:
         return cost + Cost(inside=-hidden * cost.inside, network=-hidden * cost.network)
 
     def _add_gathers(self, action: PassCost, gathers: Cost, part: StagePart) -> PassCost:
-        """Add the gathers of ZeRO-3. A gather is hidden after the work of the previous unit."""
+        """Add the ZeRO-3 gathers. A gather is hidden behind the work of the previous unit."""
         if not gathers.seconds:
             return action
         # If ranks share cores, the simulation overlaps the network with computation.
@@ -235,7 +235,7 @@ class StageCosts:
 
 
 def _hide(cost: Cost, overlapped: Cost, products: float) -> Cost:
-    """Return `cost` without the part of `overlapped` that products hide. The products lose some of their speed."""
+    """Return `cost` without the part of `overlapped` that products hide. Overlap slows the products down."""
     if not overlapped.inside:
         return cost
     return cost + Cost(inside=-min(products, overlapped.inside) * (1 - constants.OVERLAP_COST))

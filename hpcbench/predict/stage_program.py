@@ -1,4 +1,4 @@
-"""Operations of one pipeline stage in a step, in the order of its schedule."""
+"""Operations of one pipeline stage in a step, in schedule order."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from hpcbench.predict.workload import Workload
 
 
 class StageProgram:
-    """The operations of a stage.
+    """Generator of a stage's operations.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class StageProgram:
     costs
         Costs of the stages of this kind.
     stage
-        Number of the stage.
+        Index of the stage.
     """
 
     def __init__(self, workload: Workload, machine: Machine, traffic: Costing, costs: StageCosts, stage: int) -> None:
@@ -34,9 +34,9 @@ class StageProgram:
         self.costs, self.stage = costs, stage
 
     def list_operations(self, micro_batches: int, steps: int = 1) -> list[StageOperation]:
-        """List the operations in the order of the schedule, with `micro_batches` micro-batches per step.
+        """List the operations in schedule order, with `micro_batches` micro-batches per step.
 
-        In a schedule without a flush steps overlap. Otherwise the operations of a step are repeated.
+        Without a flush, steps overlap. Otherwise the operations of a step are repeated.
         """
         train, layout = self._workload.train, self._workload.layout
         operations: list[StageOperation] = []
@@ -104,7 +104,7 @@ class StageProgram:
         operations.append(Compute(costs.optimizer + costs.host))
 
     def _add_pass(self, operations: list[StageOperation], action: PassCost, share: float) -> None:
-        """Compute a share of a pass. If ranks share cores, others compute while one waits for the network."""
+        """Add a share of a pass. If ranks share cores, others compute while one rank waits for the network."""
         network = action.cost.network * share
         computing = Compute(action.busy * share, (action.work + action.again) / action.busy if action.busy else 1.0)
         if network > 0 and self._machine.fabric.core_costs:
@@ -119,7 +119,7 @@ class StageProgram:
     def _send(self, operations: list[StageOperation], key: object, cost: Cost) -> None:
         if self._machine.fabric.core_costs:
             _add_busy(operations, cost.inside)
-            # Messages to one rank arrive in the order in which they were sent, because they use one connection.
+            # Messages to one rank arrive in send order, because they share a connection.
             way = key[0] if isinstance(key, tuple) else key
             operations.append(
                 BackgroundTransfer(key, 0.0, cost.network, 0.0, f"pp {way}", driven=self._workload.train.overlap)
@@ -131,7 +131,7 @@ class StageProgram:
             operations.append(BackgroundTransfer(key, cost.inside, cost.network))
 
     def _post(self, operations: list[StageOperation], key: object, cost: Cost) -> None:
-        """Add a reduction in the background. A GPU encodes while it computes; a core does one after the other."""
+        """Add a background reduction. A GPU encodes while it computes; a CPU core encodes and computes in turn."""
         if self._machine.gpu:
             operations.append(BackgroundTransfer(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
         elif self._machine.fabric.core_costs:

@@ -1,4 +1,4 @@
-"""Time of one step, by simulation of the calls and the computation of each stage in the order of the schedule."""
+"""Time of one step, from a simulation of each stage's calls and computation in schedule order."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ PARTS = (
     "host link",
     "waiting",
 )
-"""Parts of the step time. ``tensor``, ``pipeline`` and ``data`` are exposed communication of these dimensions."""
+"""Parts of the step time. ``tensor``, ``pipeline`` and ``data`` are exposed communication in these dimensions."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class StepTime:
 
     seconds: PredictedValue
     parts: dict[str, float]
-    """Seconds of each of `PARTS`, on the stage with the most work."""
+    """Seconds for each of `PARTS` on the stage with the most work."""
     network_seconds: float
-    """Seconds in which this stage waits for the node's network."""
+    """Seconds that this stage waits for the node's network."""
     channels: dict[Traffic, ChannelBytes] = field(default_factory=dict)
-    """Traffic of a rank by channel: the mean over the stages."""
+    """Traffic of a rank by channel, as a mean over the stages."""
     computed: float = 0.0
-    """Seconds in which this stage is not blocked in a call, as a run's log counts them."""
+    """Seconds that this stage is not blocked in a call, as counted in a run's log."""
 
 
 class StepModel:
-    """Model of a step of a run on a machine.
+    """Model of a run's step on a machine.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class StepModel:
         elif m <= 2 * few:
             outcome = self._simulate(networks, m)
         else:
-            # A full pipeline repeats itself: each further round of micro-batches takes the same time.
+            # A full pipeline is periodic: each additional round of micro-batches takes the same time.
             less, more = (self._simulate(networks, count) for count in (few, few + layout.pp))
             outcome = less.extrapolate(more, (m - few) / layout.pp)
         longest = max(range(layout.pp), key=lambda stage: outcome.busy[stage])
@@ -146,7 +146,7 @@ class StepModel:
                 gathered += m * action.gathered
         parts["optimizer"], parts["host link"] = costs.optimizer, costs.host
         self._add_reductions(parts, outcome, stage)
-        # On shared cores all work of a stage takes longer.
+        # On shared cores, all work of a stage takes longer.
         longer = outcome.busy[stage] / (outcome.busy[stage] - outcome.shared[stage]) if outcome.shared[stage] else 1.0
         parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
         parts["tensor"] += waited.get("tensor", 0.0)
@@ -171,7 +171,7 @@ class StepModel:
         )
 
     def _estimate_wait_share(self) -> float:
-        """Return the fraction of a step that ranks wait for the slowest one: the expected maximum of their times."""
+        """Return the fraction of a step spent waiting for the slowest rank, from the expected maximum step time."""
         ranks = self.workload.layout.ranks
         if ranks == 1:
             return 0.0
@@ -186,7 +186,7 @@ class StepModel:
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
         decode = times * sum(cost.decode for cost in exchange) + costs.tail.decode
-        if not self.machine.gpu:  # A core encodes itself; this is not part of its waiting time.
+        if not self.machine.gpu:  # A CPU core encodes messages itself, so encoding is not part of the waiting time.
             parts["encode"] += encode
             parts["decode"] += decode
             parts["data"] = data
@@ -198,7 +198,7 @@ class StepModel:
         parts["data"] = max(data - (encode + decode) * exposed, 0.0)
 
     def _estimate_interval(self, total: float, parts: dict[str, float]) -> PredictedValue:
-        """Return the step time with its interval. The error of each input applies to its own part of the time."""
+        """Return the step time with an interval. Each input's error applies to the part that depends on it."""
         machine, fabric = self.machine, self.machine.fabric
         between = fabric.between_basis if self.workload.crosses_nodes else fabric.within_basis
         compute = machine.work_basis or find_worst((machine.products.basis, machine.device.basis))
@@ -223,7 +223,7 @@ class StepModel:
         return PredictedValue.around(total, error, used)
 
     def _average_channels(self) -> dict[Traffic, ChannelBytes]:
-        """Return the bytes that the first rank of a stage sends, the mean over the stages."""
+        """Return the bytes that the first rank of a stage sends, as a mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
@@ -247,7 +247,7 @@ class StepModel:
 
 
 def _estimate_network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
-    """Return the part of a stage's waiting time in which the node's network is busy."""
+    """Return the part of a stage's waiting time during which the node's network is busy."""
     waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
     exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
     total = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
@@ -256,7 +256,7 @@ def _estimate_network_seconds(costs: StageCosts, waits: dict[str, float]) -> flo
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Result of a simulation for each stage."""
+    """Per-stage simulation results."""
 
     seconds: float
     end: list[float]
@@ -266,7 +266,7 @@ class _Outcome:
     waited: list[dict[str, float]]
 
     def isolate_step(self, more: "_Outcome", steps: int) -> "_Outcome":
-        """Return one step of a long run. `more` has `steps` more steps than this result."""
+        """Return one step of a long run. `more` contains `steps` more steps than this result."""
         seconds = (more.seconds - self.seconds) / steps
         pairs = ((self.busy, more.busy), (self.computed, more.computed), (self.shared, more.shared))
         busy, computed, shared = ([(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs)
@@ -277,7 +277,7 @@ class _Outcome:
         return _Outcome(seconds, [seconds] * len(self.end), busy, computed, shared, waited)
 
     def extrapolate(self, more: "_Outcome", times: float) -> "_Outcome":
-        """Return this result plus `times` times the difference to `more`."""
+        """Return this result plus `times` times the difference from `more`."""
 
         def extend(here: float, there: float) -> float:
             return here + times * (there - here)

@@ -1,4 +1,4 @@
-"""Prediction that is stored with a submission. The report compares it with the measurements."""
+"""Prediction stored with a submission, for comparison with measurements in the report."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def store_prediction(root: Path, runs: Sequence[ExpandedRun], site: Site, base: 
     runs, site
         Runs and site of the submission.
     base
-        Directory that relative paths of the study start from.
+        Base directory of relative paths in the study.
     """
     path = root / NAME
     if path.exists():

@@ -1,4 +1,4 @@
-"""Inputs of the model from a site file and a study."""
+"""Model inputs from a site file and a study."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +14,17 @@ from hpcbench.study.run import run_file
 
 
 def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
-    """Describe a site as a machine of the model.
+    """Describe a site as a modeled machine.
 
     Parameters
     ----------
     ranks
-        Number of ranks of the run. On a site without a scheduler all nodes are this machine, and ranks share its cores.
+        Number of ranks of the run. On a site without a scheduler, all nodes are this machine, so ranks share its cores.
 
     Raises
     ------
     UserError
-        The site's GPU has no table.
+        No table describes the site's GPU.
     """
     node, gbit = site.node, site.network.bandwidth_gbit if site.network else None
     if site.device == "cpu":
@@ -40,7 +40,7 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
         )
         shared_cores = float(together) if ranks > together else None
         return replace(machine, shared_cores=shared_cores, oversubscribed=site.oversubscribe)
-    # With four V100 in two sockets, the link between the sockets is slower than NVLink.
+    # On nodes with four V100 GPUs on two sockets, the link between sockets is slower than NVLink.
     within = 32.0 if "V100" in (node.gpu or "") and node.sockets == 2 and ranks_per_node > node.gpus // 2 else None
     latency = site.network.latency_us * 1e-6 if site.network and site.network.latency_us else None
     gpu_machine = make_gpu_machine(
@@ -60,7 +60,7 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
 
 
 def read_workload(run: ExpandedRun, site: Site, base: Path, program: TrainingProgram = ENGINE) -> Workload:
-    """Read the workload of a study's run, as a training program carries it out.
+    """Read the workload of a study's run under a training program.
 
     Raises
     ------

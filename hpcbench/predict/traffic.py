@@ -1,8 +1,8 @@
-"""Cost of a call under a scheme: encoding, decoding, links within a node, and the node's network.
+"""Cost of a call under a scheme: encoding, decoding, intra-node links, and the node's network.
 
-The engine's own function chooses the plan (`comm.choice`), with the links that the engine would use. The steps of the
-plan are then timed on the machine's links. NumPy is imported only for schemes with their own plans; the baseline uses
-the MPI library.
+The engine's function in `comm.choice` selects the plan, with the same links as in the engine. The steps of the plan are
+then timed on the machine's links. NumPy is imported only for schemes with plans, because the baseline uses the MPI
+library.
 """
 
 import importlib.util
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class Costing:
-    """Costs of a run's calls.
+    """Cost model for a run's calls.
 
     Parameters
     ----------
     workload
-        The run, with its scheme.
+        The run and scheme.
     machine
-        The machine, with its links.
+        The machine and its links.
     speeds
         Measured speeds of codecs.
     """
@@ -50,7 +50,7 @@ class Costing:
         self.bases: set[InputBasis] = set()
 
     def cost(self, call: PredictedCall, *, size: int) -> Cost:
-        """Return the cost of one call over a group of `size` ranks."""
+        """Return the cost of one call in a group of `size` ranks."""
         if size == 1 or not call.elements:
             return Cost()
         if call not in self._costs:
@@ -58,7 +58,7 @@ class Costing:
         return self._costs[call]
 
     def treatment(self, key: Traffic) -> Treatment:
-        """Return how the engine carries out the messages of a channel."""
+        """Return the engine's treatment of a channel's messages."""
         return resolve_treatment(self._workload.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
@@ -74,7 +74,7 @@ class Costing:
         return CodecSpeed(rate, rate, call, ratio, InputBasis.ASSUMED)
 
     def ratio(self, codec: str, elements: int, width: int) -> float:
-        """Return the encoded bytes per byte of a codec."""
+        """Return a codec's encoded bytes per input byte."""
         if codec == "none":
             return 1.0
         measured = self.speed(codec).ratio
@@ -107,9 +107,9 @@ class Costing:
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
     def _cost_sharded(self, operation: str, nbytes: float, fabric: Fabric) -> Cost:
-        """Return the cost of a collective if only some of the replicas share the states, and others have copies.
+        """Return the cost of a collective if states are sharded over some replicas and copied to the others.
 
-        Sums of gradients are then all-reduced over the copies.
+        Gradient sums are then all-reduced over the copies.
         """
         shard, copies = self._workload.place_group("shard"), self._workload.place_group("copies")
         cost = self._cost_library(operation, nbytes, shard, fabric) if shard.ranks > 1 else Cost()
@@ -127,15 +127,15 @@ class Costing:
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
     def _sum_core_seconds(self, core_costs: CoreCosts, operation: str, nbytes: float, place: GroupPlacement) -> float:
-        """Return the seconds of a core for a library's collective."""
+        """Return the core seconds of a library collective."""
         pieces = place.ranks if operation in PIECEWISE else 1
         once = core_costs.time_collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
         return pieces * once
 
     def _cost_exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
-        """Return the cost of an all-to-all: each rank encodes a part for each other rank, and decodes what it receives.
+        """Return the cost of an all-to-all. Each rank encodes one part per peer, and decodes received parts.
 
-        A rule for traffic between nodes does not encode parts for ranks of the same node.
+        Rules for inter-node traffic do not encode parts for ranks on the same node.
         """
         treatment = self.treatment(call.channel)
         codec, part = treatment.codec, nbytes / place.ranks
@@ -164,7 +164,7 @@ class Costing:
         treatment = self.treatment(call.channel)
         crossing = workload.stage_crosses
         concurrent = min(workload.ranks_per_node, workload.layout.replicas * workload.layout.tp) if crossing else 1
-        if call.group == "cp":  # With several nodes, the slowest link of the ring is between nodes.
+        if call.group == "cp":  # With several nodes, the slowest link of the ring connects two nodes.
             place = workload.place_group("cp")
             crossing, concurrent = place.nodes > 1, place.concurrent
         codec = "none" if treatment.plain_because(nbytes, one_node=not crossing) else treatment.codec
@@ -211,7 +211,7 @@ class Costing:
 
 
 def _count_elements(call: PredictedCall, place: GroupPlacement) -> int:
-    """Return the number of elements of a plan's vector."""
+    """Return the number of elements in a plan's vector."""
     return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
 
 

@@ -1,10 +1,10 @@
-"""Message bytes of a training step, as integers that equal the engine's counters. Pure.
+"""Message bytes of a training step, as integers equal to the engine's counters. Pure.
 
-A collective counts the bytes of its bandwidth-optimal form, as the counters do for the MPI library. Over t ranks and n
-bytes all ranks together send (t-1) n for a reduce-scatter or an all-gather, and twice that for an all-reduce; each rank
-counts the piece that it owns. Two-shot sends the same sum over all ranks, but cuts the pieces of an all-reduce by
-blocks of a codec, so that single ranks differ. Hierarchical algorithms send more within nodes, and recursive doubling
-sends whole vectors.
+A collective counts the bytes of the bandwidth-optimal algorithm, as the counters do for the MPI library. With t ranks
+and n bytes, all ranks together send (t-1) n bytes for a reduce-scatter or an all-gather, and twice as many for an
+all-reduce. Each rank counts the piece that it owns. Two-shot sends the same total, but aligns the pieces of an
+all-reduce to codec blocks, so individual ranks differ. Hierarchical algorithms send more within nodes, and recursive
+doubling sends whole vectors.
 """
 
 from collections import Counter
@@ -30,11 +30,11 @@ def count_step_bytes(
     rows: SentRows | None = None,
     zeros: Zeros | None = None,
 ) -> dict[Traffic, int]:
-    """Count the bytes that one rank sends in a step, by channel without those that carry nothing.
+    """Count the bytes that one rank sends in a step, for each channel with traffic.
 
-    The bytes do not depend on the schedule, which only changes the order of messages. Evaluations and checkpoints do
-    not belong to a step. A scheme with a codec that cannot represent overflows makes one more exact sum per step, of
-    the size of the norm's.
+    The bytes do not depend on the schedule, which only changes the order of messages. Evaluations and checkpoints are
+    not part of a step. If a scheme's codec cannot represent overflows, each step contains one more exact sum, as large
+    as the sum for the norm.
 
     Parameters
     ----------
@@ -43,17 +43,16 @@ def count_step_bytes(
     rank
         Rank in the world.
     updates
-        Number of steps that the optimizer took before this one. It determines whether the variance of 1-bit Adam is
-        frozen.
+        Number of previous optimizer steps. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
-        Number of neighbors of a data-parallel group that share a node, for `node_copy`. It divides the size of the
-        group; None for the whole group.
+        Number of neighboring data-parallel ranks on a node, for `node_copy`. It must divide the group size. None means
+        the whole group.
     routed
-        Counted rows of experts that drop nothing; None if all experts get the same number.
+        Counted rows for experts without token dropping; None if all experts get the same number.
     rows
-        Counted rows of the embedding's gradient, if they may be sent without the others.
+        Counted rows of the embedding gradient, if touched rows may be sent alone.
     zeros
-        Counted zeros of sparse weights in the masks; None for evenly distributed zeros, as with 2:4.
+        Counted zeros in the masks of sparse weights; None for evenly distributed zeros, such as 2:4.
     """
     calls = StepCalls(
         *(model, train, layout, rank),
@@ -72,7 +71,7 @@ def count_step_bytes(
 def count_all_ranks_bytes(
     model: Model, train: Train, layout: Layout, *, updates: int = 0, node_ranks: int | None = None
 ) -> dict[Traffic, int]:
-    """Count the bytes that all ranks send in a step: the sum of `count_step_bytes`."""
+    """Count the bytes that all ranks send in a step, as the sum of `count_step_bytes` over ranks."""
     total = Counter[Traffic]()
     for rank in range(layout.ranks):
         total.update(count_step_bytes(model, train, layout, rank, updates=updates, node_ranks=node_ranks))

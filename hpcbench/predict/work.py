@@ -1,8 +1,8 @@
-"""Computing time of the parts of a model for one micro-batch on one rank: products, attention, memory traffic.
+"""Computing time of model parts for one micro-batch on one rank: products, attention, and memory traffic.
 
-Memory-bound kernels move these bytes per element in 16 bits, forward and backward: LayerNorm 4 and 8, bias with GELU 4
-and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 3 and 4 per element of the square, its
-dropout 5 and 5. Other precisions cost in proportion to their width.
+Memory-bound 16-bit kernels move these bytes per element, forward and backward: LayerNorm 4 and 8, bias with GELU 4 and
+6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 3 and 4 per element of the square score
+matrix, attention dropout 5 and 5. Costs of other precisions are proportional to the width.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds for each kind of work."""
+    """Time in seconds for each kind of work."""
 
     products: float = 0.0
     attention: float = 0.0
@@ -44,14 +44,14 @@ class Seconds:
 
 @dataclass(frozen=True)
 class ComputeTime:
-    """Computing time of a part of the model."""
+    """Computing time of a model part."""
 
     forward: Seconds
     backward: Seconds
     again: Seconds
     """Recomputation before the backward pass."""
     weight_gradients: float = 0.0
-    """Seconds of those products of the backward pass that can hide a tensor-parallel sum."""
+    """Time in seconds of backward products that can hide a tensor-parallel sum."""
 
     def __add__(self, other: "ComputeTime") -> "ComputeTime":
         return ComputeTime(
@@ -76,7 +76,7 @@ class ComputeCosts:
     Parameters
     ----------
     machine
-        Machine with the device and the table of its products.
+        Machine, which contains the device and the table of matrix products.
     model, train, layout
         Model, settings and layout of the run.
     program
@@ -94,7 +94,7 @@ class ComputeCosts:
         self._stream = self._tokens * model.hidden // spread
         """Number of values of the residual stream that a rank holds between tensor-parallel regions."""
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
-        # Layers on a grid are not measured. The factor is that of a whole layer with the weights of the rank's part.
+        # Grid layers are not measured. The factor of a whole layer with as many weights as the rank's part is used.
         ways = layout.tp if self._grid is None else 1
         self._longer = interpolate_factors(
             machine.layers,
@@ -115,7 +115,7 @@ class ComputeCosts:
         return max(2.0 * m * n * k / (self._device.peak(self._train.precision) * rate), self._floor)
 
     def _time_layer(self, word: str, out: int, into: int) -> tuple[float, float, float]:
-        """Return the seconds of a layer's forward product, input gradient and weight gradient; sizes are global."""
+        """Return the times in seconds of a layer's output, input gradient and weight gradient. Sizes are global."""
         if self._grid is None:
             cut_out, cut_into = (1, self._tp) if word == "row" else (self._tp, 1)
             return self._time_overlapped(word, self._tokens, out // cut_out, into // cut_into)
@@ -129,10 +129,11 @@ class ComputeCosts:
         return there * pieces, back * pieces, weight * pieces
 
     def _time_overlapped(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
-        """Return the seconds of a layer's products if messages overlap with them.
+        """Return the times in seconds of a layer's products if messages overlap with them.
 
-        A product whose rows come from other ranks, or are sent to them, is made in pieces: the forward pass of both
-        kinds of layers, and the gradient of a row-parallel layer's input. The other products are not cut.
+        A product whose rows are received from or sent to other ranks is computed in pieces. This applies to the forward
+        products of both kinds of layers, and to the input gradient of row-parallel layers. Other products are not
+        split.
         """
         there, back, weight = self._time_linear(tokens, out, into)
         if self._tp == 1 or self._program.overlaps_tensor != "all" or not self._train.sequence_parallel:
@@ -152,15 +153,15 @@ class ComputeCosts:
         )
 
     def _round_products(self, seconds: tuple[float, float, float]) -> tuple[float, float, float]:
-        """Return the seconds of a layer's products in the program's number format."""
+        """Return the times in seconds of a layer's products in the program's number format."""
         faster = constants.FP8_SPEED if self._program.fp8 else 1.0
         there, back, weight = seconds
         return there / faster, back / faster, weight / faster
 
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
-        """Return the bytes moved to cast the inputs of layers to 8 bits, and the gradients of their outputs.
+        """Return the bytes moved to cast layer inputs and output gradients to 8 bits.
 
-        Weights are cast once a step, which is neglected.
+        The cast of weights, once per step, is neglected.
         """
         if not self._program.fp8:
             return [], []
@@ -171,18 +172,18 @@ class ComputeCosts:
         )
 
     def _time_memory(self, *moved: float) -> float:
-        """Return the seconds of memory-bound kernels that each move some bytes, counted in 16 bits."""
+        """Return the total time in seconds of memory-bound kernels, given each kernel's bytes in 16-bit precision."""
         rate = self._device.copy_bytes_per_s * constants.MEMORY_IN_STEP
         width = _WIDTHS[self._train.precision]
         least = constants.SMALL_KERNEL_S if self._machine.gpu else 0.0
         return sum(least + nbytes * width / rate for nbytes in moved if nbytes)
 
     def _time_core(self) -> tuple[Seconds, Seconds, Seconds]:
-        """Return the times of attention's scores and weighted sums: forward, backward, and recomputation."""
+        """Return the times of core attention: forward, backward, and recomputation."""
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
         s, d, cp, context = train.seq_len, model.head_dim, self._layout.cp, self._layout.context
-        if cp > 1 and context == "rsa":  # The causal half of whole rows of scores is computed.
+        if cp > 1 and context == "rsa":  # Only the causal half of full score rows is computed.
             there, back = (
                 time_unfused_product(
                     *(self._machine.products, self._device),
@@ -263,23 +264,23 @@ class ComputeCosts:
         return self._apply_factors(ComputeTime(forward + there, backward + back, recomputed, weight_gradients))
 
     def _count_entry(self, middle: int) -> int:
-        """Return the number of outputs of an MLP's first layer."""
+        """Return the output width of an MLP's first layer."""
         return (2 if self._model.gated else 1) * middle
 
     def _count_moved(self, middle: int) -> int:
-        """Return the bytes that an activation reads and writes of a token, in 16 bits."""
+        """Return the bytes per token that an activation function reads and writes, in 16-bit precision."""
         return 2 * (self._count_entry(middle) + middle)
 
     def _apply_factors(self, work: ComputeTime) -> ComputeTime:
-        """Multiply a time by the measured factors of whole layers."""
+        """Multiply computing times by the measured factors of whole layers."""
         there, back = self._longer
         return ComputeTime(work.forward * there, work.backward * back, work.again * there, work.weight_gradients * back)
 
     @cached_property
     def experts(self) -> ComputeTime:
-        """Return the time of a layer with experts minus that of a block with an MLP.
+        """Return the additional time of an expert layer compared with a block with an MLP.
 
-        Each expert multiplies the rows that it receives. The products of the MLP are subtracted.
+        Each expert processes the rows that it receives. The products of the MLP are subtracted.
         """
         model, train, t = self._model, self._train, self._tp
         if model.experts is None:
@@ -309,7 +310,7 @@ class ComputeCosts:
 
     @cached_property
     def embedding(self) -> ComputeTime:
-        """Return the time of the embedding's lookup, forward and backward."""
+        """Return the forward and backward time of the embedding lookup."""
         once = Seconds(memory=self._time_memory(4 * self._stream))
         return ComputeTime(once, once * 2, Seconds())
 
@@ -328,10 +329,10 @@ class ComputeCosts:
         return self._apply_factors(work)
 
     def time_optimizer(self, owned: float, held: float) -> float:
-        """Return the seconds of an update.
+        """Return the time of an update in seconds.
 
-        With a measured update, reading the owned gradients for the norm, dividing the held gradients by the number of
-        replicas and writing the held weights are added.
+        If the update time was measured, three costs are added: reading the owned gradients for the norm, dividing the
+        held gradients by the number of replicas, and writing the held weights.
 
         Parameters
         ----------
@@ -346,7 +347,7 @@ class ComputeCosts:
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
-        """Return the seconds of an offloaded update: gradients to the host, its update, and weights to the device."""
+        """Return the time of an offloaded update in seconds, including gradient and weight transfers."""
         train = self._train
         if not train.offload:
             return 0.0
@@ -356,6 +357,6 @@ class ComputeCosts:
 
 
 def _extend(first: Seconds, second: Seconds, least: float) -> tuple[Seconds, Seconds]:
-    """Extend the memory time of `first` until both take at least `least`, the time in which the host starts kernels."""
+    """Extend the memory time of `first` so that the total is at least `least`, the host's kernel launch time."""
     missing = max(least - first.total - second.total, 0.0)
     return first + Seconds(memory=missing), second

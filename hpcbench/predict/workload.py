@@ -1,4 +1,4 @@
-"""The workload of a prediction: the settings of a run that time, memory and traffic depend on."""
+"""Workload of a prediction: the run settings that determine time, memory and traffic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from hpcbench.predict.program import ENGINE, TrainingProgram
 
 BASELINE = NamedScheme(name="baseline", algorithm="native")
 UNPREDICTED: Mapping[type[BaseModel], frozenset[str]] = {Train: frozenset(("prune", "sparse_gradients"))}
-"""Settings that change the time, memory or traffic of a step, and that the model does not cover. Add a new setting
+"""Settings that change the time, memory or traffic of a step, but that the model does not cover. Add a new setting
 here until the model covers it."""
 KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
     section: frozenset(section.model_fields) - UNPREDICTED.get(section, frozenset())
     for section in (Model, Train, Layout)
 }
-"""Settings that the model covers, or that do not change a step. A run that sets any other setting to a
+"""Settings that the model covers or that do not change a step. A run that sets any other setting to a
 non-default value is refused."""
 
 
@@ -39,21 +39,21 @@ class Workload:
     scheme: NamedScheme = BASELINE
     program: TrainingProgram = ENGINE
     links: str | None = None
-    """File of measured links, from which the engine chooses plans."""
+    """File of measured links that the engine uses to choose plans."""
 
     @property
     def micro_batches(self) -> int:
-        """Number of micro-batches of a replica in a step."""
+        """Number of micro-batches per replica and step."""
         return self.train.global_batch // self.layout.dp // self.train.micro_batch
 
     @property
     def shard(self) -> int:
-        """Number of replicas that share the states which the ZeRO stage distributes."""
+        """Number of replicas over which the ZeRO states are sharded."""
         return min(self.program.shard or self.layout.replicas, self.layout.replicas)
 
     @property
     def crosses_nodes(self) -> bool:
-        """Whether messages of the run leave a node."""
+        """Whether the run sends messages between nodes."""
         return self.layout.ranks > self.ranks_per_node
 
     @cached_property
@@ -61,7 +61,7 @@ class Workload:
         return {}
 
     def place_group(self, group: str) -> GroupPlacement:
-        """Return the placement of rank 0's group, one of the groups of `PredictedCall`."""
+        """Return the placement of rank 0's group, where `group` is a group of `PredictedCall`."""
         if group not in self._places:
             self._places[group] = self._place(group)
         return self._places[group]
@@ -90,7 +90,7 @@ class Workload:
         return GroupPlacement(-(-size // per_node), per_node, max(1, min(stride, usual // per_node)))
 
     def _place_expert_replicas(self, usual: int) -> GroupPlacement:
-        """Return the placement of the ranks of the first stage that hold the experts of rank 0."""
+        """Return the placement of the first-stage ranks that hold the same experts as rank 0."""
         layout = self.layout
         replicas = [replica for replica in range(layout.replicas) if layout.expert_coordinates(replica)[1] == 0]
         per_node = sum(replica * layout.tp < usual for replica in replicas)
@@ -112,7 +112,7 @@ class Workload:
 
 
 def make_train(**given: Any) -> Train:
-    """Make training settings with defaults for fields that do not change a prediction.
+    """Create training settings, with defaults for fields that do not affect a prediction.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def make_train(**given: Any) -> Train:
 
 
 def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = ENGINE) -> Workload:
-    """Return the workload of a run, as a training program carries it out.
+    """Return the workload of a run under a training program.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
 
 
 def find_unknown_setting(section: BaseModel) -> str | None:
-    """Return the first field that the model does not cover and that differs from its default; None if there is none."""
+    """Return the first non-default field that the model does not cover; None if all are covered."""
     fields = type(section).model_fields
     for name, field in fields.items():
         if name not in KNOWN[type(section)] and getattr(section, name) != field.get_default(call_default_factory=True):

@@ -1,18 +1,18 @@
 """Memory and traffic of the ZeRO stages, as integers (arXiv 1910.02054, sections 3, 5 and 7). Pure.
 
-Lengths are those of a rank's buckets in elements, padded so that all pieces of a bucket are equal. Their sum is the
-number of parameters on the rank plus the padding.
+Lengths are bucket sizes of a rank in elements, padded so that all pieces of a bucket are equal. The sum of the lengths
+is the number of parameters on the rank plus padding.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
 
 MOMENTS = 2
-"""Number of Adam's moments, in the dtype of the master weights."""
+"""Number of Adam moments, which are stored in the dtype of the master weights."""
 
 
 def count_published_bytes(stage: int, ranks: int) -> Fraction:
-    """Return the bytes per parameter in mixed precision as in the paper: gradients in half precision, K = 12."""
+    """Return the paper's bytes per parameter in mixed precision, with half-precision gradients and K = 12."""
     unsharded = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
     return unsharded + Fraction(16 - unsharded, ranks)
 
@@ -27,27 +27,27 @@ def count_state_bytes(
     offload: bool = False,
     node_ranks: int | None = None,
 ) -> dict[str, int]:
-    """Return the bytes that one rank holds between steps, on its device and on its host.
+    """Return the bytes that one rank holds between steps on device and host.
 
-    Two details differ from the paper. The owner's sums of gradients have the dtype of the master weights and are not
-    rounded to that of the parameters. At stage 3 the master weights are gathered, so there are no pieces in half
-    precision. With 2 and 4 bytes this gives 20, 4 + 16/N, 2 + 16/N and 16/N bytes per parameter at stages 0 to 3. At
-    stage 0, parameters of the same width as master weights are the master weights, and their gradients are the sums.
+    Two details differ from the paper. The owner's gradient sums keep the dtype of the master weights and are not
+    rounded to the parameters' dtype. At stage 3 the master weights are gathered, so half-precision pieces do not exist.
+    With 2 and 4 bytes this gives 20, 4 + 16/N, 2 + 16/N and 16/N bytes per parameter at stages 0 to 3. At stage 0,
+    parameters with the width of the master weights serve as master weights, and their gradients serve as the sums.
 
     Parameters
     ----------
     stage
         ZeRO stage, 0 to 3.
     lengths
-        Elements of each bucket.
+        Number of elements in each bucket.
     ranks
         Number of data-parallel ranks.
     parameter, master
-        Bytes of an element of the parameters, and of the master weights.
+        Bytes per element of the parameters and of the master weights.
     offload
-        Whether the optimizer's state is on the host.
+        Whether the optimizer state is on the host.
     node_ranks
-        Number of ranks that share a second copy of the parameters; None without one.
+        Number of ranks that share a second copy of the parameters; None without a second copy.
     """
     elements = sum(lengths)
     piece = elements // ranks if stage else elements
@@ -74,20 +74,20 @@ def count_message_bytes(
     gathers: Sequence[int] = (),
     node_ranks: int | None = None,
 ) -> dict[tuple[str, ...], int]:
-    """Return the bytes that one rank sends in a step, keyed by dimension, phase and kind of the channel.
+    """Return the bytes that one rank sends in a step, keyed by channel dimension, phase and kind.
 
-    In an all-reduce, a reduce-scatter or an all-gather each owner exchanges its piece with every other rank, as in
-    two-shot. The best algorithms of MPI libraries send the same volumes.
+    In an all-reduce, a reduce-scatter or an all-gather, each owner exchanges its piece with every other rank, as in
+    two-shot. The best algorithms in MPI libraries send the same volume.
 
     Parameters
     ----------
     gradient, parameter
-        Bytes of an element as it is sent.
+        Bytes per element on the wire.
     micro_batches
         Number of micro-batches in a step.
     gathers
-        At stage 3, number of gathers of each bucket in the forward pass of a micro-batch: one for each run of
-        consecutive units that use it. The backward pass gathers each bucket once.
+        At stage 3, the number of gathers of each bucket in the forward pass of a micro-batch, one for each run of
+        adjacent units that use the bucket. The backward pass gathers each bucket once.
     node_ranks
         Number of ranks in the gathers of the backward pass; None for all.
     """
@@ -107,11 +107,11 @@ def count_message_bytes(
 def count_link_bytes(
     stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
 ) -> tuple[int, int]:
-    """Return the bytes over the host's link in a step with offload: gradients to the host, weights to the device."""
+    """Return the bytes per step on the host link with offload: gradients to the host, weights to the device."""
     piece = sum(lengths) // ranks if stage else sum(lengths)
     return piece * master * (micro_batches if stage >= 2 else 1), piece * master
 
 
 def _count_other_pieces(n: int, ranks: int) -> int:
-    """Return the number of elements in all pieces but one."""
+    """Return the number of elements in all pieces except one."""
     return n // ranks * (ranks - 1)

@@ -1,11 +1,12 @@
-"""What predictions and completed rounds together say about each combination of codecs.
+"""Posterior beliefs about codec combinations, from predictions and completed rounds.
 
-The predicted time and loss of each codec in each dimension are uncertain. Samples of them are drawn and weighted by the
-likelihood of the measured rounds, so that a run of one combination also informs about others with the same codecs
-(Gordon, Salmond and Smith, IEE Proceedings F 140, 1993: importance weights). The effect of a round on all of its runs
-is integrated out, and so is the scatter of runs, with an inverse gamma prior.
+The predicted time and loss of each codec in each dimension are uncertain. Samples are drawn and weighted by the
+likelihood of the measured rounds, so a run of one combination also provides information about other combinations with
+the same codecs (Gordon, Salmond and Smith, IEE Proceedings F 140, 1993: importance weights). The common effect of a
+round on its runs is integrated out. The scatter of runs is integrated out with an inverse gamma prior.
 
-These are probabilities given the predictions. They choose what runs next; `Standings` has intervals without them.
+The probabilities depend on the predictions and only select the next runs. The intervals of `Standings` do not depend on
+predictions.
 """
 
 import math
@@ -22,33 +23,33 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Prior uncertainty of predictions and of runs."""
+    """Prior uncertainty of predictions and runs."""
 
     time: float = 0.2
     """Relative error of the predicted change of the step time."""
     loss: float = 0.8
-    """Scale of the logarithm of the measured over the predicted increase of the loss; Student's t, 3 degrees."""
+    """Scale of log(measured / predicted loss increase), which has a Student's t prior with 3 degrees of freedom."""
     time_scatter: float = 0.012
-    """Expected standard deviation of the logarithm of the time of a run within its round."""
+    """Expected standard deviation of a run's log time within a round."""
     loss_scatter: float = 0.002
-    """Expected standard deviation of the loss of a run within its round, as a fraction of the loss."""
+    """Expected relative standard deviation of a run's loss within a round."""
     weight: float = 2.0
-    """Shape of the prior of both scatters; a larger one trusts them more."""
+    """Shape of both scatter priors. A larger shape gives the prior more weight."""
 
 
 class Belief:
-    """Weighted samples of the time and loss of combinations.
+    """Weighted samples of the time and loss of each combination.
 
     Parameters
     ----------
     options
-        Predictions of each dimension.
+        Predictions for each dimension.
     combinations
-        Candidates by name of the scheme.
+        Candidates, keyed by scheme name.
     baseline
-        Name of the baseline, whose changes are 0.
+        Name of the baseline scheme.
     budget
-        Largest increase of the loss, as a fraction.
+        Maximum loss increase, as a fraction.
     uncertainty
         Prior uncertainty.
     draws
@@ -83,7 +84,7 @@ class Belief:
         self._times_weight = self._losses_weight = np.full(draws, 1 / draws)
 
     def update(self, times: Sequence[Mapping[str, float]], losses: Sequence[Mapping[str, float]]) -> None:
-        """Weight the samples by measured rounds: logarithms of times, and losses over the baseline's mean loss."""
+        """Weight the samples by measured rounds of log times and of losses relative to the baseline's mean loss."""
         self._times_weight = self._weigh(times, self._log_times, self._prior.time_scatter)
         self._losses_weight = self._weigh(losses, self._losses, self._prior.loss_scatter)
 
@@ -103,22 +104,22 @@ class Belief:
         return np.asarray(weights / weights.sum())
 
     def expected_log_times(self) -> dict[str, float]:
-        """Return the expected logarithm of the time of each scheme over the baseline's."""
+        """Return the expected log time of each scheme relative to the baseline."""
         return dict(zip(self.names, map(float, self._times_weight @ self._log_times), strict=True))
 
     def probability_within(self) -> dict[str, float]:
-        """Return the probability that each scheme keeps the loss budget."""
+        """Return the probability that each scheme stays within the loss budget."""
         within = self._losses_weight @ (self._losses <= self.budget)
         return dict(zip(self.names, map(float, within), strict=True))
 
     def choose(self, probability: float, among: Callable[[str], bool] = lambda name: True) -> str:
-        """Return the scheme of least expected time that keeps the budget with some probability; else the baseline."""
+        """Return the fastest scheme that stays within the budget with at least this probability; else the baseline."""
         times, within = self.expected_log_times(), self.probability_within()
         allowed = [name for name in self.names if within[name] >= probability and among(name)]
         return min(allowed, key=lambda name: times[name], default=self.names[0])
 
     def assurance(self, scheme: str, tolerance: float, excluded: Collection[str] = ()) -> float:
-        """Return the probability that no scheme within the budget is faster by more than the tolerance."""
+        """Return the probability that no other scheme within the budget is faster by more than the tolerance."""
         open_names = [name for name in self.names if name not in excluded]
         columns = [self._order[name] for name in open_names]
         rng = np.random.default_rng(2)

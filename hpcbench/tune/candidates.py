@@ -1,4 +1,4 @@
-"""Candidates of a search: a codec for each parallel dimension with traffic, or the schemes of a program's study."""
+"""Search candidates: a codec for each parallel dimension with traffic, or the schemes of a program's study."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,19 +10,19 @@ from hpcbench.study.schema import SchemeEntry
 from hpcbench.tune.choose import Combination
 
 CODECS = ("bf16", "int8:256", "zfp:16", "int4:64")
-"""Codecs that are tried in each dimension. Lossless ones save too little in dense messages."""
+"""Codecs that are tried in each dimension. Lossless codecs save too little in dense messages."""
 DIMENSIONS = ("DP", "ZERO", "TP", "CP", "EP", "PP")
 CONTROLS = {"naive-bf16": "bf16", "naive-int8": "int8:256"}
-"""Schemes with one codec for all traffic that each search compares with."""
+"""Reference schemes with one codec for all traffic, included in each search."""
 
 
 def choose_run(runs: Sequence[ExpandedRun], loaded: Loaded) -> ExpandedRun:
-    """Return the baseline's run of a study with one cell.
+    """Return the baseline run of a single-cell study.
 
     Raises
     ------
     UserError
-        The matrix varies more than the scheme.
+        The matrix varies settings other than the scheme.
     """
     keys = [key for key in runs[0].cell if len({str(run.cell[key]) for run in runs}) > 1]
     if keys:
@@ -34,25 +34,25 @@ def choose_run(runs: Sequence[ExpandedRun], loaded: Loaded) -> ExpandedRun:
 
 
 def name_combination(codecs: Mapping[str, str]) -> str:
-    """Return the name of the scheme of a combination, such as ``dp-int8-tp-bf16``."""
+    """Return the scheme name of a combination, such as ``dp-int8-tp-bf16``."""
     parts = [f"{dimension.lower()}-{codec.replace(':', '-')}" for dimension, codec in codecs.items() if codec != "none"]
     return "-".join(parts) or "identity"
 
 
 def make_scheme(codecs: Mapping[str, str]) -> SchemeEntry:
-    """Return the scheme of a combination. Dimensions without a codec use the same algorithm, uncompressed."""
+    """Return a combination's scheme. Dimensions without a codec use the same algorithm, uncompressed."""
     rules = [{"dimension": dimension, "codec": codec} for dimension, codec in codecs.items() if codec != "none"]
     return SchemeEntry.model_validate({"algorithm": "encoded", "default": "none", "rules": rules})
 
 
 def is_lossless(scheme: SchemeEntry) -> bool:
-    """Return whether no rule of a scheme changes a value, and nothing else is changed."""
+    """Return whether a scheme changes no values, neither by rules nor by other settings."""
     codecs = [rule.codec for rule in scheme.all_rules]
     return not scheme.process_changes and all(spec.parse(codec).lossless is True for codec in codecs)
 
 
 def name_combinations(combinations: Sequence[Combination]) -> dict[str, Combination]:
-    """Return combinations by the names of their schemes."""
+    """Return combinations, keyed by scheme name."""
     return {name_combination(_without_algorithm(each.codecs)): each for each in combinations}
 
 

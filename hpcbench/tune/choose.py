@@ -1,6 +1,7 @@
-"""Combinations of codecs, one per dimension: a knapsack that minimizes the predicted time within a loss budget.
+"""Codec combinations, one codec per dimension: a knapsack problem that minimizes predicted time within a loss budget.
 
-Times and losses of dimensions add up, so the undominated combinations are built dimension by dimension, exactly.
+Times and losses are additive over dimensions, so the nondominated combinations are built exactly, one dimension at a
+time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,18 +10,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """One codec for one dimension."""
+    """Choice of a codec for one dimension."""
 
     codec: str
     seconds: float
-    """Predicted change of the step time, as a fraction of the baseline's step."""
+    """Predicted change in step time, as a fraction of the baseline's step time."""
     loss: float
-    """Predicted increase of the loss, as a fraction of the baseline's; 0 for lossless codecs."""
+    """Predicted loss increase, as a fraction of the baseline's loss; 0 for lossless codecs."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A codec for each dimension, with the sums of predicted changes."""
+    """A codec for each dimension, and the sums of the predicted changes."""
 
     codecs: Mapping[str, str]
     seconds: float
@@ -32,7 +33,7 @@ Options = Mapping[str, Sequence[Option]]
 
 
 def list_undominated(options: Options, layers: int = 1) -> list[Combination]:
-    """Return the combinations for which fewer than `layers` others are both as fast and as good, the fastest first."""
+    """Return the combinations that fewer than `layers` others dominate, sorted by time."""
     combinations = [Combination({}, 0.0, 0.0)]
     for dimension, choices in options.items():
         grown = [
@@ -51,14 +52,14 @@ def list_undominated(options: Options, layers: int = 1) -> list[Combination]:
 
 
 def choose_within(combinations: Sequence[Combination], budget: float) -> Combination | None:
-    """Return the fastest combination whose predicted loss is within the budget; None if none is."""
+    """Return the fastest combination with a predicted loss within the budget; None if none qualifies."""
     return min(
         (each for each in combinations if each.loss <= budget), key=lambda each: (each.seconds, each.loss), default=None
     )
 
 
 def sum_options(options: Options, codecs: Mapping[str, str]) -> Combination:
-    """Return the combination with these codecs. Dimensions that are not named have no codec."""
+    """Return the combination with these codecs. Unnamed dimensions are uncompressed."""
     picked = [
         choice
         for dimension, choices in options.items()

@@ -1,4 +1,4 @@
-"""The function behind ``hpcbench tune``: the plan, the search on a site, and its results."""
+"""Implementation of ``hpcbench tune``: plan, search on a site, and results."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ class TuneOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Return a loss budget such as ``1%`` or ``0.01`` as a fraction.
+    """Parse a loss budget such as ``1%`` or ``0.01`` into a fraction.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def parse_budget(text: str) -> float:
 
 
 def tune(study: Path, options: TuneOptions) -> int:
-    """Search for a scheme, show and store the result; return the exit status, which is 1 if the search is not over.
+    """Search for a scheme, then show and store the result. The exit status is 1 if the search is incomplete.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def make_plan(
     Raises
     ------
     UserError
-        The study of a program has no scheme to compare.
+        The program's study does not contain a scheme to compare.
     """
     if not isinstance(run.study, ProgramStudy):
         return plan_study(run, site, base, measured=measured, budget=budget)
@@ -134,7 +134,7 @@ def make_plan(
 
 
 def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
-    """Return the scheme of a combination; None for a preset or a scheme of the study."""
+    """Return a combination's scheme; None for a preset or a scheme of the study."""
     codecs = plan.combinations[name].codecs
     if name in CONTROLS or "scheme" in codecs:
         return None
@@ -142,7 +142,7 @@ def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
 
 
 def _find_seed(loaded: Loaded) -> tuple[str | None, int]:
-    """Return the key and the first value of the seed of the study's runs."""
+    """Return the seed's key and first value in the study."""
     study = loaded.study
     if isinstance(study, ProgramStudy):
         return ("program.seed" if study.program.uses("seed") else None), study.program.seed

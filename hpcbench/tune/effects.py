@@ -1,7 +1,7 @@
-"""Differences between schemes that ran in the same rounds: least squares with one effect per scheme and per round.
+"""Least-squares differences between schemes that ran in the same rounds, with one effect per scheme and per round.
 
-A round is one allocation and one seed. Its effect is common to all its runs, so it cancels in differences. All runs
-share one variance; schemes that leave the race early still contribute to its estimate.
+A round is one allocation and one seed. The round effect is common to all runs in the round, so it cancels in
+differences. All runs share one variance. Schemes that leave the race early still contribute to the variance estimate.
 """
 
 import math
@@ -16,11 +16,11 @@ from hpcbench.tune.sequences import find_critical_t
 
 @dataclass(frozen=True)
 class Difference:
-    """Estimated difference of two schemes."""
+    """Estimated difference between two schemes."""
 
     estimate: float
     factor: float
-    """Variance of the estimate divided by that of one run."""
+    """Variance of the estimate divided by the variance of one run."""
     variance: float
     """Estimated variance of one run."""
     freedom: int
@@ -30,23 +30,23 @@ class Difference:
 
     @property
     def error(self) -> float:
-        """Standard error; infinite if the variance cannot be estimated."""
+        """Standard error of the estimate; infinite if the variance cannot be estimated."""
         return math.sqrt(self.factor * self.variance) if self.freedom else math.inf
 
     def sequence(self, level: float) -> Interval:
-        """Return the interval of the two-sided confidence sequence at this look. Its ends may be infinite."""
+        """Return the two-sided confidence sequence's interval at this look. Bounds may be infinite."""
         critical = find_critical_t(level, self.factor, self.freedom)
         half = math.inf if math.isinf(critical) else critical * self.error
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.rounds)
 
 
 class Effects:
-    """Effects of schemes on one quantity, from rounds with a value per scheme.
+    """Effects of schemes on one quantity, estimated from rounds with one value per scheme.
 
     Parameters
     ----------
     rounds
-        Values by scheme, one mapping per round. All rounds contain `reference`.
+        Values keyed by scheme, one mapping per round. All rounds contain `reference`.
     reference
         Scheme whose effect is 0.
     """
@@ -77,11 +77,11 @@ class Effects:
 
     @property
     def schemes(self) -> list[str]:
-        """Schemes with an effect, without the reference."""
+        """Schemes with an estimated effect, except the reference."""
         return list(self._names)
 
     def difference(self, scheme: str, other: str | None = None) -> Difference | None:
-        """Return the effect of a scheme minus that of another (the reference); None without a common round."""
+        """Return the difference between two schemes' effects; None without a common round."""
         weights = np.zeros(len(self._names))
         for name, sign in ((scheme, 1.0), (other or self._reference, -1.0)):
             if name in self._names:

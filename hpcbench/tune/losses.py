@@ -1,8 +1,9 @@
-"""Estimates of how much a codec in one dimension increases the loss, before any run.
+"""Prior estimates of the loss increase caused by a codec in one dimension.
 
-The increase is taken as proportional to the mean square error that the codec makes on Gaussian values, with one factor
-per dimension. The factors are of the order that the stored convergence studies show for ZFP at 8 bits
-(`results/reference/convergence`). They are rough, so the search treats estimates as uncertain by a factor of 2 to 10.
+The increase is assumed to be proportional to the codec's mean square error on Gaussian values, with one factor per
+dimension. The factors have the order of magnitude found in the stored convergence studies for ZFP at 8 bits
+(`results/reference/convergence`). The factors are rough, so the search treats estimates as uncertain by a factor of 2
+to 10.
 """
 
 from functools import lru_cache
@@ -14,18 +15,18 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.errors import UserError
 
 SENSITIVITY = {"DP": 1.0, "ZERO": 2.0, "TP": 5.0, "CP": 5.0, "EP": 5.0, "PP": 9.0}
-"""Increase of the loss as a fraction, per mean square error relative to the values, of each dimension."""
+"""Relative loss increase per relative mean square error, for each dimension."""
 _VALUES = 1 << 14
 
 
 @lru_cache
 def measure_error(codec: str) -> float:
-    """Return the mean square error of a codec on Gaussian values, relative to their mean square.
+    """Return a codec's relative mean square error on Gaussian values.
 
     Raises
     ------
     UserError
-        The codec needs the compiled kernels, and they are missing.
+        The codec needs the compiled kernels, which are missing.
     """
     if spec.parse(codec).lossless is True:
         return 0.0
@@ -42,5 +43,5 @@ def measure_error(codec: str) -> float:
 
 
 def estimate_loss(dimension: str, codec: str) -> float:
-    """Return the estimated increase of the loss as a fraction of the loss."""
+    """Return the estimated relative loss increase."""
     return SENSITIVITY[dimension] * measure_error(codec)

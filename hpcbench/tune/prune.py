@@ -1,4 +1,4 @@
-"""Pruning by predicted time: what each codec in each dimension saves, and which candidates can win at all."""
+"""Pruning by predicted time: savings of each codec in each dimension, and candidates that can win."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,16 +22,16 @@ from hpcbench.tune.choose import Combination, Option, list_undominated, sum_opti
 from hpcbench.tune.losses import estimate_loss
 
 NOTABLE = 0.03
-"""Gain below which a search is not worth its runs."""
+"""Minimum gain that justifies the runs of a search."""
 ALGORITHM = "algorithm"
-"""Name of the dimension that stands for hpcbench's own algorithms in place of the MPI library's."""
+"""Dimension name that represents a switch from the MPI library's algorithms to hpcbench's."""
 LAYERS = 3
-"""Number of combinations that are kept at each predicted loss."""
+"""Number of combinations kept at each predicted loss."""
 
 
 @dataclass(frozen=True)
 class PrunedOption:
-    """A codec that was dropped, and why."""
+    """A dropped codec and the reason."""
 
     dimension: str
     codec: str
@@ -40,12 +40,12 @@ class PrunedOption:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The candidates of a search."""
+    """Candidates of a search."""
 
     options: Mapping[str, Sequence[Option]]
-    """All options, with those that are used by controls alone."""
+    """All options, including options used only by controls."""
     combinations: Mapping[str, Combination]
-    """Combinations by name of the scheme."""
+    """Combinations, keyed by scheme name."""
     pruned: Sequence[PrunedOption]
     controls: Sequence[str]
     lossless: frozenset[str]
@@ -55,25 +55,25 @@ class SearchPlan:
 
     @property
     def can_pay(self) -> bool:
-        """Whether any candidate may gain enough."""
+        """Whether any candidate's gain may be large enough."""
         return self.best_gain is None or self.best_gain >= NOTABLE
 
 
 def plan_study(run: ExpandedRun, site: Site, base: Path, *, measured: Path | None, budget: float) -> SearchPlan:
-    """Predict each codec in each dimension alone, and combine those that can pay.
+    """Predict each codec in each dimension separately, and combine the promising options.
 
     Parameters
     ----------
     run
-        The baseline's run of the study.
+        Baseline run of the study.
     site
         The site.
     base
-        Directory that relative paths of the study start from.
+        Base directory of relative paths in the study.
     measured
         Directory with measured tables or runs, as for `hpcbench predict`.
     budget
-        Largest increase of the loss, as a fraction.
+        Maximum loss increase, as a fraction.
     """
     dimensions, baseline, fabric = _find_dimensions(run, site, base, measured)
     singles = [{}, *({dimension: codec} for dimension in dimensions for codec in CODECS)]
@@ -117,7 +117,7 @@ def _list_codecs(combination: Combination) -> dict[str, str]:
 def _find_dimensions(
     run: ExpandedRun, site: Site, base: Path, measured: Path | None
 ) -> tuple[list[str], float, Fabric]:
-    """Return the dimensions with traffic, the predicted seconds of the baseline's step, and the links."""
+    """Return the dimensions with traffic, the baseline's predicted step time in seconds, and the links."""
     (prediction,), _, machine = predict_runs([run], site, base, measured=measured)
     used = {
         "TP" if traffic[0] == "SP" else traffic[0]
@@ -131,7 +131,7 @@ def _find_dimensions(
 def _predict(
     run: ExpandedRun, combinations: Sequence[Mapping[str, str]], site: Site, base: Path, measured: Path | None
 ) -> dict[str, float]:
-    """Return the predicted seconds of a step with each combination, by name of its scheme."""
+    """Return the predicted step time of each combination in seconds, keyed by scheme name."""
     runs = [replace(run, scheme_name=name_combination(each), scheme=make_scheme(each)) for each in combinations]
     predictions, _, _ = predict_runs(runs, site, base, measured=measured)
     return {each.scheme: each.time.seconds.value for each in predictions}
@@ -146,9 +146,9 @@ def _list_notes(run: ExpandedRun, fabric: Fabric) -> list[str]:
 
 
 def plan_program(schemes: Sequence[str], baseline: str, lossless: Sequence[str]) -> SearchPlan:
-    """Return the candidates of a program's study: its schemes, each by itself, without predictions."""
+    """Return the candidates of a program's study, which are the individual schemes, without predictions."""
     names = [name for name in schemes if name != baseline]
-    # Without a prediction, each scheme may as well lose as gain; the order is that of the study.
+    # Without a prediction, gains and losses are equally likely. Candidates keep the study's order.
     options = {"scheme": [Option("none", 0.0, 0.0), *(Option(name, -0.1, 0.001) for name in names)]}
     combinations = {name: Combination({"scheme": name}, -0.1, 0.001) for name in names}
     note = "nothing is predicted for programs: `hpcbench diagnose` shows what compression could gain at most"

@@ -1,14 +1,14 @@
-"""The race: which runs come next, and which scheme is chosen, as a function of the completed rounds.
+"""The race, which selects the next runs and the final scheme based on the completed rounds.
 
-A round runs some schemes with one seed in one allocation, always with the baseline. The decisions depend on the rounds
-alone, so that an interrupted search continues in the same way:
+A round runs the baseline and some schemes with one seed in one allocation. Decisions depend only on the rounds, so an
+interrupted search resumes with the same decisions:
 
 1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
    significantly slower than a scheme whose loss is significantly within the budget.
-2. The race continues with the schemes that predictions and rounds together favor, until one of them is probably the
-   best within the tolerance, or the runs that are left are needed to confirm it. It ends early if nothing is faster
-   than the baseline.
-3. The best is confirmed against the baseline with fresh seeds. If it leaves meanwhile, the next one is confirmed.
+2. The race continues with the schemes that predictions and rounds favor. It ends when one scheme is probably the best
+within the tolerance, or when the remaining runs are needed for confirmation. It ends early if no scheme is faster than
+the baseline. 3. The best scheme is confirmed against the baseline with fresh seeds. If it leaves the race, the next
+scheme is confirmed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 Phase = Literal["race", "confirm"]
 PROBABLE = 0.6
-"""Probability of keeping the loss budget that a scheme needs to be chosen."""
+"""Minimum probability of staying within the loss budget for a scheme to be chosen."""
 SHARES = (0.6, 0.4, 0.15)
-"""Probabilities of keeping the budget for which the first round has a scheme: a safe one, and bolder ones."""
+"""Probabilities of staying within the budget. The first round includes a scheme for each, from safe to risky."""
 
 RIVALS = 1
-"""Largest number of schemes in a further round of the race."""
+"""Maximum number of schemes in later rounds of the race."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RaceRound:
 
 @dataclass(frozen=True)
 class NextRound:
-    """The schemes to run next, the baseline first."""
+    """Schemes to run next, starting with the baseline."""
 
     phase: Phase
     schemes: tuple[str, ...]
@@ -46,12 +46,12 @@ class NextRound:
 
 @dataclass(frozen=True)
 class SchemeChoice:
-    """The end of a search."""
+    """Final choice of a search."""
 
     scheme: str
     reason: str
     confirmed: bool
-    """Whether the gain is significant with fresh seeds, and the loss significantly within the budget."""
+    """Whether fresh seeds show a significant gain and a loss significantly within the budget."""
 
 
 def decide(
@@ -62,15 +62,15 @@ def decide(
     Parameters
     ----------
     belief
-        Predictions of all schemes; it is updated with the rounds.
+        Predictions for all schemes, updated with the rounds.
     controls
-        Schemes of the first round in addition to those that are favored, such as a cast to bf16.
+        Additional schemes for the first round, such as a cast to bf16.
     rounds
         Completed rounds.
     rules
         Margins of the race.
     runs_left
-        Number of runs that may still be started.
+        Remaining number of runs.
     """
     base = rules.baseline
     if not rounds:
@@ -91,7 +91,7 @@ def decide(
 
 
 def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
-    """Return whether no measured scheme is faster than the baseline, by the tolerance after one round."""
+    """Return whether no measured scheme is faster than the baseline. Round 1 allows a slowdown within the tolerance."""
     gains = [
         each.gain.estimate for name, each in standings.standings.items() if each.gain and name not in standings.out
     ]
@@ -99,7 +99,7 @@ def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
 
 
 def _race_on(belief: Belief, standings: Standings, measured: set[str], rules: RaceRules, runs_left: int) -> list[str]:
-    """Return the schemes of a further round of the race, without the baseline; none if the race is over."""
+    """Return the schemes for another round, without the baseline; empty if the race is over."""
     affordable = runs_left - 2 * rules.confirm_rounds
     if affordable < 2:
         return []
