@@ -1,4 +1,4 @@
-"""The reason of a failed run in one line, from exit status, launcher messages and the interpreter's last message."""
+"""One-line reason why a run failed, from its exit status, launcher messages and the interpreter's last message."""
 
 import re
 import signal
@@ -41,7 +41,7 @@ _CAUSES = [
         "{}: set node.cores of the site file to the cores that a job gets, or add --cpu-bind=none to launcher.args",
     ),
 ]
-"""Messages about causes outside of the ranks. They take precedence over the messages of ranks."""
+"""Messages about causes outside the ranks. They take precedence over messages of ranks."""
 _REMEDIES = [
     (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, which names it, in setup: of the site file"),
 ]
@@ -62,11 +62,11 @@ Other signals come from outside the process and may have ended a rank only becau
 
 @dataclass(frozen=True)
 class FailureReason:
-    """The reason of a failure, and where it was read."""
+    """The reason of a failure, and its location."""
 
     reason: str
     where: str | None = None
-    """``file:line`` of the reason; None if it follows only from the exit status."""
+    """Location of the reason as ``file:line``; None if only the exit status is known."""
 
 
 def describe_exit(status: int | None) -> str:
@@ -82,9 +82,9 @@ def describe_exit(status: int | None) -> str:
 
 
 def find_signal(status: int) -> int | None:
-    """Return the signal that an exit status means; None if it means none.
+    """Return the signal that an exit status represents; None if there is none.
 
-    A shell adds 128 to the signal, MPICH's mpiexec returns it unchanged.
+    A shell adds 128 to the signal number. MPICH's mpiexec returns the number unchanged.
     """
     if 128 < status <= 128 + 64:
         return status - 128
@@ -92,7 +92,7 @@ def find_signal(status: int) -> int | None:
 
 
 class _Weight(IntEnum):
-    """Rank of evidence for a failure, best first."""
+    """Priority of evidence for a failure, strongest first."""
 
     WORKER = 0
     CAUSE = 1
@@ -103,7 +103,7 @@ class _Weight(IntEnum):
 
 
 class _Evidence:
-    """The first known message of launchers and interpreters for each weight."""
+    """The first known launcher or interpreter message for each weight."""
 
     def __init__(self, errors: Path, log: Path) -> None:
         self.first: dict[_Weight, FailureReason] = {}
@@ -212,7 +212,7 @@ def _beginning(log: Path, begin: str) -> Iterator[str]:
 
 
 def _signal(text: str, culprit: str) -> tuple[int, str] | None:
-    """Return the signal that a launcher reports, and a sentence with the rank that got it."""
+    """Return the signal that a launcher reports, and a sentence about the rank that received the signal."""
     for pattern in _SIGNALS:
         if matched := pattern.search(text):
             groups = matched.groupdict()

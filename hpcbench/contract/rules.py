@@ -27,7 +27,7 @@ def resolve_treatments(scheme: Scheme, setting: TrafficSettings) -> dict[Traffic
 
 
 def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
-    """Return a line for each rule that applies to no traffic of the run or whose feedback has no error to keep."""
+    """Return a line for each rule that matches no traffic of the run, or whose error feedback has no effect."""
     rules, resolved = scheme.all_rules, resolve_treatments(scheme, setting)
     used = {treatment.rule for treatment in resolved.values()}
     feeding = {treatment.rule for treatment in resolved.values() if treatment.feedback}
@@ -66,13 +66,13 @@ def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, s
 
 
 def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
-    """Return the number format of messages. That of momenta is fixed."""
+    """Return the number format of messages. The format of momenta is fixed."""
     content = find_content(traffic)
     return setting.train.message_formats[content] if content else setting.train.sum_format
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage lacks; None if a rule is for gathers that it has."""
+    """Return the index of a rule for gathers that this ZeRO stage does not use; None if a rule matches its gathers."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -86,7 +86,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use other values than the forward pass; None if both use the same.
+    """Return why the backward pass would use different values than the forward pass; None if the values are identical.
 
     Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
     the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -132,9 +132,9 @@ def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | N
 
 
 def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass of attention would use other keys and values; None if it uses the same.
+    """Return why the backward pass of attention would use different keys and values; None if they are identical.
 
-    A ring sends them again for the backward pass. Ulysses keeps them, unless attention is recomputed.
+    A ring sends keys and values again in the backward pass. Ulysses stores them, unless attention is recomputed.
     """
     treatment = scheme.treatment(("CP", "FORWARD", "ACT"))
     if not treatment.is_random:
@@ -154,7 +154,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
 
 
 def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
-    """Return the part of a scheme that cannot run on a GPU; None if all can.
+    """Return the part of a scheme that cannot run on a GPU; None if all parts can.
 
     The result is the index of the rule (None for the algorithm), and the problem with the remedy.
     """
@@ -167,7 +167,7 @@ def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
 
 
 def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why homomorphic sums may overflow in a group of the run; None if they fit."""
+    """Return why homomorphic sums may overflow in a group of the run; None if they cannot overflow."""
     for traffic, treatment in resolve_treatments(scheme, setting).items():
         ranks = {"DP": setting.layout.replicas, "TP": setting.layout.depth if traffic[3:] else setting.layout.tp}
         scattered = traffic[0] == "DP" and setting.train.zero > 0
@@ -181,7 +181,7 @@ def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None
 
 
 def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the copies of a tied weight on the first and last stage would drift apart; None if they stay equal.
+    """Return why the copies of a tied weight on the first and last stage would diverge; None if they remain equal.
 
     Each call of a codec draws new random numbers, and the two stages make different calls.
     """

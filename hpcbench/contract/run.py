@@ -1,6 +1,6 @@
-"""A run: one cell of a study with all values filled in. The login node writes it as run.json, and every rank reads it.
+"""A run: one cell of a study with concrete values. The login node writes run.json, and every rank reads it.
 
-The settings are fields of the schemas that a study uses too. A new setting is a field there and needs no line here.
+Settings are fields of schemas that are shared with studies. New settings are added to these schemas.
 """
 
 import json
@@ -63,7 +63,7 @@ class Run(Section):
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Dense peak of a GPU in TFLOP/s by precision, if the site sets it. Only the report uses it."""
     gpu_aware_mpi: bool | None = None
-    """Whether the MPI library gets device pointers; None if the ranks test it."""
+    """Whether device pointers are passed to the MPI library; None if the ranks test this."""
 
     @property
     def setting(self) -> TrafficSettings:
@@ -76,12 +76,12 @@ class Run(Section):
 
 
 def check(run: Run, where: str) -> None:
-    """Check that the settings fit together.
+    """Check that the settings are consistent.
 
     Raises
     ------
     UserError
-        They do not fit. The message begins with `where`.
+        The settings are inconsistent. The message begins with `where`.
     """
     misfit = (
         find_model_misfit(run.model, run.train, run.layout)
@@ -142,7 +142,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _missing(given: Any, expected: Any, name: str = "") -> str:
-    """Return the first missing key of a run file, empty if it has all. Ranks use no default values."""
+    """Return the first missing key of a run file, or an empty string. Ranks do not use default values."""
     if isinstance(expected, dict) and isinstance(given, dict):
         for key, value in expected.items():
             name_of_missing = _missing(given[key], value, f"{name}{key}.") if key in given else name + key

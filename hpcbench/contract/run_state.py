@@ -1,7 +1,7 @@
-"""Resolution of run states. Status files and logs come from machines that fail: they may be missing, cut or wrong.
+"""Resolution of run states. Status files and logs may be missing, truncated or wrong if a machine fails.
 
-A run is ``completed`` only if its log has an end event with this state. `hpcbench status` and `hpcbench report` both
-use this module, so they show the same state for a run.
+A run is ``completed`` only if its log contains an end event with this state. Both `hpcbench status` and `hpcbench
+report` use this module, so they show the same state.
 """
 
 import math
@@ -25,7 +25,7 @@ from hpcbench.contract.state import (
 from hpcbench.contract.text import make_printable
 
 _OVER = (State.COMPLETED, State.FAILED)
-"""States of a job whose script ended by itself."""
+"""States of jobs whose script exited on its own."""
 
 
 def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary, log: Ending | None) -> ResolvedState:
@@ -98,7 +98,7 @@ def resolve_run_state(
     if job.state in OPEN:
         if not began:
             return ResolvedState(State.PENDING, job.reason if job.state != State.RUNNING else "")
-        # The scheduler's answer may be older than the run's status file.
+        # The scheduler answer may be older than the run's status file.
         return ResolvedState(State.SUSPENDED if job.state == State.SUSPENDED else State.RUNNING)
     if log is not None and log.end_line is not None:
         return _by_end_event(log)
@@ -129,7 +129,7 @@ def resolve_run_state(
 
 
 def resolve_log_state(log: Ending) -> ResolvedState:
-    """Resolve the state of a run that has only a log."""
+    """Resolve the state of a run from its log alone."""
     if log.end_line is not None:
         return _by_end_event(log)
     if diverged := _diverged(log):
@@ -193,7 +193,7 @@ def _limit(mark: Mark) -> str:
 
 
 def _with_limit(mark: Mark, reason: str) -> str:
-    """Return the reason of a run that stopped on request, with the limit if it reached one."""
+    """Return why a run stopped on request, including the limit that it reached."""
     return f"reached {_limit(mark)}: {reason}" if mark.limit else reason
 
 

@@ -1,4 +1,4 @@
-"""A scheme: the codec for each kind of traffic, and what it changes in the processes of its runs."""
+"""A scheme: codecs for all kinds of traffic, and changes to the processes of its runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_p
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
-"""Dimensions that another one includes.
+"""Dimensions that are included in another dimension.
 
-Sequence parallelism cuts each all-reduce of tensor parallelism in two, so a rule for TP is for SP too.
+Sequence parallelism splits each tensor-parallel all-reduce into two operations, so TP rules also apply to SP.
 """
 
 
@@ -113,15 +113,15 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next one. It is false where messages have no error."""
+    """Whether the error of each message is added to the next message. False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
     rule: int = field(default=0, compare=False)
-    """Index in `Scheme.all_rules`. Treatments by different rules may be equal."""
+    """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 
     @property
     def is_random(self) -> bool:
-        """Whether the codec rounds at random."""
+        """Whether the codec uses stochastic rounding."""
         return self.codec.endswith(":stochastic")
 
     @property
@@ -131,7 +131,7 @@ class Treatment:
 
     @property
     def refusal(self) -> str | None:
-        """Why the algorithm cannot carry this out, and the remedy; None if it can."""
+        """Why the algorithm does not support this treatment, and the remedy; None if it does."""
         if self.algorithm is Algorithm.NATIVE and self.codec != "none":
             return f"algorithm native runs no codec, and this is {self.codec}: use algorithm encoded, or codec none"
         if self.algorithm is Algorithm.NATIVE and self.feedback:
@@ -148,7 +148,7 @@ class Treatment:
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
         """Return why a message is not encoded; None if it is.
 
-        The decision depends only on the size before the codec and on the nodes, so that all ranks decide the same.
+        The decision depends only on the unencoded size and on the nodes, so all ranks make the same decision.
         """
         if self.codec == "none":
             return None
@@ -253,7 +253,7 @@ class Scheme(Section):
 
     @property
     def all_rules(self) -> list[Rule]:
-        """All rules, with the default first, so that rule k stands at index k."""
+        """All rules. The default is first, so rule k has index k."""
         return [_default_rule(self.default), *self.rules]
 
     def name_rule(self, k: int) -> str:
@@ -263,7 +263,7 @@ class Scheme(Section):
         return f"rule {k} ({terms})" if k else f"the default ({terms})"
 
     def treatment(self, traffic: Traffic, *, half: bool = False) -> Treatment:
-        """Resolve how the scheme carries out a kind of traffic, by the last rule that matches.
+        """Resolve the treatment of a kind of traffic, from the last matching rule.
 
         Parameters
         ----------
@@ -287,7 +287,7 @@ def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, h
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm cannot carry out; None if it can carry out all."""
+    """Return the first treatment that the algorithm does not support; None if it supports all."""
     treatments = (_resolve(algorithm, rules, traffic, half=True) for traffic in list_possible_traffic())
     return next((treatment for treatment in treatments if treatment.refusal), None)
 

@@ -1,4 +1,4 @@
-"""The base class of all sections of a study, a site and a run, with strict validation, and types of their strings."""
+"""Base class of sections in study, site and run files, with strict validation, and types of their strings."""
 
 import os.path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
-"""Names that others choose: accounts and queues."""
+"""Names of accounts and queues, which site administrators choose."""
 LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -54,7 +54,7 @@ class Feature(Section):
     """The settings of a feature in `Train`."""
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return what is wrong with the settings for a run of this length; None if they fit."""
+        """Return why the settings are invalid for a run of this length; None if they are valid."""
         return None
 
 

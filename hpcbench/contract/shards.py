@@ -1,4 +1,4 @@
-"""Division of a vector among ranks, and the bytes that optimal collectives send."""
+"""Partition of a vector among ranks, and the bytes that optimal collectives send."""
 
 import itertools
 from typing import NamedTuple
@@ -38,9 +38,9 @@ def cut_aligned(span: ElementRange, parts: int, unit: int) -> list[ElementRange]
 
 
 def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
-    """Return the bytes that `rank` sends in a reduce-scatter: the pieces of all others.
+    """Return the bytes that `rank` sends in a reduce-scatter: the pieces of all other ranks.
 
-    Rank i ends with ``nbytes[i]`` bytes.
+    Rank i receives a result of ``nbytes[i]`` bytes.
     """
     return sum(nbytes) - nbytes[rank]
 

@@ -1,4 +1,4 @@
-"""Time stamps that a run's log has before each line of a user's program."""
+"""Time stamps before each line of a user's program in a run's log."""
 
 import re
 
@@ -16,6 +16,6 @@ def is_stamped(line: str) -> bool:
 
 
 def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
-    """Split a line into the seconds of its stamp and the text. The seconds are None if it has no stamp."""
+    """Split a line into the time in its stamp, in seconds, and the text. The time is None if there is no stamp."""
     match = _STAMP.match(line)
     return (float(match[1]), line[match.end() :]) if match else (None, line)

@@ -24,9 +24,9 @@ class State(StrEnum):
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The job or run left no message: it was killed, never started, or its machine failed."""
+    """The job or run ended without a message. It was killed, was never started, or its machine failed."""
     INCOMPLETE = "incomplete"
-    """The log has no end event, and no scheduler can be asked. Only runs have this state."""
+    """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"
     """The state cannot be determined. It counts neither as ended nor as successful."""
 

@@ -31,7 +31,7 @@ class PrintedForm:
     units: dict[str, float] = field(default_factory=lambda: _PLAIN)
     """Factor of each unit that the parser accepts."""
     always: bool = True
-    """Whether each step must have the quantity."""
+    """Whether the quantity is required in each step."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def format_step(step: Step) -> str:
     Raises
     ------
     ValueError
-        The step lacks a number that each step must have.
+        A required number is missing.
     """
     parts = [f"step {step.step:>{len(str(step.steps))}}/{step.steps}"]
     for quantity in QUANTITIES:
@@ -158,13 +158,13 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     text
         The line, without white space at its end.
     line
-        Its number, from 1.
+        Line number, starting at 1.
 
     Returns
     -------
     Step, DamagedLine or None
-        None if the line is not that of a step. A step line that violates the grammar is a `DamagedLine`: its numbers
-        are not used, because a number whose end was cut off still looks like a number.
+        None if the line is not a step line. A step line that violates the grammar is a `DamagedLine`. Its numbers are
+        not used, because a truncated number still looks like a number.
     """
     matched = _STEP.fullmatch(text)
     if not matched:

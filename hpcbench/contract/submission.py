@@ -50,7 +50,7 @@ class PlannedJob(BaseModel):
     walltime: int | None = None
     """Time limit in seconds."""
     stop_ahead: int = 0
-    """Seconds before its limit at which the job asks a run to stop."""
+    """Seconds before the time limit at which the job asks a run to stop."""
 
 
 class PlannedRun(BaseModel):
@@ -97,10 +97,10 @@ class RunPlan(BaseModel):
     criteria: Criteria = Criteria()
     thresholds: list[QuantityBound] = []
     steps: int | None = None
-    """Number of steps that each run is to take."""
+    """Planned number of steps of each run."""
     repeats: int | None = None
     program_log: LogForm | None = None
-    """Format in which the program of a study prints its steps; None for hpcbench's own training."""
+    """Log format of the study's program; None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
     """Kind of scheduler; None for logs that were not submitted."""
     jobs: list[PlannedJob] = []
@@ -117,7 +117,7 @@ class SubmissionFile(RunPlan):
     name: Name
     """Prefix of the names of all jobs."""
     root: str | None = None
-    """Directory that the submission was written to. Its scripts contain this path."""
+    """Directory in which the submission was created. The job scripts contain this path."""
     site_file: str | None = None
     study_file: str | None = None
     """Absolute paths of the site file and the study file; the files may have changed since."""
@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(submission: SubmissionFile) -> str | None:
-    """Return the first run or job that one part of the file names and a different part lacks."""
+    """Return the first run or job that is only in some parts of the file; None if the file is consistent."""
     jobs, runs = {job.id for job in submission.jobs}, {run.id for run in submission.runs}
     named = [run.id for run in submission.runs if run.job not in jobs]
     named += [run for job in submission.jobs for run in job.runs if run not in runs]

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 PIECE_BYTES = 2**16
-"""Size of a piece of a text file in bytes. All of a piece is in the same half."""
+"""Size of a text file's pieces in bytes. A piece is never split between the halves."""
 
 
 def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ class RootCause:
     _open: bool = False
 
     def read(self, line: OutputLine) -> None:
-        """Take a line into account."""
+        """Process a line."""
         if line.text.startswith("Root Cause"):
             self._open = True
             self._tables.append({})

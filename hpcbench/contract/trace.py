@@ -1,8 +1,8 @@
-"""Trace files of some steps of a run: the activities of each rank in the Chrome trace format, one file per rank.
+"""Trace files with the activities of ranks in some steps. Each rank writes one file in the Chrome trace format.
 
-Perfetto and Chrome's tracing page can open each file. Times are those of the rank's clock. The file also contains the
-difference of that clock from the first rank's before and after the traced steps. With it a report puts all ranks on one
-clock.
+Perfetto and chrome://tracing can open the files. Times are measured with the rank's clock. Each file also contains
+clock offsets relative to the first rank, measured before and after the traced steps. Reports use the offsets to convert
+all times to one clock.
 """
 
 import json
@@ -17,7 +17,7 @@ from hpcbench.contract.values import get_integer, get_number, get_text
 from hpcbench.errors import UserError
 
 DIRECTORY = "trace"
-"""Directory of the ranks' files, below the run's directory."""
+"""Directory of the trace files, relative to the run's directory."""
 STEPS, CODEC = "steps", "codec"
 """Tracks in addition to those of the channels: the phases of a step, and the codec."""
 STEP, WAIT = "step", "wait"
@@ -61,7 +61,7 @@ class StepTrace:
     after: ClockComparison
     spans: tuple[TraceSpan, ...]
     left_out: int = 0
-    """Number of spans that exceeded the limit and were left out."""
+    """Number of spans that were omitted because of the limit."""
 
     def ahead(self, at: float) -> float:
         """Interpolate the seconds that the rank's clock is ahead of the first rank's, at a time of the rank's clock."""

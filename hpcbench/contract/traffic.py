@@ -1,4 +1,4 @@
-"""The traffic of a run: its dimensions, phases and kinds, and the combinations of them that a run sends."""
+"""The traffic of a run: dimensions, phases, kinds, and their possible combinations."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -43,7 +43,7 @@ class MessageKind(str, Enum):
 
 
 class Algorithm(str, Enum):
-    """The algorithm of a collective, and the library that carries it out."""
+    """The algorithm of a collective, and the library that implements it."""
 
     AUTO = "auto"
     """The algorithm that should be fastest. It may be the MPI library's own collective, without a codec."""
@@ -56,9 +56,9 @@ class Algorithm(str, Enum):
     HIERARCHICAL = "hierarchical"
     """Two-shot between nodes. Values within a node are not encoded."""
     HIERARCHICAL_ENCODED = "hierarchical-encoded"
-    """Two-shot between nodes, with values encoded within the nodes too.
+    """Two-shot between nodes. Values are also encoded within nodes.
 
-    Bytes from other nodes are passed on unchanged.
+    Bytes from other nodes are forwarded unchanged.
     """
     RING = "ring"
     """A ring in which each hop encodes the partial sums again. It exists for comparison."""

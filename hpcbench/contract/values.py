@@ -31,7 +31,7 @@ def get_member(data: Any, *keys: str) -> Any:
 
 
 def get_integer(data: Any, *keys: str) -> int | None:
-    """Return the exact whole number at the end of `keys`; None if there is none of at most 64 bits."""
+    """Return the integer at the end of `keys`; None if there is none, or if it exceeds 64 bits."""
     number = get_member(data, *keys)
     if isinstance(number, float) and number.is_integer():
         number = int(number)
@@ -39,5 +39,5 @@ def get_integer(data: Any, *keys: str) -> int | None:
 
 
 def limit_integer(number: int | None) -> int | None:
-    """Return the value if it is a whole number of at most 64 bits, else None."""
+    """Return the value if it is an integer of at most 64 bits, else None."""
     return number if number is not None and -(2**63) <= number < 2**63 else None
