@@ -1,14 +1,15 @@
 """Time context-parallel attention, compared with `scaled_dot_product_attention` in one process.
 
-    python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
+python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
 
-Each rank uses one thread. The task is causal attention of one sample in fp32, forward and backward. First one
-process computes it with PyTorch's function while the other ranks wait. Then all ranks share the positions, with each
-method, with and without overlap of messages and computation. Each turn runs all variants one after another.
+Each rank uses one thread. The task is causal attention of one sample in fp32, forward and backward. First, one process
+computes the whole sample with PyTorch's function while the other ranks wait. Then the positions are divided among all
+ranks, with each method, with and without overlap of messages and computation. Each turn runs all variants one after
+another.
 
 A row has the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at best 1 /
-ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own
-core. Needs hpcbench[train,local].
+ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own core.
+Needs hpcbench[train,local].
 """
 
 import argparse
@@ -62,7 +63,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         attention, _ = WAYS[way]  # type: ignore[index]
         attention(*local_tensors, ranks).backward(upstream[:, :, : length // world.size])
 
-    waiting = Wait.GIVE_WAY if world.size > len(os.sched_getaffinity(0)) else Wait.SPIN  # as a run would
+    waiting = Wait.GIVE_WAY if world.size > len(os.sched_getaffinity(0)) else Wait.SPIN  # As in a run.
     calls: dict[str, tuple[Callable[[], None], Sharers | None]] = {"one process": (alone, None)}
     for overlap, way in product((False, True), WAYS):
         group = Group(world.Dup(), Progress(waiting, background=overlap))

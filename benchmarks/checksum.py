@@ -76,7 +76,7 @@ def worker(nbytes: int, repeats: int) -> None:
 
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
-    """Return the GB/s of the fastest of many calls."""
+    """Return the highest GB/s of many calls."""
     best = min(_time_call(call) for _ in range(50))
     return nbytes / best / 1e9
 

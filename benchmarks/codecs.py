@@ -1,16 +1,16 @@
 """Compare the codecs of hpcbench with other compressors on the same values, and check speed goals.
 
-    python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
-                                [--fresh-memory] [--tiny]
+python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
+[--fresh-memory] [--tiny]
 
-GB/s count uncompressed bytes of the fastest of K turns, because other programs can only slow a turn down. With two
-cores, two threads compress half of the values each, for compressors without threads of their own. Compressors that
+GB/s count uncompressed bytes and are those of the fastest of K turns, because other programs can only slow a turn down.
+If a compressor is single-threaded, two cores run two threads that compress half of the values each. Compressors that
 are not installed are listed as missing: pip install '.[bench,train]'.
 
-Each compressor is called in the usual way. Ours and a few others write to memory that the caller provides. Many
-return new memory, and above 32 MiB the C library requests it from the system for each call, page by page. By default
-this script keeps freed memory, so only the work of the codecs is compared. --fresh-memory also times page faults,
-and checks no goals.
+Each compressor is called in the usual way. The codecs of hpcbench and a few others write to memory that the caller
+provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each call,
+page by page. By default, this script keeps freed memory, to compare only the work of the codecs. --fresh-memory also
+times page faults, and checks no goals.
 """
 
 import argparse
@@ -56,14 +56,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal for one core."""
+    """Speed or ratio to reach on one core."""
 
     what: str
-    """``ratio`` or an operation, whose speed is compared with the rival's."""
+    """``ratio``, or an operation whose speed is compared with the rival's."""
     least: float
     codecs: tuple[str, ...]
     rival: str = ""
-    """``{}`` stands for the codec's parameter."""
+    """``{}`` is replaced by the codec's parameter."""
     types: tuple[str, ...] = ("float32",)
 
     def text(self) -> str:
@@ -93,7 +93,10 @@ GOALS = (
 
 
 def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecutor) -> Coder:
-    """Return the compressor on `cores` threads: its own, or one thread for each part of the values."""
+    """Return the compressor with `cores` threads.
+
+    Single-threaded compressors get one thread for each part of the values.
+    """
     assert entry.make
     if cores == 1 or entry.threads:
         return entry.make(x, out, cores)
@@ -119,7 +122,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
     coders, differences = [], []
     with ThreadPoolExecutor(cores) as pool:
         for entry in contenders:
-            out.fill(-1)  # or a decoder that does nothing would leave its forerunner's values
+            out.fill(-1)  # Otherwise a decoder that does nothing would leave the values of the previous one.
             coders.append(spread(entry, x, out, cores, pool))
             coders[-1].check()
             differences.append(compute_errors(x, out))
@@ -138,7 +141,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
 
 
 def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
-    """Make a table with a row for each codec. Rows of hpcbench also have the speed relative to their rival."""
+    """Make a table with a row for each codec. Rows of hpcbench also contain the speed relative to their rival."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
@@ -178,7 +181,7 @@ def judge(goal: Goal, results: dict[str, dict[str, Measured]]) -> str:
 
 
 def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iterator[str]:
-    """Print the tables, and yield the lines on the goals."""
+    """Print the tables, and yield one line per goal."""
     results: dict[str, dict[str, Measured]] = {}
     for type in arguments.type:
         dtype = TYPES[type]

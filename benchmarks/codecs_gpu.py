@@ -1,13 +1,12 @@
 """Measure speed, ratio and error of the codecs on a GPU, compared with other compressors on the same data.
 
-    python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
-                                    [--tiny]
+python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE] [--tiny]
 
-GB/s count uncompressed float32 bytes, timed by CUDA events around warm calls: the median, followed by the best. "of
-copy" is the median bandwidth of a call (bytes that it must read and write) divided by that of a copy. "fused"
+GB/s count uncompressed float32 bytes and are timed with CUDA events, after warm-up calls. The median is followed by the
+best. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by that of a copy. "fused"
 decodes, adds and encodes in one kernel; "3 kernels" is the time of separate kernels divided by the time of the fused
-one. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP and a libzfp
-with CUDA (--zfp) have one row each, which states if they are missing or fail. The exit status is 2 without a GPU.
+one. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP and a libzfp with
+CUDA (--zfp) each have a row, which states whether they are missing or fail. The exit status is 2 without a GPU.
 """
 
 import argparse
@@ -66,12 +65,12 @@ class Row:
     name: str
     ratio: float
     rmse: float
-    """Error of the decoded values, relative to their root mean square."""
+    """RMS error of the decoded values, relative to the RMS of the values."""
     speeds: dict[str, Speed]
     lack: str = ""
-    """Why it was not measured."""
+    """Reason why the codec was not measured."""
     three_kernels: float | None = None
-    """Time of decode, add and encode, over that of the fused call."""
+    """Time of separate decode, add and encode calls, divided by the time of the fused call."""
 
 
 class Bench:
@@ -85,7 +84,7 @@ class Bench:
         self.copy = 2 * x.nbytes / median(self.seconds(lambda: cupy.copyto(out, self.x)))
 
     def seconds(self, call: Callable[[], Any]) -> list[float]:
-        """Time calls after some warm-up calls; return the seconds of each."""
+        """Return the time of each call in seconds, after some warm-up calls."""
         events = [(self.cupy.cuda.Event(), self.cupy.cuda.Event()) for _ in range(self.repeats)]
         for _ in range(WARM):
             call()
@@ -106,11 +105,11 @@ class Bench:
     def error(self, decoded: Any) -> float:
         """Return the RMS error of decoded values, relative to the RMS of the values."""
         decoded = self.cupy.asarray(decoded).view(self.cupy.float32)[: self.x.size]
-        lack = self.cupy.asnumpy(decoded).astype(np.float64) - self.host  # CuPy's kernels flush subnormal values
+        lack = self.cupy.asnumpy(decoded).astype(np.float64) - self.host  # CuPy's kernels flush subnormals to zero.
         return float(np.sqrt(np.mean(lack**2))) / self.rms
 
     def row(self, peer: Peer, three: Callable[[], Any] | None = None) -> Row:
-        """Measure a codec or peer."""
+        """Measure a codec or another compressor."""
         size, wire = self.host.nbytes, peer.wire_bytes
         speeds = {
             "encode": self.speed(peer.encode, size + wire),
@@ -128,7 +127,7 @@ class Bench:
 
 
 def ours(bench: Bench, name: str) -> Row:
-    """Measure a codec of this package."""
+    """Measure a codec of hpcbench."""
     cupy, x, device = bench.cupy, bench.x, cuda()
     stream = device.stream(None, x)
     codec = CudaCodec(get_codec(name), device)
@@ -176,7 +175,7 @@ def measure_rounding(bench: Bench) -> Iterator[Row]:
 
 
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
-    """Measure the installed peers, with the reasons why others were not measured."""
+    """Measure the installed peers. Return the reasons why others were not measured, too."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "CuPy": lambda: cupy_peers(bench.x),
@@ -190,7 +189,7 @@ def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
                 yield bench.row(peer)
         except ImportError:
             yield Row(kind, 0, 0, {}, "not installed")
-        except Exception as error:  # a peer that fails must not cost the table
+        except Exception as error:  # The failure of one peer must not lose the table.
             yield Row(kind, 0, 0, {}, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:80])
 
 
@@ -219,7 +218,7 @@ def table(rows: list[Row], title: str) -> Table:
 
 
 def values(name: str, n: int) -> Values:
-    """Return generated values, or those of a file, repeated if there are too few."""
+    """Return generated values or those of a file, repeated if there are too few."""
     if name in DATA:
         return np.ascontiguousarray(DATA[name](np.random.default_rng(1), n), dtype=np.float32)
     return np.resize(np.load(name).astype(np.float32).ravel(), n)

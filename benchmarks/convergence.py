@@ -29,7 +29,7 @@ from hpcbench.study.run import run_file
 from hpcbench.study.size import Capacity
 
 TRIAL_STEPS = 8
-"""Steps of the trial; the last half of them is timed, with 1-bit Adam after its freeze."""
+"""Steps of the trial run. The last half is timed, with 1-bit Adam after its freeze step."""
 TINY = [
     "train={steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 2, seq_len: 32, eval_samples: 4}",
     "layout={dp: 2}",
@@ -44,7 +44,7 @@ def hpcbench(*words: str) -> int:
 
 
 def run_trial(run: dict[str, Any]) -> tuple[float, float]:
-    """Return the seconds of a step and of everything else except evaluations, from a short run."""
+    """Return the time of a step and of everything else except evaluations, in seconds, measured in a short run."""
     train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
     if train["freeze_step"]:
         train["freeze_step"] = TRIAL_STEPS // 2

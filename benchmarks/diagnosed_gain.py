@@ -1,19 +1,19 @@
 """Test the bound of `hpcbench diagnose`: compare it with the measured gain of int8 on unchanged programs.
 
-    python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
+python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
 Four ranks, each on a virtual host behind a limited link, train with PyTorch's own collectives over gloo. `hpcbench
 diagnose --run` traces some steps of each program. Then the program runs alone, and under `hpcbench run` with the
 schemes `identity` (our algorithm without a codec) and `naive-int8`, in rotated order.
 
-exposed, transfer: fractions of a traced step in which all communication, or only transfers, are exposed. bound:
-largest possible gain of int8 on all dimensions together, from the diagnosis. int8, identity: speed relative to the
-program alone, as geometric mean over the repeats. codec: speed with int8 relative to identity, with its 95 %
-interval. The bound applies to the codec only: another algorithm may gain more (gloo runs a reduce-scatter as an
-all-reduce, which sends twice the bytes).
+exposed, transfer: fractions of a traced step in which any communication, or a transfer, is exposed. bound: largest
+possible gain of int8 on all dimensions together, according to the diagnosis. int8, identity: speed relative to the
+program alone, as geometric mean over the repeats. codec: speed with int8 relative to identity, with its 95 % interval.
+The bound applies to the codec only: another algorithm may gain more (gloo runs a reduce-scatter as an all-reduce, which
+sends twice the bytes).
 
-The bound must be at least the gain of the codec. Where more than half of a step is exposed transfer, the gain must
-be at least 60 % of the bound. Ranks share the cores, so times vary. Needs Linux, root or user namespaces, iproute2,
+The bound must be at least the gain of the codec. Where more than half of a step is exposed transfer, the gain must be
+at least 60 % of the bound. Times vary, because ranks share the cores. Needs Linux, root or user namespaces, iproute2,
 and hpcbench[torch,local].
 """
 
@@ -50,9 +50,9 @@ PROGRAMS = {
 """Scripts and arguments: data-parallel gradients, sharded weights, and tensor-parallel activations."""
 STEP_SECONDS = re.compile(r"time ([\d.]+)ms|in ([\d.]+) s$", re.MULTILINE)
 GROUPS = "lossy: [parameters]\n"
-"""Groups file: FSDP2's gathers of parameters are encoded, too."""
+"""Groups file that also encodes FSDP2's gathers of parameters."""
 WARMUP = 3
-"""Steps at the beginning that do not count."""
+"""Warm-up steps, which are not counted."""
 CODEC = "int8"
 
 
@@ -63,23 +63,23 @@ class Row:
     program: str
     rate: str
     exposed: float
-    """Part of the traced step."""
+    """Fraction of the traced step in which communication was exposed."""
     transfer: float
-    """Part of the traced step in which transfers, without waiting for late ranks, were exposed."""
+    """Fraction of the traced step in which transfers were exposed, without the waiting for late ranks."""
     bound: float
     int8: list[float]
-    """Speed with int8 over that of the program alone, by repeat."""
+    """Speed with int8 relative to the program alone, per repeat."""
     identity: list[float]
-    """Speed of our algorithm without a codec over that of the program alone."""
+    """Speed of hpcbench's algorithm without a codec, relative to the program alone, per repeat."""
 
     @property
     def gain(self) -> float:
-        """Gain of the codec, as geometric mean over the repeats."""
+        """Gain of the codec: the geometric mean over the repeats."""
         return mean_ratio(self.int8) / mean_ratio(self.identity)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the codec's gain; None for one repeat."""
+        """Student's 95 % interval of the codec's gain. With one repeat, it is None."""
         if len(self.int8) < 2:
             return None
         logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]
@@ -88,7 +88,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the diagnosis; undecided if the interval contains the bound."""
+        """Verdict on the diagnosis. If the interval contains the bound, it is undecided."""
         low, high = self.interval or (self.gain, self.gain)
         if low > self.bound:
             return "ABOVE THE BOUND"
@@ -104,7 +104,7 @@ def mean_ratio(ratios: list[float]) -> float:
 
 
 def become_rank(arguments: list[str]) -> None:
-    """Run a script as the rank that MPI's launcher gave this process."""
+    """Run a script as the rank that the MPI launcher assigned to this process."""
     os.environ.update(RANK=os.environ["PMI_RANK"], WORLD_SIZE=os.environ["PMI_SIZE"], LOCAL_RANK="0")
     os.environ.update(MASTER_ADDR="host1", MASTER_PORT="29500")
     sys.argv = arguments
@@ -114,10 +114,7 @@ def become_rank(arguments: list[str]) -> None:
 def call(command: list[str]) -> str:
     """Return the output of a command.
 
-    Raises
-    ------
-    UserError
-        It has failed.
+    Raises ------ UserError The command failed.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -127,14 +124,14 @@ def call(command: list[str]) -> str:
 
 
 def program_command(name: str, rate: str, ranks: int, steps: int) -> list[str]:
-    """Return the command line that trains a program on virtual hosts."""
+    """Return the command that trains a program on virtual hosts."""
     arguments = [word.format(ranks=ranks) for word in PROGRAMS[name]]
     hosts = [sys.executable, "-m", "hpcbench.testing.hosts.launcher", "-n", str(ranks), "-ppn", "1", "--rate", rate]
     return [*hosts, sys.executable, str(Path(__file__).resolve()), "--rank", *arguments, "--steps", str(steps)]
 
 
 def diagnose(command: list[str]) -> dict[str, Any]:
-    """Trace some steps of a program; return the diagnosis."""
+    """Trace some steps of a program, and return the diagnosis."""
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "diagnosis.json"
         options = ["--run", "--directory", directory, "--output", str(output)]
@@ -144,13 +141,13 @@ def diagnose(command: list[str]) -> dict[str, Any]:
 
 
 def bound_gain(diagnosis: dict[str, Any]) -> float:
-    """Return the largest gain of the codec on all dimensions together."""
+    """Return the largest possible gain of the codec on all dimensions together."""
     saved = sum(1 - 1 / gain["factor"] for gain in diagnosis["gains"] if gain["codec"] == CODEC)
     return 1 / (1 - saved)
 
 
 def step_seconds(output: str) -> float:
-    """Return the mean time of the counted steps that a program printed."""
+    """Return the mean time of the counted steps in a program's output."""
     times = [float(ms) / 1e3 if ms else float(s) for ms, s in STEP_SECONDS.findall(output)]
     return fmean(times[WARMUP:])
 

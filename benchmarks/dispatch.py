@@ -1,14 +1,14 @@
 """Compare the dispatch of tokens to experts by hpcbench, plain and encoded, with PyTorch's all-to-all over gloo.
 
-    python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...]
-                                  [--json FILE] [--tiny]
+python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...] [--json FILE]
+[--tiny]
 
-Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32
-rows to each other rank. The parts are equal, as for experts with a capacity, or have sizes such as a router without
-drops produces. In each turn, every method sends the same rows in rotated order in the same processes. A time is that
-of the slowest rank. gloo is all_to_all_single of torch.distributed. It uses TCP also within a host, where MPI uses
-shared memory, so the two differ less between hosts. Exact methods are compared bit by bit. Needs Linux, root or user
-namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32 rows
+to each other rank. The parts are equal, as for experts with a capacity, or unequal, as from a router that drops no
+tokens. In each turn, all methods send the same rows in the same processes, in rotated order. Times are those of the
+slowest rank. gloo is all_to_all_single of torch.distributed. Gloo uses TCP even within a host, where MPI uses shared
+memory, so the difference between hosts is smaller. The results of exact methods must be bitwise identical. Needs Linux,
+root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -38,14 +38,14 @@ from hpcbench.testing.hosts.rates import bits_per_second
 
 HOSTS, EACH = 2, 2
 ADDRESS = "tcp://198.18.0.1:29511"
-"""Where the ranks of gloo meet: the first virtual host."""
+"""Rendezvous address of the gloo ranks: the first virtual host."""
 GLOO, LIBRARY = "torch over gloo", "MPI library"
 LONGEST = 1200.0
 Rows = list[dict[str, Any]]
 
 
 def parts_of(rows: int, ranks: int, *, even: bool) -> list[list[int]]:
-    """Return the number of rows that each rank sends to each."""
+    """Return the number of rows that each rank sends to each other rank."""
     if even:
         return [[rows // ranks] * ranks for _ in range(ranks)]
     shares = np.arange(1, ranks + 1) / sum(range(1, ranks + 1))
@@ -54,7 +54,7 @@ def parts_of(rows: int, ranks: int, *, even: bool) -> list[list[int]]:
 
 
 def work(asked: dict[str, Any]) -> None:
-    """Measure on one rank; rank 0 prints a line for each size, kind of parts and method."""
+    """Measure on one rank. Rank 0 prints a line for each size, kind of parts and method."""
     import torch
     from mpi4py import MPI
     from torch import distributed
@@ -100,7 +100,7 @@ def work(asked: dict[str, Any]) -> None:
             exact = np.empty(sum(receives), np.float32)
             times: dict[str, list[float]] = defaultdict(list)
             errors, wires = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)
-            for turn in range(-1, asked["turns"]):  # the first one pays for connections
+            for turn in range(-1, asked["turns"]):  # The first call also sets up connections.
                 order = list(ways)
                 for k in range(len(order)):
                     name = order[(k + turn) % len(order)] if turn >= 0 else order[k]
@@ -127,7 +127,7 @@ def work(asked: dict[str, Any]) -> None:
 
 
 def measure(asked: dict[str, Any], rate: str) -> Rows:
-    """Start the ranks and read what they print."""
+    """Start the ranks, and parse their output."""
     with tempfile.TemporaryDirectory() as directory, Hosts(HOSTS, rate) as hosts:
         file = Path(directory) / "asked.json"
         file.write_text(json.dumps(asked))

@@ -1,14 +1,12 @@
 """Time a dry run with 1,000 and 10,000 job scripts, compared with ReFrame and JUBE.
 
-    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
-                                 [--tiny]
+python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000] [--tiny]
 
-Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses
-`submit --dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses
-`--dry-run` with a parameterized test, and JUBE a step that substitutes into a copied script. Start-up is the same
-with one run. Times are wall-clock and processor time of the whole command, the minimum over interleaved turns.
-ReFrame comes from `pip install reframe-hpc`, JUBE from its own page. The row of a tool that is not installed states
-this.
+Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses `submit
+--dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses `--dry-run`
+with a parameterized test, and JUBE a step that substitutes into a copied script. Start-up is measured as the time with
+one run. Times are wall-clock and processor times of the whole command, the minimum over interleaved turns. Install
+ReFrame with `pip install reframe-hpc`, and JUBE from its web page. The row of a tool that is not installed states this.
 """
 
 import argparse
@@ -148,11 +146,11 @@ class Tool:
 
     name: str
     prepare: Callable[[Path, int], tuple[list[str], str]] | None
-    """None: it is not installed."""
+    """None if the tool is not installed."""
 
 
 def split(runs: int) -> tuple[list[str], int]:
-    """Return schemes and repeats whose product is the number of runs."""
+    """Return numbers of schemes and repeats whose product is the number of runs."""
     return (SCHEMES, runs // len(SCHEMES)) if runs >= len(SCHEMES) else (SCHEMES[:1], runs)
 
 
@@ -191,7 +189,7 @@ def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
 
 
 def measure(tool: Tool, runs: int) -> tuple[float, float]:
-    """Return wall-clock and processor seconds of one rendering; check that all scripts exist."""
+    """Return the wall-clock and processor time of one rendering in seconds. Check that all scripts exist."""
     assert tool.prepare
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -1,22 +1,20 @@
 """Measure the cost of the engine: a step compared with a plain PyTorch loop, with DDP and with FSDP2.
 
-    python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE]
-                                [--tiny]
+python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE] [--tiny]
 
 All contenders train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and equal
-learning rates. PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the
-row states otherwise. DDP uses buckets as gradient views. It communicates over gloo, or by a communication hook over
-the MPI library that hpcbench uses: blocking, or nonblocking with a progress thread. FSDP2 gathers weights and
-scatters gradients, as in ZeRO-3. Before anything is timed, the losses must agree to 1e-5 (5 % for lossy schemes and
-hooks), because different work would take different time.
+learning rates. PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the row
+states otherwise. DDP uses buckets as gradient views. It communicates over gloo, or with a communication hook over the
+MPI library that hpcbench uses. The hook is blocking, or nonblocking with a progress thread. FSDP2 gathers weights and
+scatters gradients, as in ZeRO-3. The losses must agree to 1e-5 (5 % for lossy schemes and hooks) before anything is
+timed, because only equal work can be compared.
 
-All contenders run in the same processes and take turns of some steps, in rotated order. The time of a turn is that
-of the slowest rank. "gradients" is the forward and backward pass with exposed communication; "optimizer" is norm,
-clipping and update. The step of hpcbench also sums the losses of the ranks and counts its traffic. Times are medians
-over the turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval on their
-logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed only
-if the whole interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps
-are not meaningful.
+All contenders run in the same processes, in turns of some steps and in rotated order. The time of a turn is that of the
+slowest rank. "gradients" is the forward and backward pass with exposed communication; "optimizer" is norm, clipping and
+update. The step of hpcbench also sums the losses of the ranks and counts its traffic. Times are medians over the turns.
+Ratios are geometric means over pairs of the same turn, with Student's 95 % interval on their logarithms. The fastest
+loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed only if the whole interval is on
+one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps are not meaningful.
 """
 
 import argparse
@@ -39,13 +37,13 @@ from hpcbench.console import columns
 from hpcbench.report.statistics import Interval, paired_ratio
 
 MOST_OVERHEAD = 1.03
-"""The most that a step on one rank may take, as a multiple of the faster plain loop's."""
+"""Largest step time on one rank that meets the goal, as a multiple of the faster plain loop's."""
 OURS = ("hpcbench", "hpcbench baseline")
-"""The contender that the goals are set for."""
+"""The contender for which the goals are set."""
 
 
 def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start the ranks, and read their results."""
+    """Start the ranks, and parse their results."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,18 +59,18 @@ def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[st
 
 
 def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
-    """Return the seconds of each turn for a whole step (0), its gradients (1), or its optimizer (2)."""
+    """Return the time of each turn in seconds: of the whole step (0), its gradients (1), or its optimizer (2)."""
     return [turn[part] for turn in row["turns"]]
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the peer that sets the goal: the one with the shortest turns relative to the first."""
+    """Return the peer that sets the goal: the one with the shortest turns relative to the first contender."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 
 
 def verdict(ratio: Interval, limit: float) -> str:
-    """Return whether an interval shows that the ratio is at most `limit`."""
+    """Return whether the whole interval of the ratio is at most `limit`."""
     if ratio.low is None or ratio.high is None:
         return "not decided"
     return "met" if ratio.high <= limit else "missed" if ratio.low > limit else "not decided"

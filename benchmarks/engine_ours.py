@@ -1,4 +1,4 @@
-"""Contenders of engine.py from hpcbench: the engine under several schemes, and once with PyTorch's optimizer."""
+"""Contenders of engine.py from hpcbench: the engine under several schemes, and with PyTorch's optimizer."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ LOSSY = tuple(
 
 
 class FusedAdamW:
-    """PyTorch's fused AdamW on a piece of the engine, parameter by parameter as PyTorch users apply it."""
+    """PyTorch's fused AdamW on a piece of the engine, called for each parameter as PyTorch users do."""
 
     def __init__(self, piece: Piece, run: Run) -> None:
         train = run.train
@@ -41,7 +41,7 @@ class FusedAdamW:
         )
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
-        """Replace `hpcbench.parallel.adamw.AdamWState.step` for the piece that this object was made for."""
+        """Update one piece, as `hpcbench.parallel.adamw.AdamWState.step` does."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         if factor != 1.0:
@@ -68,7 +68,7 @@ class Engine:
 
 
 def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List the engine's contenders. The goal is set for the first one."""
+    """List the engine's contenders. The goal applies to the first one."""
 
     def engine(scheme: NamedScheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Engine(run.changed(scheme=scheme), comm, corpus, **how).step

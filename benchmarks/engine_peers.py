@@ -1,7 +1,7 @@
 """Contenders of engine.py from PyTorch: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
 
-DDP over MPI has a communication hook that passes each bucket to the MPI library of hpcbench and waits in the same
-way. The remaining difference is the engine.
+DDP over MPI uses a communication hook that passes each bucket to hpcbench's MPI library and waits in the same way as
+hpcbench. The remaining difference is the engine.
 """
 
 import threading
@@ -117,15 +117,13 @@ def powersgd(model: GPT) -> nn.Module:
     """Return DDP with PowerSGD of rank 1 in a single bucket.
 
     With two buckets, the threads of gloo could send the later messages in different orders on different ranks.
-
-    Its later messages are sent by whichever thread of gloo is first: of two buckets ranks would mix them up.
     """
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     return ddp(model, powerSGD_hook.powerSGD_hook, state, bucket_mb=1000)
 
 
 def fsdp2(model: GPT) -> nn.Module:
-    """Return FSDP2 with one unit per block: it gathers weights for each pass and scatters gradients, as in ZeRO-3."""
+    """Return FSDP2 with one unit per block. Each pass gathers weights, and gradients are scattered, as in ZeRO-3."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -150,11 +148,9 @@ def allreduce(comm: mpi.Comm) -> Hook:
 
 
 class Iallreduce:
-    """Hook that starts the sum of each bucket, and a thread that advances it and completes its future.
+    """Hook that starts the sum of each bucket, and a thread that advances the sum and completes its future.
 
-    Only one of them makes MPI calls at a time, so MPI_THREAD_SERIALIZED is enough.
-
-    One of them makes MPI calls at a time, so that MPI_THREAD_SERIALIZED is enough.
+    Only one of the two makes MPI calls at a time, so MPI_THREAD_SERIALIZED is enough.
     """
 
     def __init__(self, comm: mpi.Comm, wait: Wait) -> None:
@@ -164,7 +160,7 @@ class Iallreduce:
         threading.Thread(target=self._drive, name="Iallreduce", daemon=True).start()
 
     def __call__(self, state: Any, bucket: distributed.GradBucket) -> Future[Tensor]:
-        """Start the sum of a full bucket; DDP calls this."""
+        """Start the sum of a full bucket. DDP calls this method."""
         values, done = bucket.buffer().div_(self._comm.size), Future[Tensor]()
         with self._calls:
             request = self._comm.Iallreduce(mpi.IN_PLACE, values.numpy())
@@ -194,7 +190,7 @@ class Iallreduce:
 
 
 def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List PyTorch's contenders, beginning with the one whose losses are the reference."""
+    """List PyTorch's contenders. The losses of the first one are the reference."""
 
     def loop(wrap: Wrap, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step

@@ -10,9 +10,9 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 
 MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
-"""Transports: the library that hpcbench uses, too; PyTorch's own for CPUs; nothing to send."""
+"""Transports: the library that hpcbench also uses, PyTorch's own for CPUs, and none."""
 CHECKED = 4
-"""Steps after which the losses are compared; these are the warm-up, too."""
+"""Number of warm-up steps. The losses are compared after these steps."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Size:
     model: Model
     seq_len: int
     samples: int
-    """A rank and step."""
+    """Samples per rank and step."""
     steps: int
-    """Steps of a turn."""
+    """Number of steps in a turn."""
 
 
 def _model(layers: int, hidden: int, heads: int) -> Model:
@@ -49,32 +49,32 @@ TINY = Size("tiny", _model(2, 64, 4), 32, 2, steps=2)
 
 @dataclass(frozen=True)
 class Step:
-    """The results of a step on a rank."""
+    """Results of a step on a rank."""
 
     loss: float
-    """A part of the loss that the ranks' sum completes."""
+    """The rank's part of the loss. The sum over the ranks is the loss."""
     gradients_s: float
-    """Seconds of the forward and backward passes, including exposed communication of gradients."""
+    """Time of the forward and backward passes in seconds, including exposed gradient communication."""
     optimizer_s: float
-    """Norm, clipping, and the new weights."""
+    """Time of the norm, clipping and update in seconds."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender, and its function that takes steps."""
+    """A contender, and its function that runs steps."""
 
     name: str
     transport: str
     make: Callable[[], Callable[[int], Step]]
-    """Makes the function that takes step k."""
+    """Maker of the function that runs step k."""
     exact: bool = True
-    """Whether its losses equal the reference's, apart from rounding."""
+    """Whether the losses equal the reference's, apart from rounding."""
     fair: bool = False
-    """Whether it may set the goal, as the fastest of these: other programs, exact, over the same transport."""
+    """Whether the contender may set the goal. It must be another program, exact, and use the same transport."""
 
 
 def run_of(size: Size, ranks: int, threads: int, scheme: NamedScheme, steps: int = 10_000) -> Run:
-    """Return a run of the engine. Learning rates change too slowly for the number of steps to matter."""
+    """Return a run of the engine. The learning rate barely changes, so the number of steps does not matter."""
     train = Train(
         steps=steps,
         warmup_steps=10,

@@ -1,4 +1,4 @@
-"""Ranks of engine.py: all contenders of a size in the same processes, first compared, then timed in turns."""
+"""Ranks of engine.py. All contenders of a size run in the same processes. They are compared, then timed in turns."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from mpi4py import MPI
 from hpcbench.train import text
 
 AGREE, NEAR = 1e-5, 0.05
-"""Relative differences of the losses: of exact contenders, and of lossy ones."""
+"""Tolerated relative differences of the losses, for exact and for lossy contenders."""
 
 Taker = Callable[[int], Step]
 
@@ -22,10 +22,7 @@ Taker = Callable[[int], Step]
 def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
     """Compare and time all contenders on the ranks that MPI started; rank 0 prints one JSON line each.
 
-    Raises
-    ------
-    SystemExit
-        The losses of a contender differ, or hpcbench does not run.
+    Raises ------ SystemExit The losses of a contender differ, or hpcbench cannot run.
     """
     comm = MPI.COMM_WORLD
     torch.set_num_threads(threads)
@@ -70,7 +67,7 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
 
 
 def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
-    """Return the function that takes steps, its first losses, and the reason if it cannot run on some rank."""
+    """Return the function that runs steps, its first losses, and the reason if a rank cannot run it."""
 
     def nothing(k: int) -> Step:
         raise AssertionError(f"{contender.name} does not run")
@@ -80,7 +77,7 @@ def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[f
     try:
         taker = contender.make()
         losses_here = [taker(k).loss for k in range(CHECKED)]
-    except Exception as error:  # a peer that does not run here keeps its row, which says why
+    except Exception as error:  # A peer that cannot run keeps its row, which states the reason.
         why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
     reasons = [each for each in comm.allgather(why) if each]
     return taker, [] if reasons else [comm.allreduce(loss) for loss in losses_here], reasons[0] if reasons else ""
@@ -89,10 +86,7 @@ def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[f
 def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
     """Compare all losses with those of the first contender.
 
-    Raises
-    ------
-    SystemExit
-        The losses differ by more than rounding, or the error of a lossy codec, explains.
+    Raises ------ SystemExit The losses differ by more than rounding errors or the error of a lossy codec.
     """
     expected = next(iter(losses.values()))
     for name, losses_here in losses.items():
@@ -102,7 +96,7 @@ def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
 
 
 def timed(taker: Taker, steps: range, comm: MPI.Comm) -> tuple[float, ...]:
-    """Return the seconds of a step, of its gradients and of its optimizer, each of the slowest rank."""
+    """Return the time of a step, its gradients and its optimizer in seconds, each on the slowest rank."""
     comm.Barrier()
     begin = time.perf_counter()
     taken = [taker(k) for k in steps]

@@ -1,10 +1,10 @@
-"""Error of lossy codecs against bits per value on messages that runs sampled, by what the messages contain.
+"""Measure the error of lossy codecs against bits per value, on sampled messages of each content.
 
-    python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
+python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
-An error is the median over messages of the relative RMS error of one coding. `*` marks the codecs of the Pareto front:
-no other one in the table has fewer bits and at most their error. Needs hpcbench[bench], and hpcbench[report] for plots.
+Errors are relative RMS errors of one coding, medians over messages. `*` marks the codecs of the Pareto front: no other
+codec in the table needs fewer bits with at most the same error. Needs hpcbench[bench], and hpcbench[report] for plots.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 
 def find_kind(channel: str) -> str | None:
-    """Return what the messages of a channel contain, one of `CONTENTS`, or None for other messages."""
+    """Return the content of a channel's messages, one of `CONTENTS`, or None for other messages."""
     traffic = tuple(channel.split())
     content, kind = find_content(traffic), traffic[2]
     if content == "activations":
@@ -69,7 +69,7 @@ def find_kind(channel: str) -> str | None:
 
 
 def find_front(points: dict[str, Point]) -> set[str]:
-    """Return the names of the points that no other point beats."""
+    """Return the names of the points that are not Pareto-dominated."""
     return {
         name
         for name, point in points.items()
@@ -81,7 +81,7 @@ def find_front(points: dict[str, Point]) -> set[str]:
 
 
 def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str, Point]], dict[str, int]]:
-    """Return the points by content and codec, and the number of messages of each content."""
+    """Return the points for each content and codec, and the number of messages of each content."""
     taken: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     counts: dict[str, int] = defaultdict(int)
     for key, message in read_samples(directory):
@@ -90,7 +90,7 @@ def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str,
             continue
         x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)
         if not np.any(x):
-            continue  # a relative error needs values
+            continue  # A relative error requires nonzero values.
         counts[kind] += 1
         for name in codecs:
             coded = encode(name, x)
@@ -108,7 +108,7 @@ def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str,
 
 
 def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: Sequence[str]) -> Table:
-    """Return the table, a row for each codec and a column for each content."""
+    """Return the table, with a row for each codec and a column for each content."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("codec")
     table.add_column("bits", justify="right")
@@ -126,7 +126,7 @@ def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: 
 
 
 def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
-    """Return the figure: a plot for each content, with lines along the Pareto fronts."""
+    """Return the figure, with a plot for each content and lines along the Pareto fronts."""
 
     def draw(figure: "Canvas") -> None:
         figure.set_size_inches(9.0, 3.4 * ((len(points) + 1) // 2))
@@ -153,7 +153,7 @@ def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
 
 
 def main() -> int:
-    """Measure and print; return the exit status."""
+    """Measure, print the table, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")

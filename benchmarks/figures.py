@@ -54,7 +54,7 @@ NAMES = "docs/figures.ini"
 
 @dataclass(frozen=True)
 class Place:
-    """Place where a document shows a result: its text from `start` to `end`, and the text that it should have."""
+    """A passage of a document that shows a result, from `start` to `end`, with the text that it should contain."""
 
     line: int
     source: str
@@ -72,12 +72,10 @@ def read_names(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> Iterator[Place]:
-    """Yield all places of a document, in order.
+    """Yield all passages of a document, in order.
 
-    Raises
-    ------
-    UserError
-        A marker has no end, or names something that does not exist. The message begins with the line.
+    Raises ------ UserError A marker has no end, or names something that does not exist. The message begins with the
+    line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):
@@ -108,7 +106,7 @@ def _line(text: str, position: int) -> int:
 
 
 def _lines(content: str, what: str) -> list[str]:
-    """Select lines of a result; raise ValueError if there are none."""
+    """Select lines of a result. Raise ValueError if there are none."""
     lines = content.splitlines()
     if what.startswith("lines "):
         found_items = [line for line in lines if re.search(what.removeprefix("lines "), line)]
@@ -125,7 +123,10 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first one after another; ValueError if there is none."""
+    """Return the group of the only matching line, or of the first one after another line.
+
+    Raise ValueError if there is none.
+    """
     lines = content.splitlines()
     if behind := re.fullmatch(r'after "(.+?)" (.+)', pattern):
         start = next((k + 1 for k, line in enumerate(lines) if behind[1] in line), len(lines))
@@ -137,7 +138,7 @@ def _group(content: str, pattern: str) -> str:
 
 
 def _number(content: str, key: str) -> str:
-    """Return a formatted value by its keys; raise ValueError if it is missing."""
+    """Return a formatted value, located by its keys. Raise ValueError if it is missing."""
     way, _, form = key.partition(" ")
     value = json.loads(content)
     for step in way.split("/"):

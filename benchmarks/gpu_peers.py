@@ -1,4 +1,4 @@
-"""Other compressors on a GPU, if installed, with the calls that codecs_gpu.py times."""
+"""Other installed GPU compressors, with the calls that codecs_gpu.py times."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -12,22 +12,22 @@ Call = Callable[[], Any]
 
 @dataclass
 class Peer:
-    """A compressor; `x` is float32 on the device."""
+    """A compressor of `x`, a float32 array on the device."""
 
     name: str
     wire_bytes: int
     encode: Call
     decode: Call
     result: Call
-    """What `decode` has made, an array on the device."""
+    """Result of `decode`, an array on the device."""
     add: Call | None = None
-    """Decode, then add to what is there."""
+    """Decode, and add to the existing values."""
     fused: Call | None = None
     """Decode, add, encode."""
 
 
 def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
-    """Casts, and 8-bit integers with a scale per block, in PyTorch: eager and compiled."""
+    """Casts, and 8-bit integers with one scale per block, in eager and compiled PyTorch."""
     torch = import_module("torch")
     values = torch.as_tensor(x, device="cuda")
     local, total = values.clone(), torch.empty_like(values)
@@ -48,7 +48,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
         ways[f"int8 blocks of {block}"] = quantize, dequantize, 1.0 + 4.0 / block
     for compiled in (False, True):
         for name, (encode, decode, bytes_each) in ways.items():
-            # one kernel where the compiler can fuse, three without hints
+            # One kernel where the compiler can fuse, three without hints.
             functions = [
                 encode,
                 decode,
@@ -71,7 +71,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
 
 
 def cupy_peers(x: Any) -> Iterator[Peer]:
-    """CuPy's cast to float16, and sums with the result."""
+    """CuPy's cast to float16, and sums with its result."""
     cupy = import_module("cupy")
     half, out, total = x.astype(cupy.float16), cupy.empty_like(x), cupy.zeros_like(x)
     yield Peer(
@@ -85,7 +85,7 @@ def cupy_peers(x: Any) -> Iterator[Peer]:
 
 
 def nvcomp_peers(x: Any, stream: int) -> Iterator[Peer]:
-    """Yield NVIDIA's lossless compressors, with the settings for float32."""
+    """Yield NVIDIA's lossless compressors, configured for float32."""
     nvcomp = import_module("nvidia.nvcomp")
     source = nvcomp.as_array(x)
     for name, kind in (("ANS", "|u1"), ("Bitcomp", "<u4"), ("Cascaded", "<u4"), ("LZ4", "|u1")):
@@ -132,12 +132,7 @@ class _Zfp:
 def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[Peer]:
     """Codecs of cuZFP, from a libzfp built with CUDA.
 
-    Raises
-    ------
-    ImportError
-        No libzfp was named.
-    OSError, RuntimeError
-        It cannot be loaded, or has no CUDA.
+    Raises ------ ImportError No libzfp was named. OSError, RuntimeError The library cannot be loaded, or lacks CUDA.
     """
     if path is None:
         raise ImportError("no libzfp was named")

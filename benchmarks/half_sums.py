@@ -1,10 +1,10 @@
-"""Measure an MPI library's sums of 16-bit values: with its own type and with our loop, compared with fp32.
+"""Measure an MPI library's sums of 16-bit values, with its own type and with hpcbench's loop, compared with fp32.
 
-    python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
+python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
 
-The result justifies how the baseline of a half-precision run is summed (hpcbench/comm/half_sums.py). Reduce_local
-adds a vector in one process; Allreduce adds it over the ranks of this machine, in turns of the same run. All rows
-have the same number of values. Needs hpcbench[train,local].
+The result justifies how the baseline of a half-precision run is summed (hpcbench/comm/half_sums.py). Reduce_local adds
+two vectors in one process. Allreduce adds vectors over the ranks of this machine, in turns of the same run. All rows
+use the same number of values. Needs hpcbench[train,local].
 """
 
 import argparse
@@ -25,7 +25,7 @@ from hpcbench.console import show_table
 
 
 def worker(values: int, repeats: int) -> None:
-    """Time all sums on all ranks; rank 0 prints one JSON line each."""
+    """Time all sums on all ranks. Rank 0 prints one JSON line per sum."""
     from mpi4py import MPI
 
     from hpcbench.comm import half_sums

@@ -1,4 +1,4 @@
-"""Setting of the C library that removes the cost of newly allocated memory from a benchmark."""
+"""glibc setting that removes the cost of newly allocated memory from a benchmark."""
 
 import ctypes
 
@@ -8,10 +8,7 @@ from hpcbench.errors import UserError
 def keep_memory() -> None:
     """Make glibc serve large requests from its heap, and never return memory to the system.
 
-    Raises
-    ------
-    UserError
-        Another C library has no such settings.
+    Raises ------ UserError The C library is not glibc.
     """
     trim_threshold, mmap_max = -1, -4
     libc = ctypes.CDLL(None)

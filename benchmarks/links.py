@@ -1,12 +1,12 @@
 """Check the links between virtual hosts: time messages of 4 KiB to 4 MiB after a pause.
 
-    python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
+python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
-The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of all bytes, with
-headers of TCP, IP and Ethernet, divided by the rate; no message may be faster. "Expected" adds the latency: the time
-of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast, the median
-whether it is too slow. "Of the limit" is the number of payload bytes divided by the median time. A pause of 20 ms
-precedes the messages of each row; those of "8 x 64 KiB" follow each other without a pause. Needs Linux, root or user
+The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
+TCP, IP and Ethernet headers, divided by the rate. No message can be faster. "Expected" adds the latency, which is the
+time of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast, the
+median whether it is too slow. "Of the limit" is the number of payload bytes divided by the median time. A pause of 20
+ms precedes the messages of each row; those of "8 x 64 KiB" follow each other without a pause. Needs Linux, root or user
 namespaces, iproute2, and hpcbench[train,local].
 """
 
@@ -39,7 +39,7 @@ MESSAGES = {
     "512 KiB": (512 * KIB, 1),
     "4 MiB": (4096 * KIB, 1),
 }
-"""Bytes of a message, and how many follow each other, by the name of the row."""
+"""Size of a message in bytes and number of successive messages, for each row."""
 HEADINGS = (
     "limit",
     "message",
@@ -50,11 +50,11 @@ HEADINGS = (
     "of the limit",
 )
 PAUSE = 0.02
-"""Seconds before each message."""
+"""Pause before each message, in seconds."""
 
 
 def worker(messages: int) -> None:
-    """Let rank 0 send to rank 1, and print the seconds of each row, beginning with an empty message."""
+    """Send from rank 0 to rank 1, and print the time of each row in seconds, beginning with an empty message."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -75,13 +75,13 @@ def worker(messages: int) -> None:
             else:
                 world.Send(answer, 0)
             times[name].append(time.perf_counter() - start)
-        del times[name][0]  # it connects, and lets TCP's window grow
+        del times[name][0]  # The first message connects, and grows TCP's window.
     if world.rank == 0:
         print(json.dumps(times))
 
 
 def measure(hosts: Hosts, messages: int) -> dict[str, list[float]]:
-    """Return the times of each row of :data:`MESSAGES` in seconds, and those of an empty message."""
+    """Return the times of each row of :data:`MESSAGES` and of an empty message, in seconds."""
     command = [sys.executable, __file__, "--messages", str(messages), "--worker"]
     done = hosts.run(command, ranks=2, ranks_per_host=1, timeout=600)
     if done.returncode:

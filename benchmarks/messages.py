@@ -1,6 +1,6 @@
-"""Measure codecs on messages that runs sampled, by channel and step: ratio, error, and rank of the matrices.
+"""Measure codecs on sampled messages, by channel and step: ratio, error, and rank of the matrices.
 
-    python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
+python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages`. Figures are medians over
 messages or matrices; errors are relative RMS errors of one coding of a message. `rank` is the effective rank of a
@@ -39,13 +39,13 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 CODECS = ("bf16", "int8:256", "zfp:8", "zfp:16", "mpc", "xpk", "topk:0.01")
-"""Codecs of the paper, and the plain ones that they are compared with."""
+"""Codecs of the paper, and the plain codecs for comparison."""
 SMALLEST, LONGEST = 8, 1024
-"""Smaller dim from which on the rank of a matrix is taken; dim above which rows or columns are picked evenly."""
+"""Smallest dim for which the rank of a matrix is computed, and largest dim without subsampling of rows or columns."""
 
 
 class Key(NamedTuple):
-    """Key of a row: properties that its messages have in common."""
+    """Key of a row: the properties that its messages share."""
 
     run: str
     channel: str
@@ -59,10 +59,10 @@ class Coded:
     """Result of a codec on a message."""
 
     ratio: float
-    """Bytes before divided by bytes after."""
+    """Uncompressed bytes divided by compressed bytes."""
     relative_rmse: float
     exact: bool
-    """Whether the codec gave every bit back."""
+    """Whether the decoded values are bitwise identical."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class Measured:
 
     nbytes: int
     zeros: float
-    """Share of values that are zero."""
+    """Fraction of values that are zero."""
     ranks: list[float]
     """Effective rank of each matrix, divided by that of a Gaussian matrix."""
     coded: dict[str, Coded]
-    """Results of the codecs that take the type of the values."""
+    """Results of the codecs that support the dtype of the values."""
 
 
 def encode(name: str, x: Array) -> Coded | None:
-    """Encode and decode values of shape (n,); return None if the codec does not take their type."""
+    """Encode and decode values of shape (n,). Return None if the codec does not support their dtype."""
     codec = get_codec(name)
     try:
         wire = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8)
@@ -95,7 +95,7 @@ def encode(name: str, x: Array) -> Coded | None:
 
 
 def effective_rank(matrix: Array) -> float:
-    """Return the exponential of the entropy of the singular values of a matrix that is not zero, shape (m, n)."""
+    """Return the exponential of the entropy of the singular values of a nonzero matrix, shape (m, n)."""
     singular = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
     shares = singular[singular > 0] / singular.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
@@ -103,12 +103,12 @@ def effective_rank(matrix: Array) -> float:
 
 @cache
 def gaussian_rank(rows: int, cols: int) -> float:
-    """Return the effective rank of a Gaussian matrix, the same at each call."""
+    """Return the effective rank of a Gaussian matrix, identical at each call."""
     return effective_rank(np.random.default_rng((rows, cols)).standard_normal((rows, cols)))
 
 
 def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
-    """Yield the matrices in the sampled values: all dims of a tensor but the last are rows."""
+    """Yield the matrices in the sampled values. All dims of a tensor but the last are rows."""
     for part in message.parts:
         *outer, cols = part.shape
         if outer and cols >= SMALLEST:
@@ -118,7 +118,7 @@ def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
 
 
 def relative_ranks(message: SampledMessage, values: Array) -> Iterator[float]:
-    """Yield the effective rank of each matrix that is finite and not zero, relative to a Gaussian matrix."""
+    """Yield the effective rank of each finite, nonzero matrix, relative to a Gaussian matrix."""
     for matrix in matrices(message, values):
         picked = [np.linspace(0, n - 1, min(n, LONGEST)).round().astype(np.int64) for n in matrix.shape]
         sample = matrix[np.ix_(*picked)].astype(np.float64)
@@ -127,7 +127,7 @@ def relative_ranks(message: SampledMessage, values: Array) -> Iterator[float]:
 
 
 def measure(message: SampledMessage, codecs: Sequence[str]) -> Measured:
-    """Measure one message that has values."""
+    """Measure one message that contains values."""
     x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)
     results = {name: coded for name in codecs if (coded := encode(name, x)) is not None}
     return Measured(x.nbytes, float(np.mean(x == 0)), list(relative_ranks(message, x)), results)
@@ -158,9 +158,10 @@ def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
 
 
 def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
-    """Return the relative ranks by content of the messages.
+    """Return the relative ranks for each message content.
 
-    Keys and values that ranks of a context group exchange (CP) are left out: their rows have a head's features.
+    Keys and values that ranks of a context group exchange (CP) are excluded, because their rows contain the features of
+    a single head.
     """
     contents: dict[str, list[float]] = {"gradients": [], "activations": [], "gradients of activations": []}
     for key, messages in rows.items():
@@ -175,7 +176,7 @@ def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
 
 
 def render(rows: dict[Key, list[Measured]], codecs: Sequence[str]) -> Table:
-    """Return the table, a row for each channel and step."""
+    """Return the table, with a row for each channel and step."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("run", "channel", "operation", "type"):
         table.add_column(heading)
@@ -204,13 +205,13 @@ def cell(results: Sequence[Coded]) -> str:
 
 
 def lossy(rows: dict[Key, list[Measured]], codecs: Sequence[str]) -> list[str]:
-    """Return the codecs, out of lossless ones, that lost a bit."""
+    """Return the lossless codecs that lost a bit."""
     results = [message.coded for messages in rows.values() for message in messages]
     return [name for name in codecs if not all(coded[name].exact for coded in results if name in coded)]
 
 
 def main() -> int:
-    """Measure and print; return the exit status: 1 if a lossless codec lost a bit."""
+    """Measure, print, and return the exit status, which is 1 if a lossless codec lost a bit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")

@@ -1,12 +1,11 @@
 """Measure the exposed time of gradients with and without overlap with the backward pass.
 
-    python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
+python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
 
-The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn,
-every scheme trains with and without overlap in the same processes. Times are per step and rank, for the channel of
-the gradients: exposed time, and time during computation (buckets that are in flight together each count). Needs
-Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is
-missing.
+The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn, every
+scheme trains with and without overlap in the same processes. The exposed time and the time during computation are per
+step and rank, for the gradient channel. Buckets in flight at the same time are all counted. Needs Linux, root or user
+namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -32,7 +31,7 @@ SETTINGS = (*TWO_REPLICAS, "train.bucket_mb=0.4", "matrix.scheme=[baseline, zhyb
 RANKS = 2
 STUDY = Path(__file__).with_name("throttled_training.yaml")
 Found = dict[tuple[str, bool], list[dict[str, float]]]
-"""(scheme, whether with overlap) -> what was measured in each turn."""
+"""(scheme, whether with overlap) -> measurements of each turn."""
 
 
 def main() -> int:
@@ -70,7 +69,7 @@ def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
-    """Return milliseconds per step, and per step and rank for the gradients' channel, in the order of the turns."""
+    """Return milliseconds per step, and per step and rank for the gradient channel, in turn order."""
     times_of_cases: Found = {}
     for asked, result in zip(runs, results, strict=True):
         times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}

@@ -1,10 +1,10 @@
 """Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, on one level of links and on two.
 
-    python benchmarks/partition.py [--tiny]
+python benchmarks/partition.py [--tiny]
 
-All layers of the chain except the first and the last are identical, as in a transformer; in `random` all layers
-differ. With a memory limit, a rank holds a fifth of the model and its states, or a hundredth, for which no division
-fits. The minimum of three runs is printed.
+All layers of the chain except the first and the last are identical, as in a transformer; in `random` all layers differ.
+With a memory limit, a rank can hold a fifth of the model and its states, or a hundredth, so that no division fits. The
+minimum of three runs is printed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def make_transformer(layers: int) -> LayerChain:
 
 
 def make_random(layers: int) -> LayerChain:
-    """Return layers that all differ."""
+    """Return layers that are all different."""
     draw = random.Random(layers).uniform
     return LayerChain(
         [ChainLayer(draw(0.005, 0.02), draw(1e6, 1e7), draw(1e5, 1e6), 1e6, 1e7, 4e7) for _ in range(layers)]

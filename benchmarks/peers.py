@@ -1,6 +1,6 @@
-"""Compressors of other projects, with the interface of our codecs in benchmarks.
+"""Compressors of other projects, with the interface that the benchmarks use for codecs of hpcbench.
 
-numcodecs is left out because it wraps the same libraries.
+numcodecs is excluded because it wraps the same libraries.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from hpcbench.codecs.types import BFLOAT16, Array
 
 ZFP_RATES = (4, 8, 12, 16, 24, 32)
 BLOCK = 256
-"""Values that share a scale in the int8 that is compared."""
+"""Number of values that share a scale in the compared int8 codec."""
 FEW_BITS = (
     *("int4:32", "int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic"),
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
@@ -27,17 +27,17 @@ FEW_BITS = (
 
 @dataclass(frozen=True)
 class Coder:
-    """A compressor with the values that it compresses."""
+    """A compressor, with the values that it compresses."""
 
     calls: Mapping[str, Call]
-    """``encode``, ``decode`` and where there is one ``decode_add``."""
+    """``encode``, ``decode`` and, if supported, ``decode_add``."""
     wire_bytes: int
     check: Call
-    """Decodes to the array that the maker was given."""
+    """Decoder that writes to the array that the maker received."""
 
 
 Make = Callable[[Array, Array, int], Coder]
-"""From values, shape (n,), room for the decoded ones, and a number of threads to use."""
+"""Maker of a compressor from values of shape (n,), an output array, and a number of threads."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class Entry:
 
     name: str
     make: Make | None
-    """None where the package that it takes is not installed."""
+    """None if the required package is not installed."""
     rival: str = ""
-    """Name of the row that this one, ours, is compared with."""
+    """Name of the row that this row of hpcbench is compared with."""
     threads: bool = False
-    """Whether it spreads its work over threads by itself. Others get a part of the values for each thread."""
+    """Whether the compressor is multi-threaded. Others get a part of the values for each thread."""
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:
-    """Measure one of our codecs."""
+    """Measure a codec of hpcbench."""
 
     def make(x: Array, out: Array, threads: int) -> Coder:
         codec = get_codec(name, build)
@@ -72,20 +72,15 @@ def ours(name: str, build: Kernels, rival: str) -> Entry:
 
 
 def memcpy(x: Array, out: Array, threads: int) -> Coder:
-    """Copy the values. No codec that reads and writes them can be much faster."""
+    """Copy the values. No codec that reads and writes the values can be much faster."""
     copy: Call = lambda: np.copyto(out, x)  # noqa: E731
     return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
 
 
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
-    """List the rows of a table on values of a type, rivals before ours, with those of missing packages.
+    """List the rows of a table for values of one dtype, rivals before hpcbench, including rows of missing packages.
 
-    Parameters
-    ----------
-    dtype
-        float32 or bfloat16.
-    build
-        Build of our kernels.
+    Parameters ---------- dtype float32 or bfloat16. build Build of hpcbench's kernels.
     """
     rows_of_peers: list[Entry] = [Entry("memcpy", memcpy)]
     for name, package in PACKAGES.items():
@@ -114,7 +109,7 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
 
 
 def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
-    torch.set_num_threads(1)  # threads are given parts of the values
+    torch.set_num_threads(1)  # Threads are assigned parts of the values.
 
     def tensor(x: Array) -> Any:
         return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype == BFLOAT16 else torch.from_numpy(x)
@@ -193,7 +188,7 @@ def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     def at(level: int) -> Make:
         def make(x: Array, out: Array, threads: int) -> Coder:
-            """bfloat16 as 16-bit integers, because the compressor does not support it."""
+            """bfloat16 as 16-bit integers, because the compressor does not support bfloat16."""
             standalone = importlib.import_module("pcodec.standalone")
             kind = np.uint16 if x.dtype == BFLOAT16 else x.dtype
             values, target, config = x.view(kind), out.view(kind), pcodec.ChunkConfig(compression_level=level)
@@ -226,7 +221,7 @@ def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes
 
 
 def _zstandard(zstandard: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
-    yield _bytes(  # an object each, as they may not be shared by threads
+    yield _bytes(  # One object per thread, because threads must not share an object.
         lambda data: zstandard.ZstdCompressor(level=1).compress(data),
         lambda wire: zstandard.ZstdDecompressor().decompress(wire),
     )
@@ -241,12 +236,12 @@ class Package:
     """Compressors of a package, and their rows, which are known before the package is imported."""
 
     makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
-    """From the module and a type, in the order of the rows."""
+    """Maker of the compressors from the module and a type, in the order of the rows."""
     rows: tuple[str, ...]
     float32: tuple[str, ...] = ()
-    """Rows of float32 alone, before the others."""
+    """Rows for float32 only, before the others."""
     threads: bool = False
-    """The same as in `Entry`."""
+    """As in `Entry`."""
 
 
 PACKAGES = {
@@ -257,4 +252,4 @@ PACKAGES = {
     "zstandard": Package(_zstandard, ("zstd 1",)),
     "lz4.frame": Package(_lz4, ("lz4",)),
 }
-"""By the module that is imported."""
+"""Packages, keyed by the imported module."""

@@ -1,12 +1,12 @@
 """Measure the cost of all-reduces that `algorithm: auto` leaves to PyTorch without a trial.
 
-    python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100]
-                                     [--ranks 2] [--json FILE] [--tiny]
+python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100] [--ranks 2]
+[--json FILE] [--tiny]
 
-Such calls are small, or sum values other than gradients. The ranks are processes of this machine. In each turn all
-modes make the same calls in another order. The time of a turn is the lower quartile of its calls on the slowest
-rank, because other processes delay many calls. Ratios to plain gloo are paired by turn, with 95 % intervals. Sums of
-64 KiB and more search the caller's stack for a function of a framework, below `--frames` additional frames.
+Such calls are small, or sum values other than gradients. The ranks are processes on this machine. In each turn, all
+modes make the same calls, in a different order. The time of a turn is the lower quartile of its calls on the slowest
+rank, because other processes delay many calls. Ratios to plain gloo are paired by turn, with 95 % intervals. Sums of 64
+KiB and more search the caller's stack for a function of a framework, below `--frames` additional frames.
 
 Modes: `handed on` is a kernel in Python that only forwards calls, the lower bound for kernels in Python; `auto int8`
 has the default `min_bytes`.
@@ -43,18 +43,18 @@ from hpcbench.report.statistics import paired_ratio
 
 AUTO = "auto int8"
 LIMIT = 1.10
-"""Largest ratio to plain gloo that is the goal."""
+"""Largest ratio to plain gloo that meets the goal."""
 Result = TypeVar("Result")
 
 
 def call_under(frames: int, call: Callable[[], Result]) -> Result:
-    """Call a function below a number of additional frames."""
+    """Call a function below a number of additional stack frames."""
     return call() if frames == 0 else call_under(frames - 1, call)
 
 
 def time_calls(values: torch.Tensor, calls: int) -> float:
-    """Return the seconds of an all-reduce: the lower quartile of a number of calls, on the slowest rank."""
-    dist.all_reduce(values)  # the first one through new kernels takes longer
+    """Return the time of an all-reduce in seconds: the lower quartile of many calls, on the slowest rank."""
+    dist.all_reduce(values)  # The first call through new kernels takes longer.
     dist.barrier()
     seconds = []
     for _ in range(calls):
@@ -67,7 +67,7 @@ def time_calls(values: torch.Tensor, calls: int) -> float:
 
 
 def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float:
-    """Return the measurements with kernels in place of PyTorch's."""
+    """Return the measurements with kernels that replace PyTorch's."""
     if kernels is None:
         return measure()
     kernels.install()
@@ -78,7 +78,7 @@ def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float
 
 
 def measure(nbytes: int, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return the seconds of a call in each turn, by mode."""
+    """Return the time of a call in each turn in seconds, by mode."""
     scheme = NamedScheme(name="bench", algorithm="auto", default="int8:256")
     modes: dict[str, Kernels | None] = {
         PLAIN: None,
@@ -88,14 +88,14 @@ def measure(nbytes: int, options: argparse.Namespace) -> dict[str, list[float]]:
     values = torch.zeros(nbytes // 4)
     seconds: dict[str, list[float]] = {mode: [] for mode in modes}
     for turn in range(options.turns):
-        for mode in Random(turn).sample(list(modes), len(modes)):  # the same order on all ranks
+        for mode in Random(turn).sample(list(modes), len(modes)):  # All ranks use the same order.
             taken = time_in_mode(modes[mode], lambda: time_calls(values, options.calls))
             seconds[mode].append(taken)
     return seconds
 
 
 def time_walk(turns: int) -> float:
-    """Return the seconds that a search of the stack takes."""
+    """Return the time of a stack search in seconds."""
     seconds = []
     for _ in range(100 * turns):
         begin = time.perf_counter()
@@ -125,7 +125,7 @@ def work(directory: Path, rank: int, options: argparse.Namespace) -> None:
 def play(options: argparse.Namespace) -> dict[str, Any]:
     """Start the ranks, and return their measurements."""
     with tempfile.TemporaryDirectory() as directory:
-        forked = multiprocessing.get_context("fork")  # torch is imported once
+        forked = multiprocessing.get_context("fork")  # Import torch only once.
         ranks = [forked.Process(target=work, args=(Path(directory), rank, options)) for rank in range(options.ranks)]
         for process in ranks:
             process.start()
@@ -138,7 +138,7 @@ def play(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    """Return a table with a line for each size and mode."""
+    """Return a table with a row for each size and mode."""
     lines = Table(box=None, pad_edge=False)
     for title in ("bytes", "mode", "us", "time x plain (95 % CI)", f"at most {LIMIT:.2f}"):
         lines.add_column(title, justify="right" if title in ("bytes", "us") else "left")

@@ -1,14 +1,14 @@
-"""Accuracy of `hpcbench predict` on this machine, with ten studies of eight ranks on virtual hosts.
+"""Measure the accuracy of `hpcbench predict` on this machine, with ten studies of eight ranks on virtual hosts.
 
-    python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
+python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
 
-First the machine is measured: `hpcbench bench gemm` on a core, and `bench network` on the hosts at each rate and
-without a limit. One run in another layout serves as the earlier run. Then every step time is predicted twice: from
-the tables alone, and with the earlier run. Then four schemes of each of the ten studies are measured, on links of 50
-Mbit/s to 1 Gbit/s, in rotated order.
+First, the machine is measured with `hpcbench bench gemm` on a core, and with `bench network` on the hosts at each rate
+and without a limit. A run in another layout serves as the earlier run. Then every step time is predicted twice: from
+the tables alone, and with the earlier run. Finally, four schemes of each of the ten studies are measured, on links of
+50 Mbit/s to 1 Gbit/s, in rotated order.
 
-Ranks share the cores of this machine: what else runs here is measured, too. Needs Linux, root or user namespaces,
-iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+Ranks share the cores of this machine, so other programs affect the measurement. Needs Linux, root or user namespaces,
+iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -143,7 +143,7 @@ def compare(options: argparse.Namespace) -> None:
 def get_measurement(
     options: argparse.Namespace, shape: Shape, trial: Task, tasks: Sequence[Task], studies: Sequence[Study]
 ) -> Found:
-    """Measure, or with --again read an earlier measurement."""
+    """Measure, or read an earlier measurement if --again is given."""
     if options.again:
         return read(options.again, tasks)
     if reason := why_not():
@@ -172,7 +172,8 @@ def _make_machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict
     times = bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
     core_costs = fabric.core_costs
     if core_costs and measured_tables.cores and times > 1:
-        # up to TRIAL a link's filter cuts what the kernel sends into packets, faster ones let it pass (hosts/rates.py)
+        # Up to TRIAL, a link's filter splits the kernel's large segments into packets; faster links pass them
+        # # (hosts/rates.py).
         core_costs = replace(core_costs, networks=measured_tables.cores.get("softirq_cores", 0.0))
     fabric = replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * times, core_costs=core_costs)
     return replace(machine, fabric=fabric), speeds
@@ -188,13 +189,13 @@ def _read_workload(run: dict[str, Any]) -> Workload:
 
 
 def _predict(study: Study, run: dict[str, Any], results: Found, lesson: Calibration) -> PredictedValue:
-    """Predict the seconds of a step."""
+    """Predict the step time in seconds."""
     machine, speeds = lesson.apply(_make_machine(study, Run.model_validate(run), results))
     return StepModel(_read_workload(run), machine, speeds).run().seconds
 
 
 def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calibration:
-    """Calibrate by the earlier run, as `hpcbench predict --measured` does."""
+    """Calibrate with the earlier run, as `hpcbench predict --measured` does."""
     taught = results.taught
     workload, place = _read_workload(run), _make_machine(study, Run.model_validate(run), results)
     if not place[0].fabric.core_costs:
@@ -209,7 +210,7 @@ def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calib
 
 
 def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
-    """Print whether message bytes equal the volume model, for the baseline and for other schemes."""
+    """Print whether message bytes equal the volume model's, for the baseline and for other schemes."""
     differ = {run.scheme.name: bytes_differ(run, entry["traffic"]) for run, entry in zip(runs, results, strict=True)}
     plain = [
         bytes_differ(run, entry["traffic"])
@@ -227,7 +228,7 @@ def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
 
 
 def _compare_memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
-    """Print and return the memory errors of the rank that needs the most."""
+    """Print and return the memory errors on the rank with the highest peak."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
         predicted = predict_memory(_read_workload(run), None)

@@ -62,9 +62,9 @@ class Case:
     samples: int
     """Samples of a replica in a step."""
     messages: MessageFormat
-    """Number format in which everything travels."""
+    """Number format of all messages."""
     share: float
-    """Part of the nominal bandwidth that the network reaches."""
+    """Fraction of the nominal bandwidth that the network reaches."""
     codec_bytes_per_s: float | None = None
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: st
 
 
 def ranges(cases: list[Case], machine: Machine, ranks: int, per_node: int, precision: str) -> list[dict[str, float]]:
-    """Print the range of each scheme's gain over the cases."""
+    """Print the range of each scheme's gain over all cases."""
     all_gains = [gains(case, machine, ranks, per_node, precision) for case in cases]
     for scheme in SCHEMES[1:]:
         ordered = sorted(gains_of_case[scheme.name] for gains_of_case in all_gains)

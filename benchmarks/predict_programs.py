@@ -1,10 +1,10 @@
-"""Accuracy of `hpcbench predict --program` on published runs, through the files and the command of a user.
+"""Measure the accuracy of `hpcbench predict --program` on published runs, with a user's files and command.
 
-    python benchmarks/predict_programs.py [--rows] [--every N] [--family WORD] [--tiny]
+python benchmarks/predict_programs.py [--rows] [--every N] [--family WORD] [--tiny]
 
-Each row of benchmarks/published/programs.csv becomes a study and a site file, and the command predicts them. The
-output gives the error of the step time for each family of runs, how many times are in the printed interval, and how
-many runs the command calls too large for the memory of their GPUs, although they ran.
+Each row of benchmarks/published/programs.csv becomes a study and a site file, and the command predicts its step time.
+The output contains the errors in predicted step time for each family of runs, the number of measured times within the
+printed interval, and the number of runs that the command wrongly rejects as too large for GPU memory.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def measured(self) -> float:
-        """Seconds of a step in the source."""
+        """Published step time in seconds."""
         return float(self.row["seconds"])
 
     @property
@@ -66,12 +66,12 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Relative error of the predicted seconds."""
+        """Relative error of the predicted step time."""
         return self.seconds / self.measured - 1
 
     @property
     def inside(self) -> bool:
-        """Whether the measured seconds are in the interval."""
+        """Whether the measured step time is in the interval."""
         return self.low <= self.measured <= self.high
 
 
@@ -142,7 +142,7 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
 
 @contextmanager
 def without_family(family: str, outcomes: Sequence[Outcome]) -> Iterator[None]:
-    """Fit the slowdown of a family's program on the other families of this program; without any, take 1."""
+    """Fit the slowdown of a family's program on the other families of this program. Without others, return 1."""
     name = next(outcome.program for outcome in outcomes if outcome.row["family"] == family)
     others = [each for each in outcomes if each.program == name and each.row["family"] != family]
     properties = read_table()[name]
@@ -201,7 +201,7 @@ def main() -> None:
 
 
 def show(families: dict[str, list[Outcome]]) -> None:
-    """Print the errors of each family and of all."""
+    """Print the errors of each family and of all rows."""
     for family, outcomes in families.items():
         print(f"{family}: {summarize(outcomes)}")
     everything = [outcome for outcomes in families.values() for outcome in outcomes]

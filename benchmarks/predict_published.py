@@ -1,13 +1,13 @@
 """Compare `hpcbench predict` with published runs.
 
-    python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
+python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
-The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py
-that are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the
-targets: the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's
-table for H100. But the properties of their programs (overlap, blocking messages) were set with these rows known.
-Assumptions about unpublished settings are printed below each table. `--every N` takes each N-th run, `--rows` prints
-all.
+The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
+are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the targets,
+which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's
+H100 table. However, the properties of their programs (overlap, blocking messages) were set with knowledge of these
+rows. Assumptions about unpublished settings are printed below each table. `--every N` takes each N-th run, `--rows`
+prints all.
 """
 
 import argparse
@@ -35,12 +35,12 @@ FSDP, MEGATRON_DEEPSPEED = load_program("llm-foundry"), load_program("deepspeed"
 MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
 MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3
-"""Megabytes: what is reduced after the backward pass goes as one message."""
+"""Message size in megabytes of a reduction after the backward pass."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows of the table, and the settings that they do not contain."""
+    """Rows of the table, and settings that the table does not contain."""
 
     name: str
     begins: str
@@ -69,13 +69,13 @@ SOURCES = (
     Source("llm-foundry, A100 80 GB", "llm-foundry", "checked on", FSDP, "A100", 8, 1600, zero=3, row_gpu="a100_80"),
     Source("llm-foundry, A100 40 GB", "llm-foundry", "checked on", FSDP, "A100 40", 8, 1600, zero=3, row_gpu="a100_40"),
 )
-TABLE_5 = (  # layers, hidden, heads, pp, chunks, micro-batch, batch, seconds: full recomputation, selective with SP
+TABLE_5 = (  # layers, hidden, heads, pp, chunks, micro-batch, batch, step time: full recomputation, selective with SP
     ("22B", 48, 6144, 64, 1, 1, 4, 4, 1.42, 1.10),
     ("175B", 96, 12288, 96, 8, 3, 1, 64, 18.13, 13.75),
     ("530B", 105, 20480, 128, 35, 3, 1, 280, 49.05, 37.83),
     ("1T", 128, 25600, 160, 64, 1, 1, 512, 94.42, 71.49),
 )
-TABLE_1 = (  # hidden, heads, layers, tp, pp, GPUs, batch, TFLOP/s a GPU with recomputation counted
+TABLE_1 = (  # hidden, heads, layers, tp, pp, GPUs, batch, TFLOP/s per GPU including recomputation
     ("1.7B", 2304, 24, 24, 1, 1, 32, 512, 137),
     ("3.6B", 3072, 32, 30, 2, 1, 64, 512, 138),
     ("7.5B", 4096, 32, 36, 4, 1, 128, 512, 142),
@@ -87,7 +87,7 @@ TABLE_1 = (  # hidden, heads, layers, tp, pp, GPUs, batch, TFLOP/s a GPU with re
     ("529.6B", 20480, 128, 105, 8, 35, 2520, 2520, 163),
     ("1008B", 25600, 160, 128, 8, 64, 3072, 3072, 163),
 )
-CORE = (  # hidden, heads, layers, tp, pp, GPUs, batch, TFLOP/s a GPU of the model
+CORE = (  # hidden, heads, layers, tp, pp, GPUs, batch, model TFLOP/s per GPU
     ("1.7B", 2048, 16, 24, 1, 1, 48, 192, 408.8),
     ("7.1B", 4096, 32, 30, 2, 1, 96, 192, 465.9),
     ("16B", 6144, 48, 32, 4, 1, 192, 192, 489.1),
@@ -183,7 +183,7 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | No
 
 
 def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
-    """Return the relative errors of the predicted seconds of a source's rows."""
+    """Return the relative errors of the predicted step times for a source's rows."""
     with ROWS.open(encoding="utf-8", newline="") as stream:
         rows = [
             row
@@ -213,7 +213,7 @@ def summary(errors: list[float]) -> str:
 
 
 def table_5(a100: Machine, models: int) -> list[float]:
-    """Predict the seconds of a step with full recomputation and with the method of the paper."""
+    """Predict the step time in seconds, with full recomputation and with the method of the paper."""
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):
@@ -243,8 +243,8 @@ def speeds(
 ) -> list[float]:
     """Return the errors of the TFLOP/s per GPU.
 
-    The sources do not contain the micro-batch, so the best one that fits is used. Megatron-Core's chunks are one
-    layer.
+    The sources do not state the micro-batch size, so the best one that fits in memory is used. Megatron-Core's chunks
+    contain one layer.
     """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")

@@ -1,9 +1,9 @@
-"""Time predictions: a thousand different runs, and one of 10,240 ranks.
+"""Time the predictions of a thousand different runs, and of one run with 10,240 ranks.
 
-    python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
+python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
 
-The runs differ in model, layout and micro-batches and use the collectives of the baseline. Each run is simulated.
-Times are processor seconds of this process after imports, the minimum of the turns.
+The runs differ in model, layout and micro-batches, and use the baseline's collectives. Each run is simulated. Times are
+processor times of this process after imports, in seconds, the minimum over the turns.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def workloads(count: int) -> list[Workload]:
 
 
 def seconds(runs: list[Workload], machine: Machine) -> float:
-    """Return the processor time of predicting all runs."""
+    """Return the processor time for predicting all runs."""
     begin = time.process_time()
     for run in runs:
         assert StepModel(run, machine).run().seconds.value > 0

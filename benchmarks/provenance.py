@@ -1,7 +1,7 @@
 """Provenance of a result: command, revision and machine, which every script in this directory prints first.
 
-Files such as results/reference/x.txt therefore document their origin, and tests/benchmarks/test_results.py checks
-them. JSON files have the same three under the key "provenance".
+Files such as results/reference/x.txt therefore document their origin, and tests/benchmarks/test_results.py checks them.
+JSON files contain the provenance under the key "provenance".
 """
 
 import os
@@ -42,12 +42,12 @@ def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
 
 
 def head(script: Path, packages: Sequence[str] = ()) -> list[str]:
-    """Return the provenance as lines at the head of a text: ``# command: ...`` and so on."""
+    """Return the provenance as lines for the top of a text file: ``# command: ...`` and so on."""
     return [f"# {key}: {value}" for key, value in provenance(script, packages).items()]
 
 
 def revision() -> str:
-    """Return the current commit and its date, with ``-dirty`` if measured files differ from it."""
+    """Return the current commit and its date, with ``-dirty`` if measured files differ from the commit."""
     try:
         name = _git("describe", "--always", "--abbrev=12")
         dirty = "-dirty" if _git("status", "--porcelain", "--", *MEASURED) else ""
@@ -59,7 +59,7 @@ def revision() -> str:
 
 
 def machine(packages: Sequence[str] = ()) -> str:
-    """Describe cores of this process, processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
+    """Describe the process's cores, the processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     parts = [f"{cores} core{'s' * (cores > 1)} of {find_cpu_model()}", f"{memory:.0f} GiB", *gpus()]
@@ -73,7 +73,7 @@ def machine(packages: Sequence[str] = ()) -> str:
 
 
 def gpus() -> list[str]:
-    """List names and drivers of the GPUs."""
+    """List the names and drivers of the GPUs."""
     if not (program := shutil.which("nvidia-smi")):
         return []
     query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -83,7 +83,7 @@ def gpus() -> list[str]:
 
 
 def mpi() -> str:
-    """Return the MPI library whose mpiexec starts the ranks, without starting MPI in this process."""
+    """Return the MPI library whose mpiexec starts the ranks. Do not initialize MPI in this process."""
     library = mpiexec(str(Path(sys.executable).with_name("mpiexec")), "mpiexec")
     return library.fact.partition(": ")[2] if library else "no MPI"
 

@@ -1,11 +1,11 @@
 """Measure time and memory of a report on 1,000 logs of 1,000 steps, compared with `grep -c` over the same files.
 
-    python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
-                                [--tiny]
+python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
+[--tiny]
 
-The submissions have 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
-and grep run as separate commands in turns. All files are in the page cache, and the minimum of the turns counts.
-Each uses one process. Memory is the peak resident memory that the system reports at the end.
+The submissions contain 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
+and grep run as separate commands in turns, with one process each. All files are in the page cache, and the minimum over
+the turns is reported. Memory is the peak resident memory that the system reports at the end.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from planted_results import Planted
 
 CELLS = 10
 SCHEMES = {"baseline": 1.0, "identity": 1.0, "naive-mpc": 0.9, "naive-zfp8": 0.25, "mzhybrid": 0.4}
-"""Wire bytes per message byte of each scheme."""
+"""Bytes on the wire per message byte, for each scheme."""
 GOAL_S, GOAL_MB = 5.0, 300.0
 
 
@@ -45,11 +45,11 @@ class Cost:
     wall: float
     processor: float
     memory: float
-    """Highest resident set in MB."""
+    """Peak resident memory in MB."""
 
 
 def runs(logs: int) -> list[Planted]:
-    """Make the runs; their step times vary like those of real runs."""
+    """Make the runs. Their step times vary like those of real runs."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [
@@ -61,7 +61,7 @@ def runs(logs: int) -> list[Planted]:
 
 
 def cost(command: list[str]) -> Cost:
-    """Run a command to its end; check that it succeeds and prints something."""
+    """Run a command, and check that it succeeds and prints something."""
     with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -76,7 +76,7 @@ def cost(command: list[str]) -> Cost:
 
 
 def least(turns: list[Cost]) -> Cost:
-    """Return the shortest turn, with the most memory of all turns."""
+    """Return the shortest turn, with the peak memory over all turns."""
     shortest = min(turns, key=lambda turn: turn.wall)
     return Cost(shortest.wall, shortest.processor, max(turn.memory for turn in turns))
 

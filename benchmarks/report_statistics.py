@@ -1,29 +1,29 @@
 """Test the statistics of the report on simulated studies with known truth.
 
-    python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
+python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
-A study has a baseline and four schemes. What a pair shares (machine, seed) scatters by 10 % of the speed and 0.02 of
-the loss, what a run has of its own by 1 % and 0.004; the margins are 1 % of speed and of loss. The truth is: all
-schemes are like the baseline; all lie at the margin; all are 5 % faster and 0.1 worse; or four different things. Noise
-is normal; or heavy (Student's t with 3 degrees of freedom, same deviation); or of steps: the speed is then the mean
-of 100 steps that remember each other (AR(1), 0.8).
+A study consists of a baseline and four schemes. The noise shared by a pair (machine, seed) has a standard deviation of
+10 % in speed and 0.02 in loss; each run adds 1 % and 0.004. The margins are 1 % of speed and of loss. There are four
+kinds of truth: all schemes equal the baseline; all are at the margin; all are 5 % faster with a loss that is 0.1 worse;
+or all schemes differ. The noise is normal; heavy-tailed (Student's t with 3 degrees of freedom, same deviation); or per
+step, where the speed is the mean of 100 correlated steps (AR(1), 0.8).
 
-The first tables are of whole reports, see `benchmarks/simulated/reports.py`: in how many of them any finding is false.
+The first tables show how many complete reports contain a false finding (see `benchmarks/simulated/reports.py`).
 
-cover: of the 95 % intervals, the part that holds the truth. false: studies in which any scheme was given a verdict that
-is not true. right: schemes that were given the one that is; at the margin there is none. One speed and one loss of the
-mixed truth lie there.
+cover: fraction of the 95 % intervals that contain the truth. false: studies in which any scheme received a wrong
+verdict. right: schemes that received the correct verdict. At the margin no verdict is correct; one speed and one loss
+of the mixed truth are at the margin.
 
-A second table has schemes against each other: two that are equal (10 % faster than the baseline, as good), one that is
-dominated (5 % faster, as good), and one that stands on the front with the two (15 % faster, 0.1 worse). It says in how
-many studies the report calls the dominated one beaten by one of the two, one of the two beaten by any scheme, and any
-of the three that are not beaten.
+A second table compares schemes with each other. Two are equal (10 % faster than the baseline, with the same loss), one
+is dominated (5 % faster, same loss), and one is on the Pareto front with the two (15 % faster, loss 0.1 worse). The
+table counts the studies in which the report calls the dominated scheme dominated by one of the two, one of the two
+dominated by any scheme, and any of the three nondominated schemes dominated.
 
-A third table tests whether a codec pays compared with the control without one, whose algorithm is 5 % faster than the
-baseline. Three schemes with a codec are as fast as the control, and one is 5 % faster. The table counts the studies in
-which the report finds this one, or any of the three, faster than the control.
+A third table tests whether a codec pays compared with the control without a codec, whose algorithm is 5 % faster than
+the baseline. Three schemes with a codec are as fast as the control, and the fourth is 5 % faster. The table counts the
+studies in which the report finds the fourth scheme, or any of the three, faster than the control.
 
-A fourth table compares p-values and intervals with those of SciPy and statsmodels on the same values, if the latter is
+A fourth table compares p-values and intervals with those of SciPy and statsmodels on the same values, if statsmodels is
 installed. The interval of a run's step time is in ``series_interval.py``.
 """
 
@@ -58,18 +58,18 @@ TRUTHS: dict[str, list[Effect]] = {
     "mixed": [(0.0, MARGINS[1]), (MARGINS[0], 0.0), (LARGE[0], -LARGE[1]), (-LARGE[0], LARGE[1])],
 }
 RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0), (3 * LARGE[0], LARGE[1])]
-"""Two that are equal, one that is dominated by both, and one that is faster and worse."""
+"""Two equal schemes, one scheme dominated by both, and one that is faster with a worse loss."""
 GAINS: list[Effect] = [*[(LARGE[0], 0.0)] * 4, (2 * LARGE[0], 0.0)]
-"""The control without a codec, three codecs that gain nothing compared with it, and one that does."""
+"""The control without a codec, three codecs without a gain over the control, and one with a gain."""
 FOUND, CALLED = 95.0, 5.0
-"""Per cent of studies in which the dominated scheme is to be called beaten, and any other may be."""
+"""Percentages of studies in which the dominated scheme must be called dominated, and any other scheme may be."""
 ENOUGH = 8
-"""Pairs from which on the first is asked for."""
+"""Smallest number of pairs at which the first percentage is required."""
 
 
 @dataclass
 class Count:
-    """Counts of one question over all studies."""
+    """Counts for one question over all studies."""
 
     schemes: int = 0
     studies: int = 0
@@ -132,7 +132,7 @@ def studies(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def fronts(options: argparse.Namespace) -> tuple[Table, str]:
-    """Count how often dominated and other schemes are called beaten, and check the goals for normal noise."""
+    """Count how often dominated and other schemes are called dominated, and check the goals for normal noise."""
     table = _table("noise", "pairs", "dominated: beaten", "one of two equal: beaten", "any that is not: beaten")
     findings, called = [], []
     for name, noise in NOISES.items():
@@ -162,7 +162,7 @@ def fronts(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def gains(options: argparse.Namespace) -> tuple[Table, str]:
-    """Compute how often a codec gains significantly over the control without one, and compare with the goal."""
+    """Compute how often a codec is significantly faster than the control without a codec. Compare with the goal."""
     table = _table("noise", "pairs", "codec that gains: shown", "any that does not: shown")
     called = []
     for name, noise in NOISES.items():
@@ -184,7 +184,7 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def peers(options: argparse.Namespace) -> Table:
-    """Compute the largest relative difference from SciPy and statsmodels; a dash without statsmodels."""
+    """Compute the largest relative difference from SciPy and statsmodels. Without statsmodels, return a dash."""
     rng = random.Random(options.seed)
     sizes = [rng.randint(2, 30) for _ in range(options.samples)]
     samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]
@@ -193,7 +193,7 @@ def peers(options: argparse.Namespace) -> Table:
     against_zero = [_apart(estimate_mean(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
     paired = [_apart(estimate_mean(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
     bounds = [
-        # Relative to the values, which are of order one: a bound may lie next to 0.
+        # Relative to the values, which are of order one, because a bound may be close to 0.
         max(map(abs, map(float.__sub__, ours, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
         for x in samples
         for ours in [_bounds(x)]

@@ -1,4 +1,4 @@
-"""Functions that several benchmarks share: starting ranks, tables, and files of results."""
+"""Functions that several benchmarks share: starting ranks, tables, and result files."""
 
 import json
 import subprocess
@@ -32,14 +32,8 @@ def make_table(
 ) -> Table:
     """Make a table without a frame.
 
-    Parameters
-    ----------
-    left
-        Headings of columns that are aligned to the left; the others are aligned to the right.
-    spaced
-        Whether columns are separated by two spaces instead of one.
-    bold
-        Whether headings are bold.
+    Parameters ---------- left Headings of left-aligned columns; the others are right-aligned. spaced Whether columns
+    are separated by two spaces instead of one. bold Whether headings are bold.
     """
     more: dict[str, Any] = {"padding": (0, 2, 0, 0)} if spaced else {}
     if bold:

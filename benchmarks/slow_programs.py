@@ -1,13 +1,14 @@
 """Train unchanged programs over slow links, with codecs of hpcbench and with options of other systems.
 
-    python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
+python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
-Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and
-FSDP2, plain, with our algorithm alone, bf16, int8, and int8 with automatic choice. systems: two ranks with DDP,
-compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1 and 3, compared with communication_data_type
-(needs hpcbench[frameworks]). The default is ddp and fsdp.
+Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and FSDP2.
+They run without hpcbench, with its algorithm alone, with bf16, with int8, and with automatically chosen int8. systems:
+two ranks with DDP, compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1 and 3, compared with
+communication_data_type (needs hpcbench[frameworks]). The default is ddp and fsdp.
 
-Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit status 2 if something is missing.
+Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. The exit status is 2 if a requirement is
+missing.
 """
 
 import argparse
@@ -30,16 +31,13 @@ STUDIES = {
     "deepspeed": "program-deepspeed",
 }
 TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, identity, naive-int8]", "program.groups.min_bytes=0")
-"""Settings with which the same runs in seconds."""
+"""Settings that run the same code in seconds."""
 
 
 def hpcbench(*words: str) -> str:
     """Return the output of a command.
 
-    Raises
-    ------
-    UserError
-        It has failed.
+    Raises ------ UserError The command failed.
     """
     done = subprocess.run([sys.executable, "-m", "hpcbench", *words], capture_output=True, text=True, check=False)
     if done.returncode:

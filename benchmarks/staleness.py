@@ -35,7 +35,7 @@ TINY = (
     "train.sync: [all-reduce, all-reduce, all-reduce, asp], "
     "layout.pp: [2, 2, 1, 1], layout.dp: [1, 1, 2, 2]}]",
 )
-"""A pipeline and two replicas, waiting and not."""
+"""A pipeline and two replicas, synchronous and asynchronous."""
 
 
 def submit(settings: Sequence[str], directory: Path) -> None:
@@ -58,7 +58,7 @@ def answer(directory: Path) -> tuple[Document, list[dict[str, Any]]]:
 
 
 def main() -> int:
-    """Read the options and print; return the exit status."""
+    """Read the options, print, and return the exit status."""
     parser = argparse.ArgumentParser(description="What waiting and old weights cost, of a submission.")
     parser.add_argument("directory", type=Path, nargs="?", help="what `hpcbench submit studies/staleness.yaml` made")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the rows")

@@ -1,13 +1,13 @@
 """Recompute speeds and verdicts of stored reports from the figures of each run in their JSON documents.
 
-    python benchmarks/stored_reports.py [REPORT.json ...]
+python benchmarks/stored_reports.py [REPORT.json ...]
 
-The logs of these studies are not stored. A document has the mean step time of each run (`time.step`), its work,
-losses, traffic and environment. The script recomputes the comparison of each cell, its answer and its notes, and
-replaces them in the document and in the text next to it (`table.txt` for `report.json`, else the same name). All
-other tables stay unchanged. Results that need the loss of every step are copied from the document: the comparison at
-equal time, and whether the loss still fell. Without arguments the script updates the demo and
-`results/reference/studies`.
+The logs of these studies are not stored. A document contains the mean step time of each run (`time.step`), and the
+run's work, losses, traffic and environment. For each cell, the script recomputes the comparison, the answer and the
+notes. It replaces them in the document and in the text file next to the document (`table.txt` for `report.json`,
+otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are copied from
+the document: the comparison at equal time, and whether the loss was still falling. Without arguments the script updates
+the demo and `results/reference/studies`.
 """
 
 import argparse
@@ -48,18 +48,18 @@ OF_RUN = (
     *("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
     *("tokens_per_s_per_rank", "model_flops_per_rank", "hardware_flops_per_rank"),
 )
-"""Figures of a run that follow from its step time."""
+"""Figures of a run that depend on its step time."""
 OF_SCHEME = re.compile(
     r"step_seconds.*|samples_per_s|tokens_per_s.*|(model|hardware)_flops_per_rank|speed.*|verdict|kind|beaten_by|weaknesses"
 )
-"""The same of a scheme."""
+"""Figures of a scheme that depend on its step time."""
 AT_EQUAL_TIME = "loss_in_time"
 _SIZE = re.compile(r" ([0-9.]+) ([KMB]) parameters")
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs ([0-9.]+)\.")
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
-    """Return the figures of a stored run, with speeds from its mean step time."""
+    """Return the figures of a stored run, with speeds computed from its mean step time."""
     settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
     log = RunLog(Path(stored["log"]))
     for k in range(last - count + 1, last + 1):
@@ -83,7 +83,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
         LoggedSettings.read(settings),
         *(stored["job"], stored["exit"], stored["start"], stored["end"], stored["host"], stored["job"]),
     )
-    # Before speeds were work over time, `step_seconds` was the median.
+    # In older reports, speeds were not work over mean time, and `step_seconds` was the median.
     middle = stored.get("step_seconds_median") or stored["step_seconds"]
     result = measure(run)
     faster = (result.samples_per_s or 0.0) / stored["samples_per_s"]
@@ -106,7 +106,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
     """Return the stored comparison of a scheme at equal time: its interval, without a conclusion.
 
-    Its pairs are not stored, so that it takes no part in dividing the level of the report.
+    Its pairs are not stored, so the comparison takes no part in the multiplicity correction.
     """
     interval = stored[f"{AT_EQUAL_TIME}_difference"]
     if interval is None:
@@ -137,7 +137,7 @@ def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
 
 
 def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
-    """Keep the stored warning that the loss of the baseline still fell."""
+    """Keep the stored warning that the baseline's loss was still falling."""
     name = "still_falling"
     rows = [(cell["cell"], row) for cell in cells for row in cell["schemes"]]
     falling = {repr((values, row["scheme"])) for values, row in rows if name in row["weaknesses"]}
@@ -152,7 +152,7 @@ def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
 
 
 def overlaid(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Replace what follows from speeds in the document of a cell."""
+    """Replace the speed-dependent values in a cell's document."""
     for mine, other in zip(old["runs"], new["runs"], strict=True):
         mine |= {key: other[key] for key in OF_RUN if key != "step_seconds_p95" or other[key] is not None}
     for mine, other in zip(old["schemes"], new["schemes"], strict=True):
@@ -184,7 +184,7 @@ def recompute(path: Path) -> None:
         take_over_falling(document["cells"])
         section = compared(document)
         submission, cells = section
-        # Each cell alone, as in a report of one cell: without an overview, and with all footnotes.
+        # Format each cell alone, as in a report with one cell: without an overview, and with all footnotes.
         chapters_of_cells = [build([(submission, [cell])], ()).chapters[0] for cell in cells]
         titles = (cell["title"] for cell in document["cells"])
         chapters = (

@@ -1,13 +1,13 @@
-"""Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100, by a model.
+"""Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100 with a model.
 
-    python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S]
-                                           [--efficiency E] [--bytes 2] [--tiny]
+python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S] [--efficiency
+E] [--bytes 2] [--tiny]
 
-The time of a step is that of its products at a fraction of the peak, plus, for each axis of the grid, the bytes of
-the closed forms divided by the bandwidth of its links, plus a latency per call. Nothing overlaps. Nodes are filled
-in rank order. A line of ranks within a node uses NVLink. For a line that crosses nodes, each node has one stream in
-and out, as in a ring. Lines that cross at the same time share the network of the node. The last lines repeat this
-with an equal link for every GPU, as in the cost models of the papers.
+The step time is the time of the matrix products at a fraction of peak speed, plus the communication time of each grid
+axis: the bytes of the closed forms divided by the link bandwidth, plus a latency per call. Nothing overlaps. Nodes are
+filled in rank order. A line of ranks within a node uses NVLink. A line that spans several nodes has one stream into and
+out of each node, as in a ring. Lines that span nodes at the same time share the node's network. The last lines repeat
+this with an equal link for every GPU, as in the cost models of the papers.
 """
 
 import argparse
@@ -32,17 +32,17 @@ PUBLISHED = {"1d": 2.32, "2d": 1.57}
 
 @dataclass(frozen=True)
 class Machine:
-    """A node like those of the paper: four V100 with NVLink, one EDR network."""
+    """A node like those of the paper: four V100 with NVLink, and EDR InfiniBand."""
 
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
     nvlink: float = 75e9
-    """Bytes per second of a GPU to the others of its node: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
+    """Bandwidth from a GPU to the others of its node, in bytes/s: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
     network: float = 12.5e9
-    """Bytes per second of a node, one way: EDR InfiniBand, 100 Gbit/s (data sheet)."""
+    """Bandwidth of a node in one direction, in bytes/s: EDR InfiniBand, 100 Gbit/s (data sheet)."""
     per_node: int = 4
     latency: float = 10e-6
-    """Seconds of a call and hop (assumed)."""
+    """Latency of a call and hop in seconds (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class Work:
 
     @property
     def rows(self) -> int:
-        """Number of samples times positions."""
+        """Number of samples times sequence length."""
         return self.batch * self.seq
 
 
 def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
-    """Return the seconds of the products of all blocks and of attention, forward and backward."""
+    """Return the time of the matrix products of all blocks and of attention in seconds, forward and backward."""
     sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
     return work.batch * flops.count_model_flops(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
 def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
-    """Return the seconds to send the bytes of each rank along lines, over the slowest link."""
+    """Return the time in seconds to send each rank's bytes along lines, over the slowest link."""
     size = grid.count(axes)
     nodes = {
         len({rank // machine.per_node for rank in range(grid.ranks) if grid.index(rank, grid.others(axes)) == line})
@@ -89,11 +89,11 @@ def _block(work: Work) -> Model:
 
 
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
-    """Return the seconds of computation and of each axis, from the traffic of a block's four products."""
+    """Return the time of computation and of each axis in seconds, from the traffic of a block's four products."""
     grid = make_grid(mode, ranks, depth)
     seconds = {"compute": compute_seconds(work, machine, ranks)}
     if mode == "1d":
-        # four all-reduces of the stream a layer (arXiv 1909.08053, section 3)
+        # Four all-reduces of the activations per layer (arXiv 1909.08053, section 3).
         nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
         return seconds | {"t": time_line(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
@@ -103,7 +103,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
                 elements[axis] += n
     pieces = 1 if mode == "3d" else grid.sizes["j"]
     for axis, n in elements.items():
-        if axis == "e":  # once a step, an all-reduce of the weights that a rank holds
+        if axis == "e":  # Once per step, an all-reduce of the rank's weights.
             held = sum(
                 grids.count_held(grid, grid.products[p.word].w, p)
                 for p in grids.list_block_products(work.rows, _block(work))
@@ -114,7 +114,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
 
 
 def list_grids(ranks: int) -> dict[str, int]:
-    """Return the modes with a grid of this number of ranks, and their depths."""
+    """Return the modes with a grid for this number of ranks, and their depths."""
     grids_of_modes = {"1d": 1}
     for mode in ("2d", "3d"):
         try:

@@ -1,14 +1,14 @@
 """Measure strong and weak scaling of tensor parallelism in one to three dimensions, on 1 to 8 ranks of this machine.
 
-    python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
+python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
 
-The runs are those of studies/tensor-scaling.yaml. Virtual hosts (hpcbench.testing.hosts) have two ranks each from
-four ranks on, and one rank below. Their links are limited to each rate; `none` means no limit. All runs with the
-same number of ranks train one after another in the same processes, repeat by repeat, with schemes in rotated order.
-A row has the median of the repeats, followed by minimum and maximum. The average step time is defined as in the
-papers: seconds of forward and backward pass per sample. Efficiency is the time on one rank divided by the number of
-ranks times the time, with equal batches for strong scaling and growing ones for weak scaling. The ranks share the
-cores of this machine, so efficiency only compares the modes. Bytes are those that a rank sends in a step.
+The runs are those of studies/tensor-scaling.yaml. With four or more ranks, each virtual host (hpcbench.testing.hosts)
+runs two ranks, otherwise one. Their links are limited to each rate; `none` means no limit. All runs with the same
+number of ranks train one after another in the same processes, repeat by repeat, with schemes in rotated order. A row
+has the median of the repeats, followed by minimum and maximum. The average step time is defined as in the papers: the
+time of the forward and backward pass per sample, in seconds. Efficiency is the time on one rank, divided by the number
+of ranks times the time on these ranks. Batches are constant for strong scaling, and grow for weak scaling. The ranks
+share the cores of this machine, so efficiency only compares the modes. Bytes are sent bytes per rank and step.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
@@ -39,13 +39,13 @@ TINY = (
     "matrix.zip=[{layout.tp: [1, 4, 4], layout.tensor: [1d, 1d, 2d], train.global_batch: [4, 4, 4], "
     "train.micro_batch: [4, 4, 4]}]",
 )
-"""Few runs on one rank and four; every start of the ranks costs seconds."""
+"""A few runs on one and on four ranks. Every start of the ranks takes seconds."""
 Found = list[dict[str, Any]]
-"""A dict a run, with its ranks, mode, batch and rate."""
+"""One dict per run, with its ranks, mode, batch and rate."""
 
 
 def measure(runs: Sequence[dict[str, Any]], rates: Sequence[str | None]) -> Found:
-    """Train all runs at all rates, with one start of the ranks for each number of ranks."""
+    """Train all runs at all rates. Start the ranks once for each number of ranks."""
     measured: Found = []
     for ranks in sorted({run["ranks"] for run in runs}):
         each = 2 if ranks > 2 else 1
@@ -107,7 +107,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Read the options, measure and print; return the exit status."""
+    """Read the options, measure, and print; return the exit status."""
     parser = argparse.ArgumentParser(description="Tensor parallelism in one to three dimensions on this machine.")
     parser.add_argument("--rates", nargs="*", default=["1gbit", "200mbit"], metavar="RATE", help="limits of the links")
     parser.add_argument("--repeats", type=int, help="in place of the study's")

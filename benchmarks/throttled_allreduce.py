@@ -1,19 +1,17 @@
 """Measure all-reduces on slow links: codecs compared with the MPI library and with a lower bound.
 
-    python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
-                                             [--hosts 4] [--ranks 2] [--tiny]
+python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
+[--hosts 4] [--ranks 2] [--tiny]
 
-The ranks run on virtual hosts (hpcbench.testing.hosts), by default four with two ranks each. At each link rate,
-`hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with the
-library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal time is
-that of the bytes that a hierarchical all-reduce must send over the link of each host; headers of TCP, IP and
-Ethernet take 4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that
-hide its work. With one rank per core (--hosts 2 --ranks 1) only the link matters.
+The ranks run on virtual hosts (hpcbench.testing.hosts), by default on four hosts with two ranks each. At each link
+rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with
+the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal time
+is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers take
+4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its work.
+With one rank per core (--hosts 2 --ranks 1) only the link matters.
 
-The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
-of TCP, IP and Ethernet take 4.6 % of what a link carries. With several ranks a core, the cost of a codec's call decides
-with how many slices the work is hidden; with one (--hosts 2 --ranks 1) the link alone is measured. Needs Linux, root or
-user namespaces, iproute2, a C compiler, and hpcbench[train,local]. Exit status 2 if something is missing.
+Needs Linux, root or user namespaces, iproute2, a C compiler, and hpcbench[train,local]. The exit status is 2 if a
+requirement is missing.
 """
 
 import argparse
@@ -45,7 +43,7 @@ from hpcbench.testing.hosts.rates import bits_per_second
 
 CODECS = ["none", "zfp:16", "zfp:8", "int8:256", "int4:32", "sign:1024", "mpc:1", "xpk"]
 SLOWEST = 30.0
-"""Seconds that one call of the library may take; larger vectors are left out."""
+"""Time limit of a library call in seconds. Larger vectors are not measured."""
 
 
 def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
@@ -58,7 +56,7 @@ def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
 
 
 def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology) -> float:
-    """Return the time that the bytes of a hierarchical all-reduce need on the link of a host."""
+    """Return the time to send the bytes of a hierarchical all-reduce over a host's link."""
     how = plan(
         Request(
             Operation.ALL_REDUCE,
@@ -83,14 +81,14 @@ def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
 
 
 def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
-    """Return the fraction of the message that goes through the codec; sums within hosts do not."""
+    """Return the fraction of the message that the codec encodes. Sums within hosts are not encoded."""
     if row["algorithm"] != Algorithm.HIERARCHICAL.value:
         return int(row["message_bytes"])
     return int(row["message_bytes"]) - (topology.ranks - len(topology.members)) * int(row["bytes"])
 
 
 def largest(rate: str, most: str, topology: Topology) -> str:
-    """Return the largest size that the library handles in time: `most`, a quarter of it, and so on."""
+    """Return the largest size that the library handles in time: `most`, a quarter of `most`, and so on."""
     size = int(most.removesuffix("M"))
     while size > 1 and ideal_seconds(size << 20, 1.0, rate, topology) > SLOWEST / 2:
         size //= 4
@@ -128,7 +126,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
 
 
 def table(rate: str, rows: list[dict[str, Any]]) -> Table:
-    """Make a table with a line for each scheme and two columns for each size."""
+    """Make a table with a row for each scheme and two columns for each size."""
     sizes = sorted({row["bytes"] for row in rows})
     built = Table(title=f"all-reduce over links of {rate}", box=None, pad_edge=False)
     built.add_column("scheme")

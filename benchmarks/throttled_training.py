@@ -1,24 +1,20 @@
 """Measure the gain of compression in training on slow links: every scheme compared with the baseline.
 
-    python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...]
-                                            [--shares 20 50 | --rates 100mbit ...] [--repeats N]
-    python benchmarks/throttled_training.py --show FILE.json
+python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...] [--shares
+20 50 | --rates 100mbit ...] [--repeats N] python benchmarks/throttled_training.py --show FILE.json
 
-A small GPT trains on virtual hosts whose links are limited (hpcbench.testing.hosts). The default is all parts:
-`shared` (eight ranks that share the cores, dp x tp x pp), `own` (one core for each of two ranks), `tensor` (tensor
-parallelism across the link), `curve` (over the number of tokens per replica and step). In each repeat all schemes
-run one after another in the same processes, in rotated order and with the same seed, and are compared in pairs. A
-table without a limit is measured as well, to separate the effects of link and processors. With --out each part is
-stored in DIR/throttled-training-PART.json after every repeat. An interrupted measurement resumes there. The output
-is written next to the file, and the curve also as .svg and .png. The names include the precision if it is not the
-default (--set train.precision=bf16). Needs Linux, root or user namespaces, iproute2, and
-hpcbench[train,local,report]. The exit status is 2 if a requirement is missing.
+A small GPT trains on virtual hosts whose links are limited (hpcbench.testing.hosts). The parts are `shared` (eight
+ranks that share the cores, dp x tp x pp), `own` (two ranks with one core each), `tensor` (tensor parallelism across the
+link), and `curve` (over the number of tokens per replica and step). By default, all parts are measured. In each repeat,
+all schemes run one after another in the same processes, in rotated order and with the same seed, and are compared in
+pairs. A table without a limit is measured as well, to separate the effects of link and processors.
 
-With --out each part is kept in DIR/throttled-training-PART.json after every repeat, an interrupted measurement resumes
-where it stopped, and the output is written next to it, the curve as .svg and .png too. A measurement in another
-precision (--set train.precision=bf16) has the precision in the names.
+With --out, each part is stored in DIR/throttled-training-PART.json after every repeat. An interrupted measurement
+resumes from this file. The output is written next to the file, and the curve also as .svg and .png. The names include
+the precision if it is not the default (--set train.precision=bf16).
 
-Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. Exit status 2 if something is missing.
+Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. The exit status is 2 if a requirement
+is missing.
 """
 
 import argparse
@@ -77,7 +73,7 @@ def main() -> int:
 
 
 def run_part(part: Part, options: argparse.Namespace) -> None:
-    """Measure or resume, and print."""
+    """Measure or resume a part, and print its results."""
     settings = [*part.settings, *((*TINY, *part.tiny) if options.tiny else ()), *options.sets]
     if options.repeats:
         settings.append(f"repeats={options.repeats}")
@@ -104,7 +100,7 @@ def run_part(part: Part, options: argparse.Namespace) -> None:
 
 
 def show(document: Document, path: Path | None) -> None:
-    """Print the results, and write them next to the file of measurements."""
+    """Print the results, and write them next to the measurement file."""
     text = render(document, [f"# {key}: {value}" for key, value in document["provenance"].items()])
     print(text, flush=True)
     columns_of_rates = columns(document)

@@ -1,18 +1,18 @@
-"""Compare PyTorch's collectives over gloo with ours in their place, and with DDP's hooks, in turns of one run.
+"""Compare PyTorch's collectives over gloo with hpcbench's replacements, and with DDP's hooks, in turns of one run.
 
-    python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
-                                           [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
+python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9] [--ranks
+4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
 
-At rate none the ranks are processes of this machine. At another rate each rank is a virtual host behind such a link
-(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). A time is that of the slowest rank. Each
-repeat measures all modes in another order on the same values. Ratios to plain gloo are paired by repeat, with 95 %
-intervals. A target is met or not met only if the whole interval is on one side of it. A target for "the slowest" is
-met only if all of its rows meet it.
+At rate none, the ranks are processes on this machine. At other rates, each rank is a virtual host behind a limited link
+(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are those of the slowest rank. Each
+repeat measures all modes on the same values, in a different order. Ratios to plain gloo are paired by repeat, with 95 %
+intervals. A target is met or missed only if the whole interval is on one side of the target. A target for "the slowest"
+is met only if all of its rows meet it.
 
-Modes: `interposed` looks at calls and hands them on; `no codec` is our algorithm alone; codecs by their names; `auto
-int8` may leave a call to gloo; `fp16 hook` and `PowerSGD hook` are those of DDP, on a bucket of the same bytes. gloo
-takes memory for a copy of the vector in each reduction, which the C library gives back to the system in some modes and
-not in others; with --keep-memory it never does. Status 2 if something is missing.
+Modes: `interposed` inspects calls and forwards them; `no codec` is hpcbench's algorithm alone; codecs have their own
+names; `auto int8` may forward a call to gloo; `fp16 hook` and `PowerSGD hook` are DDP's hooks, on a bucket of the same
+size. In each reduction, gloo allocates memory for a copy of the vector. The C library returns this memory to the system
+in some modes and not in others; with --keep-memory, it never does. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
+import torch.testing._internal.distributed.fake_pg  # Registers the backend "fake".
 from kept_memory import keep_memory
 from provenance import head, provenance
 from rich.console import Console
@@ -49,11 +49,11 @@ from hpcbench.programs.intercept import Interception
 from hpcbench.testing.hosts import Hosts, why_not
 
 SAMPLE_S = 0.1
-"""Seconds that the calls of one sample take, about."""
+"""Approximate time of the calls of one sample, in seconds."""
 
 
 def asked(codec: str | None, algorithm: str = "encoded") -> Interposition:
-    """Return settings with a codec for all sums and gathers; None for kernels that pass everything on."""
+    """Return settings with a codec for all sums and gathers, or None for kernels that forward all calls."""
     settings = (
         {"algorithm": "native", "default": "none"} if codec is None else {"algorithm": algorithm, "default": codec}
     )
@@ -96,7 +96,7 @@ class Bucket:
         return self.gradients()
 
     def index(self) -> int:
-        """Return the number of the bucket."""
+        """Return the index of the bucket."""
         return 0
 
     def is_last(self) -> bool:
@@ -110,7 +110,7 @@ Calls = dict[str, Callable[[], None]]
 def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
     """Return the calls on vectors of a size, and a function that restores the vectors.
 
-    After a lossy mode, a lossless one would compress the values better.
+    After a lossy mode, a lossless codec would compress the values better.
     """
     ranks = dist.get_world_size()
     full_vector, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
@@ -122,7 +122,7 @@ def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
 
     def all_reduce() -> None:
         dist.all_reduce(full_vector)
-        full_vector.mul_(1 / ranks)  # the average, as of gradients: gloo has none
+        full_vector.mul_(1 / ranks)  # The average, as for gradients, which gloo does not support.
 
     calls: Calls = {
         "all-reduce": all_reduce,
@@ -149,14 +149,14 @@ def hooks(nbytes: int) -> tuple[Calls, Callable[[], None]]:
 
 
 def seconds(call: Callable[[], None], count: int) -> float:
-    """Return the seconds of a call on the slowest rank, after one untimed call that initializes the kernels."""
+    """Return the time of a call on the slowest rank in seconds, after one untimed call that initializes the kernels."""
     if count:
         call()
     dist.barrier()
     begin = time.perf_counter()
     for _ in range(count):
         call()
-    # A rank that only waits for the others may lose its core between two lines. This is not part of a call.
+    # A rank that only waits for others may be descheduled between two lines. This time is not part of a call.
     taken = torch.tensor([(time.perf_counter() - begin) / count if count else 0.0])
     dist.all_reduce(taken, dist.ReduceOp.MAX)
     return float(taken)
@@ -179,7 +179,7 @@ def in_mode(
     count: int,
     renew: Callable[[], None] = lambda: None,
 ) -> float:
-    """Return the seconds of a call in a mode, on new values."""
+    """Return the time of a call in a mode in seconds, on new values."""
     kernels = installed.get(mode)
     renew()
     if kernels is None:
@@ -192,7 +192,7 @@ def in_mode(
 
 
 def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict[str, list[float]]:
-    """Return the seconds of each repeat, by mode."""
+    """Return the time of each repeat in seconds, by mode."""
     (every, renew), (hooked, renew_bucket) = operations(nbytes), hooks(nbytes)
     plain = every[operation]
     calls = {**dict.fromkeys(modes, plain), **{k: v for k, v in hooked.items() if k in modes}}
@@ -203,11 +203,11 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
     times_of_modes: dict[str, list[float]] = {mode: [] for mode in calls}
     names = list(calls)
     for repeat in range(repeats + 1):
-        # The order is drawn for each turn, the same on all ranks, because a mode changes caches and heap.
+        # All ranks draw the same random order for each turn, because a mode changes caches and heap.
         for mode in Random(repeat).sample(names, len(names)):
             anew = renew_bucket if mode in HOOKS else renew
             taken = in_mode(mode, installed, calls[mode], count if repeat else 3, anew)
-            if repeat:  # the first one makes groups and plans
+            if repeat:  # The first call creates groups and plans.
                 times_of_modes[mode].append(taken)
     return times_of_modes
 
@@ -233,7 +233,7 @@ class HandedOn:
 
 
 def one_rank(repeats: int) -> dict[str, list[float]]:
-    """Return the seconds of a call that sends nothing (plain, forwarded and interposed) on rank 0.
+    """Return the time of a call that sends nothing (plain, forwarded and interposed) on rank 0, in seconds.
 
     PyTorch's fake backend returns immediately, so only the cost of the call remains.
     """
@@ -255,7 +255,7 @@ def work(directory: Path, rank: int) -> None:
     task = json.loads((directory / "task.json").read_text())
     torch.set_num_threads(1)
     if task["keep_memory"]:
-        keep_memory()  # on a virtual host a rank is a program of its own
+        keep_memory()  # On a virtual host, each rank is a separate program.
     dist.init_process_group(
         "gloo",
         init_method=f"file://{directory / 'store'}",
@@ -289,7 +289,7 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
             done = hosts.run([*command, directory], ranks=task["ranks"], ranks_per_host=1, timeout=3600)
             statuses, output = [done.returncode], done.stderr
         else:
-            forked = multiprocessing.get_context("fork")  # torch is imported once
+            forked = multiprocessing.get_context("fork")  # Import torch only once.
             ranks = [forked.Process(target=work, args=(Path(directory), rank)) for rank in range(task["ranks"])]
             for process in ranks:
                 process.start()

@@ -19,7 +19,7 @@ def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: s
 
 
 def targets(rows: list[dict[str, Any]]) -> list[str]:
-    """List a line for each target, which is met only if the whole interval is on its side."""
+    """Return a line for each target, which is met only if the whole interval is on the required side."""
     estimate = []
     alone = {row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"]) == ("none", ONE_RANK)}
     if {PLAIN, INTERPOSED} <= set(alone):
@@ -56,7 +56,7 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _more(alone: dict[str, list[float]], mode: str) -> Interval:
-    """Return the additional microseconds of a call compared with a plain one."""
+    """Return the additional microseconds of a call compared with a plain call."""
     return paired_difference([1e6 * s for s in alone[mode]], [1e6 * s for s in alone[PLAIN]])
 
 
@@ -75,7 +75,7 @@ def _met(estimate: Interval, bound: float, *, at_most: bool = False) -> str:
 
 
 def table(rows: list[dict[str, Any]], rate: str, call: str) -> Table:
-    """Make a table with a line for each mode and two columns for each size."""
+    """Make a table with a row for each mode and two columns for each size."""
     rows_of_call = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
     where = "on this machine" if rate == "none" else f"over links of {rate}"
     page = Table(title=f"{call} {where}", box=None, pad_edge=False)

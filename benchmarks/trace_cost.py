@@ -1,10 +1,10 @@
-"""Measure the cost of a trace: steps with and without a recorder, in turns, and the checks when it is off.
+"""Measure the cost of a trace: steps with and without a recorder, in turns, and the checks without a recorder.
 
-    python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
+python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 
-Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a
-trace, each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted
-in the traced steps, times the time of one. Needs hpcbench[train,local].
+Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a trace,
+each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted in the
+traced steps, times the time of one check. Needs hpcbench[train,local].
 """
 
 import argparse
@@ -24,7 +24,7 @@ from hpcbench.report.statistics import paired_difference
 
 
 def worker(hidden: int, turns: int) -> None:
-    """Take the steps on all ranks; rank 0 prints its measurements."""
+    """Run the steps on all ranks. Rank 0 prints its measurements."""
     from mpi4py import MPI
 
     from hpcbench.comm.channel import Channel
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def show(measured: dict[str, Any], ranks: int) -> None:
-    """Print the table and the cost that follows from it."""
+    """Print the table and the resulting cost."""
     off, on = median(measured["off"]), median(measured["on"])
     title = f"ms a step, {ranks} ranks, {len(measured['on'])} turns"
     table = make_table("trace", "median", "spans a step", left=("trace",), title=title)

@@ -1,12 +1,11 @@
-"""Train on GPUs with every scheme preset, once each: loss, step time by CUDA events, bytes and device memory.
+"""Train on GPUs once with every scheme preset. Print loss, step time from CUDA events, bytes and device memory.
 
-    python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR]
-                                   [--tiny]
+python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR] [--tiny]
 
 The model is gpt2-small on the text of Python's standard library (benchmarks/train_gpu.yaml), on the GPUs of this
-machine. Ranks share GPUs if there are fewer, which tests the code path but not the network. `--set layout.tp=2`
-changes the layout. `--device cpu --set model=gpt-tiny` runs the same on the CPU to compare losses. Logs stay in DIR.
-Exit status: 0 if all runs completed, 1 if some did not, 2 without a GPU or CuPy.
+machine. Ranks share GPUs if there are too few. This tests the code path but not the network. `--set layout.tp=2`
+changes the layout. `--device cpu --set model=gpt-tiny` runs the same training on the CPU to compare losses. Logs are
+kept in DIR. Exit status: 0 if all runs completed, 1 if some did not, 2 without a GPU or CuPy.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from hpcbench.study.size import Capacity
 STUDY = Path(__file__).with_suffix(".yaml")
 NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01}
 NEEDS = {"onebit-adam": ["train.zero=0", "train.clip=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
-"""Settings without which a scheme is not itself."""
+"""Settings that a scheme requires."""
 TINY_SCHEMES = ["baseline", "naive-int8"]
 TINY_RUN = [
     "model=gpt-tiny",
@@ -45,7 +44,7 @@ COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed 
 
 
 def schemes() -> list[str]:
-    """List all presets, with values for those that take a number."""
+    """List all presets. Presets with a number get a value."""
     return [name.format(**NUMBERS) for name in presets.schemes()]
 
 
@@ -65,7 +64,7 @@ def need_gpu() -> None:
 
 def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
     """Return the run of a scheme."""
-    both = ", ".join(dict.fromkeys(("baseline", scheme)))  # a study has what it compares with
+    both = ", ".join(dict.fromkeys(("baseline", scheme)))  # A study contains the controls of the scheme.
     runs = expand(
         load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Capacity("here", None, 1024)
     )
@@ -77,7 +76,7 @@ def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
 
 
 def shape_of(ranks: int) -> RankShape:
-    """Return the shape of the ranks on this machine; some share a GPU if there are fewer GPUs."""
+    """Return the shape of the ranks on this machine. Ranks share GPUs if there are too few."""
     import torch
 
     share = -(-ranks // torch.cuda.device_count())
@@ -85,7 +84,7 @@ def shape_of(ranks: int) -> RankShape:
 
 
 def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:
-    """Train on ranks of this machine; return the row of the table."""
+    """Train on ranks of this machine, and return the row of the table."""
     name = run["scheme"]["name"]
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "run.json").write_text(json.dumps(run))
@@ -100,7 +99,7 @@ def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:
 
 
 def measured(log: str, run: dict[str, Any]) -> tuple[str, ...]:
-    """Read the steps after the warm-up from the log."""
+    """Read the steps after warm-up from the log."""
     events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     last = {event["event"]: event for event in events}
     steps = [tuple(map(float, s)) for s in re.findall(r"^step .* loss (\S+) .* time (\S+) s ", log, re.M)]
@@ -120,7 +119,7 @@ def measured(log: str, run: dict[str, Any]) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Train and print the table; return the exit status."""
+    """Train, print the table, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schemes", nargs="+", default=schemes())
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")

@@ -1,14 +1,14 @@
-"""How well the tuner chooses: searches of synthetic landscapes whose best scheme is known.
+"""Measure how well the tuner chooses, on synthetic landscapes whose best scheme is known.
 
-    python benchmarks/tuner.py [--landscapes 1000] [--max-runs 8 12 20] [--tiny]
+python benchmarks/tuner.py [--landscapes 1000] [--max-runs 8 12 20] [--tiny]
 
-`benchmarks/simulated/landscapes.py` has the landscapes and the noise of runs. Columns:
+`benchmarks/simulated/landscapes.py` defines the landscapes and the noise of runs. Columns:
 
-within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme that keeps the loss budget (1 %).
-cleared: the same, compared with the fastest scheme that uses at most 0.7 of the budget. Few runs cannot resolve a loss
-that is closer to the budget.
-broken: searches whose scheme exceeds the budget. confirmed: those that the tuner calls significant; false: of these,
-the ones that are slower than the baseline or exceed the budget. schemes: mean number of schemes of a landscape.
+within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme within the loss budget (1 %). cleared:
+as above, but compared with the fastest scheme that uses at most 0.7 of the budget, because a few runs cannot resolve a
+loss that is closer to the budget. broken: searches whose scheme exceeds the budget. confirmed: searches whose scheme
+the tuner calls significantly faster. false: confirmed searches whose scheme is slower than the baseline or exceeds the
+budget. schemes: mean number of schemes per landscape.
 """
 
 import argparse

@@ -1,14 +1,15 @@
-"""Where compression pays: predicted gain over 16-bit messages for models, GPUs and networks of 2026.
+"""Predict where compression pays: the gain over 16-bit messages for models, GPUs and networks of 2026.
 
-    python benchmarks/where_it_pays.py [--nodes 64] [--tokens 4194304] [--plot FILE.svg] [--json FILE] [--tiny]
+python benchmarks/where_it_pays.py [--nodes 64] [--tokens 4194304] [--plot FILE.svg] [--json FILE] [--tiny]
 
-arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression gained in 6 of them. This script
-repeats the question with current models and machines. A cell is a model with its layout on one kind of GPU and
-network. Its baseline sends 16-bit messages through the vendor's collectives. The first figure is the gain of the
+arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression was faster in 6 of them. This
+script answers the same question for current models and machines. A cell is a model with its layout on one kind of GPU
+and network. Its baseline sends 16-bit messages through the vendor's collectives. The first figure is the gain of the
 fastest of some schemes; the second is the bandwidth of a node in Gbit/s below which that scheme pays.
 
-Assumptions: 8 GPUs per node, links and products of data sheets and published measurements, one batch for all models, a
-network without other traffic, assumed speeds of codecs. Losses are not considered. All numbers are predictions.
+Assumptions: 8 GPUs per node, speeds of links and matrix products from data sheets and published measurements, one batch
+size for all models, a network without other traffic, and assumed codec speeds. Losses are not considered. All numbers
+are predictions.
 """
 
 import argparse
@@ -77,17 +78,17 @@ class PredictedCell:
     scheme: str
     gain: float
     break_even_gbit: float | None
-    """Bandwidth of a node below which the scheme pays; None if it does so at every bandwidth or at none."""
+    """Bandwidth of a node below which the scheme pays; None if the scheme pays at every bandwidth or at none."""
 
 
 def predict_cell(model: str, gpu: str, gbit: int, nodes: int, tokens: int) -> PredictedCell:
-    """Predict all schemes of a cell and return the fastest."""
+    """Predict all schemes of a cell, and return the fastest."""
     sizes = LAYOUTS[model]
     seq_len = 2048
     dp = nodes * PER_NODE // sizes["tp"] // sizes["pp"]
-    # A replica needs as many samples as there are stages, so that the pipeline is filled.
+    # A replica needs one sample per stage to fill the pipeline.
     samples = max(tokens // seq_len // dp, sizes["pp"])
-    # Few large micro-batches: their number matters only where they fill the pipeline.
+    # Use a few large micro-batches. Their number matters only when filling the pipeline.
     micro_batch = next(size for size in range(max(1, samples // (4 * sizes["pp"])), 0, -1) if samples % size == 0)
     half = "fp16" if gpu == "V100" else "bf16"
     train = make_train(
@@ -134,7 +135,7 @@ def show(cells: Sequence[PredictedCell], gpu: str, networks: Sequence[int]) -> N
 
 
 def draw(cells: Sequence[PredictedCell], path: Path) -> None:
-    """Save the heat map: a panel for each GPU."""
+    """Save the heat map, with a panel for each GPU."""
     from matplotlib.figure import Figure
 
     gpus, models = (list(dict.fromkeys(getattr(each, name) for each in cells)) for name in ("gpu", "model"))

@@ -1,9 +1,9 @@
-"""Time an all-reduce of NCCL and ours, on the ranks that started this program (mpiexec -n 2).
+"""Time the all-reduce of NCCL and of hpcbench, on the ranks that started this program (mpiexec -n 2).
 
-    mpiexec -n 2 python benchmarks/gpu/all_reduce.py [--dry] [--mib 1 4 16 64 256] [--schemes none bf16 int8:256]
+mpiexec -n 2 python benchmarks/gpu/all_reduce.py [--dry] [--mib 1 4 16 64 256] [--schemes none bf16 int8:256]
 
-`--dry` runs the same lines on arrays of the host over MPI. Rank 0 prints one JSON object per size and scheme: the
-median of the milliseconds of the slowest rank, and the bytes that a rank sends. Ranks that share a GPU measure no link.
+`--dry` runs the same code on host arrays over MPI. Rank 0 prints one JSON object per size and scheme: the median time
+of the slowest rank in milliseconds, and the bytes that a rank sends. If ranks share a GPU, no link is measured.
 """
 
 import argparse
@@ -28,12 +28,12 @@ WARM_UP, TIMES = 3, 10
 
 
 def channel(codec: str, algorithm: Algorithm) -> Channel:
-    """Return a channel of gradients."""
+    """Return a gradient channel."""
     return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), algorithm)
 
 
 def measure(group: Group, x: Any, how: Channel, synchronize: Any) -> float:
-    """Return the median of the seconds of an all-reduce on the slowest rank."""
+    """Return the median time of an all-reduce on the slowest rank, in seconds."""
     seconds = []
     for _ in range(WARM_UP + TIMES):
         MPI.COMM_WORLD.Barrier()

@@ -1,4 +1,4 @@
-"""Comparison of predictions and measurements: errors, order of schemes, bytes and memory."""
+"""Comparison of predictions with measurements: errors, order of schemes, bytes and memory."""
 
 import statistics
 from collections import Counter
@@ -19,7 +19,7 @@ class Cell:
     scheme: str
     predicted: float
     measured: tuple[float, ...]
-    """Seconds of a step in each repeat."""
+    """Step time of each repeat, in seconds."""
     low: float = 0.0
     high: float = 0.0
     """Predicted interval."""
@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """Predicted time divided by the measured one, minus 1."""
+        """Relative error of the predicted time."""
         return self.predicted / self.middle - 1
 
 
@@ -46,13 +46,13 @@ class Order:
 
     pairs: int
     distinct: int
-    """Pairs that the measurement separates: all repeats of one scheme are faster than those of the other."""
+    """Pairs that the measurement separates, because all repeats of one scheme are faster than those of the other."""
     right: int
-    """Pairs of `distinct` whose order was predicted."""
+    """Pairs of `distinct` whose order was predicted correctly."""
 
 
 def order(cells: Sequence[Cell]) -> Order:
-    """Compare each two schemes of each study."""
+    """Compare each pair of schemes of each study."""
     pairs = distinct = right = 0
     for a, b in combinations(cells, 2):
         if a.study != b.study:

@@ -1,6 +1,6 @@
-"""Measurements to compare predictions with, and the directory that stores them.
+"""Measurements for comparison with predictions, and the directory that stores them.
 
-A changed model can be compared with stored measurements again, because predictions need no cluster.
+A changed model can be compared with stored measurements without a cluster.
 """
 
 import json
@@ -28,15 +28,15 @@ class Found:
     """Measurements of a machine and of all runs."""
 
     machine: str
-    """Machine of the measurement; predictions may run on another one."""
+    """Machine of the measurement. Predictions may run on a different machine."""
     tables: measured_tables.MeasuredTables
     """Tables of the machine."""
     links: dict[str, dict[str, Any]]
-    """Tables of its links, by their rate."""
+    """Tables of the machine's links, by their rate."""
     taught: dict[str, Any]
     """Result of the earlier run."""
     turns: list[list[dict[str, Any]]]
-    """Results of every run in each turn, in the order of the tasks."""
+    """Results of every run in each turn, in task order."""
     peaks: list[list[int]]
     """Peak bytes of every rank of each study's baseline."""
 
@@ -51,7 +51,7 @@ def measure(
     repeats: int,
     tiny: bool,
 ) -> Found:
-    """Measure the machine, then all runs in rotated order, and write everything into a directory."""
+    """Measure the machine, then all runs in rotated order, and write the results to a directory."""
     each, turns_of_runs = shape.ranks_a_host, list[list[dict[str, Any]]]()
     rates = sorted({rate for rate, _ in (trial, *tasks)})
     with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
@@ -81,10 +81,7 @@ def measure(
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
     """Read an earlier measurement of the same runs.
 
-    Raises
-    ------
-    UserError
-        The file does not exist, or belongs to other runs.
+    Raises ------ UserError The file does not exist, or contains different runs.
     """
     path = directory / _RUNS
     try:

@@ -1,7 +1,7 @@
 """Trace the memory of each rank through a step: ``mpiexec ... python memory_worker.py DIRECTORY``.
 
-The directory contains run files. For each of them rank 0 prints a JSON line with the peak of every rank in bytes.
-Tensors count by storage, each once while anything refers to it, and NumPy arrays by their memory.
+The directory contains run files. For each file, rank 0 prints a JSON line with the peak of every rank in bytes. Each
+tensor storage is counted once while anything refers to it; NumPy arrays are counted by their memory.
 """
 
 import json
@@ -39,18 +39,18 @@ class Trace(TorchDispatchMode):
         return result
 
     def see(self, values: Any) -> None:
-        """Count the storages of these tensors, and of all other live ones."""
+        """Count the storages of these tensors and of all other live tensors."""
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 storage = value.untyped_storage()
                 self._alive.setdefault(storage._cdata, StorageWeakRef(storage))
         self._alive = {key: item for key, item in self._alive.items() if not item.expired()}
-        # as large as they are now: weights that are gathered on demand come and go under the same storage
+        # Use the current size: weights that are gathered on demand change the size of their storage.
         tensors = sum(_size(item) for item in self._alive.values())
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
-        """Record the memory that Python itself holds now as the offset."""
+        """Record the memory that Python currently holds as the offset."""
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
         held = sum(item.size for item in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0

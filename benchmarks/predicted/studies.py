@@ -1,11 +1,11 @@
-"""The ten studies that are predicted and measured: eight ranks on four hosts, all with different layouts and rates."""
+"""The ten predicted and measured studies. All use eight ranks on four hosts, with different layouts and rates."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """Number of hosts, and of ranks on each."""
+    """Number of hosts, and of ranks per host."""
 
     hosts: int
     ranks_a_host: int
@@ -26,7 +26,7 @@ class Study:
     name: str
     rate: str
     settings: tuple[str, ...]
-    """``KEY=VALUE`` each, in place of what predict_measured.yaml says."""
+    """``KEY=VALUE`` settings that override predict_measured.yaml."""
 
 
 def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
@@ -37,9 +37,9 @@ def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
 
 
 CALIBRATION = _study("200mbit", 8, 1, 1, "train.zero=0", "train.overlap=false")
-"""What earlier runs are taken from: neither its layout nor its rate is that of a study.
+"""Study of the earlier run. No other study uses its layout or rate.
 
-Nothing moves while it computes, so that the time of its passes is that of computing.
+Its communication does not overlap computation, so the time of its passes is pure computation.
 """
 STUDIES = (
     _study("100mbit", 8, 1, 1),
@@ -57,4 +57,4 @@ TINY_SHAPE = Shape(2, 1)
 _TWO = ("nodes=2", "ranks_per_node=1")
 TINY_CALIBRATION = _study("200mbit", 2, 1, 1, "train.zero=0", "train.overlap=false", *_TWO)
 TINY_STUDIES = (_study("100mbit", 2, 1, 1, *_TWO),)
-"""To see that it works."""
+"""Study of a quick test."""

@@ -1,6 +1,6 @@
 """Measurements of this machine that predictions need.
 
-They are layers and products on a core that ranks share, links and codecs of the hosts, and the core time of
+They cover layers and products on a core that ranks share, links and codecs of the hosts, and the processor time of
 messages.
 """
 
@@ -18,16 +18,16 @@ from hpcbench.testing.hosts import Hosts
 from predicted.studies import Shape
 
 TRIAL = "200mbit"
-"""Rate of the only table of links in older measurements."""
+"""Rate of the only link table in older measurements."""
 CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 
 
 def measure(
     hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *, tiny: bool
 ) -> measured_tables.MeasuredTables:
-    """Write the tables of `hpcbench bench` into a directory, and read them.
+    """Write the tables of `hpcbench bench` to a directory, and read them.
 
-    The links of each rate are measured, and those without a limit.
+    Links are measured at each rate and without a limit.
     """
     script = (
         "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
@@ -57,18 +57,18 @@ def measure(
 
 
 def of_rate(rate: str) -> str:
-    """Return the name of the table of links of a rate."""
+    """Return the name of the link table for a rate."""
     return f"network-{rate}.json"
 
 
 def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read the table of each measured rate; older measurements have none."""
+    """Read the table of each measured rate. Older measurements contain none."""
     files = {rate: directory / (measured_tables.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
     return {rate: json.loads(file.read_text(encoding="utf-8")) for rate, file in files.items() if file.is_file()}
 
 
 def trace(hosts: Hosts, shape: Shape, runs: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the peak bytes of every rank of each run."""
+    """Return the peak bytes of every rank in every run."""
     worker = Path(__file__).with_name("memory_worker.py")
     hosts.set_rate(None)
     with tempfile.TemporaryDirectory() as directory:

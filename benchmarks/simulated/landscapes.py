@@ -1,7 +1,7 @@
 """Synthetic landscapes for the tuner: schemes with true times and losses, predictions of them, and noisy runs.
 
-A landscape has 1 to 4 dimensions with exposed traffic and six codecs for each. True times and losses of dimensions add
-up; each scheme deviates by 0.2 % of time. Predictions err per dimension and codec.
+A landscape has 1 to 4 dimensions with exposed traffic, and six codecs for each. The true times and losses of the
+dimensions add up; each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
-"""Bytes on the wire per byte, and mean square of the error over that of Gaussian values."""
+"""Wire bytes per byte, and mean squared error relative to that of Gaussian values."""
 BASELINE = "none"
 
 
@@ -46,7 +46,7 @@ class Landscape:
     """Predictions."""
 
     def best_within(self, budget: float) -> float:
-        """Return the time of the fastest scheme that keeps the budget."""
+        """Return the time of the fastest scheme within the budget."""
         return min(time for name, time in self.seconds.items() if self.losses[name] <= budget)
 
 
@@ -60,23 +60,16 @@ def make_landscape(
 ) -> Landscape:
     """Draw a landscape.
 
-    Parameters
-    ----------
-    seed
-        Seed of the draw.
-    time_error
-        Relative error of the predicted time that a codec saves in a dimension.
-    loss_error
-        Standard deviation of the logarithm of predicted over true loss.
-    own_error
-        Standard deviation of the logarithm of a scheme's time that its dimensions do not explain.
+    Parameters ---------- seed Seed of the draw. time_error Relative error of the predicted time that a codec saves in a
+    dimension. loss_error Standard deviation of the logarithm of predicted over true loss. own_error Standard deviation
+    of the part of a scheme's log time that its dimensions do not explain.
     """
     draw = random.Random(seed)
     landscape = Landscape(seed)
     names = ["DP", "TP", "PP", "ZERO"][: draw.randint(1, 4)]
     exposed = draw.uniform(0.02, 0.75)
     parts = [draw.expovariate(1.0) for _ in names]
-    speed = math.exp(draw.gauss(math.log(0.1), 0.8))  # time of a codec per time of the uncompressed message
+    speed = math.exp(draw.gauss(math.log(0.1), 0.8))  # Codec time relative to the time of the uncompressed message.
     truth: dict[str, list[Option]] = {}
     for name, part in zip(names, parts, strict=True):
         share = exposed * part / sum(parts)
@@ -132,7 +125,7 @@ class Found:
     schemes: int
     """Number of schemes in the landscape."""
     excess: float
-    """Time of the chosen scheme over that of the best one within the budget, minus 1."""
+    """Relative excess of the chosen scheme's time over the best time within the budget."""
     loss: float
     """True increase of the loss of the chosen scheme."""
     gains: bool
@@ -140,7 +133,7 @@ class Found:
 
 
 def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs: int = 12) -> Found:
-    """Search a landscape as ``hpcbench tune`` does, with one run for the estimate of losses."""
+    """Search a landscape as ``hpcbench tune`` does, with one run to estimate losses."""
     total = len(landscape.seconds)
     best = landscape.best_within(budget)
     combinations = list_undominated(landscape.options, layers=3)

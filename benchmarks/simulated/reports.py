@@ -1,6 +1,6 @@
-"""Complete reports on studies with known truth: how many contain a false finding, and which findings they have.
+"""Complete reports on studies with known truth: counts of reports with a false finding, and of each finding.
 
-A study has the seven schemes of a usual one: the baseline, the controls `identity` and `naive-bf16`, and four codecs.
+A study has seven typical schemes: the baseline, the controls `identity` and `naive-bf16`, and four codecs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ TRUTHS: dict[str, Sequence[Effect]] = {
     "gains of 1.05": [(0, 0), (0, 0), *[(math.log(1.05), 0)] * 5],
 }
 Draw = Callable[[random.Random, int], list[list[float]]]
-"""Draws what each run has of its own, by scheme and repeat, in deviations."""
+"""Draws the individual noise of each run, by scheme and repeat, in standard deviations."""
 
 
 def independent(rng: random.Random, pairs: int) -> list[list[float]]:
@@ -49,18 +49,18 @@ def independent(rng: random.Random, pairs: int) -> list[list[float]]:
 
 
 def following(memory: float) -> Draw:
-    """Return a draw in which the repeats of a scheme follow each other."""
+    """Return a draw in which successive repeats of a scheme are correlated."""
     return lambda rng, pairs: [ar1(rng, pairs, memory) for _ in SCHEMES]
 
 
 def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw runs that are each slower than the previous one in the allocation, by one deviation, in rotated order."""
+    """Draw runs that each are one deviation slower than the previous run of the allocation, in rotated order."""
     count = len(SCHEMES)
     return [[rng.gauss(0, 1) - (k - pair) % count for pair in range(pairs)] for k in range(count)]
 
 
 def with_outliers(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw normal values; one run in ten is half as fast."""
+    """Draw normal values. One run in ten is half as fast."""
     slow = math.log(2) / RUN_NOISE[0]
     return [[rng.gauss(0, 1) - slow * (rng.random() < 0.1) for _ in range(pairs)] for _ in SCHEMES]
 
@@ -84,20 +84,9 @@ def draw_runs(
 ) -> list[Measures]:
     """Draw the runs of a study, pair by pair.
 
-    Parameters
-    ----------
-    rng
-        Source of randomness.
-    pairs
-        Number of repeats.
-    effects
-        Effect of each scheme, the baseline's first.
-    draw
-        Noise of the speed of each run; losses are independent.
-    cells
-        Number of cells, which all have the same truth.
-    spike
-        Probability with which a run of a scheme with a codec ends worse, and by how much.
+    Parameters ---------- rng Source of randomness. pairs Number of repeats. effects Effect of each scheme, beginning
+    with the baseline. draw Noise of the speed of each run; losses are independent. cells Number of cells with the same
+    truth. spike Probability that a run with a codec ends with a worse loss, and the size of the increase.
     """
     drawn = [(draw(rng, pairs), independent(rng, pairs)) for _ in range(cells)]
     runs = []
@@ -141,7 +130,7 @@ def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
 
 @dataclass
 class FalseFindings:
-    """Counts of reports with a false finding: against the baseline, and of schemes against each other."""
+    """Counts of reports with a false finding, either against the baseline or between schemes."""
 
     speed: int = 0
     loss: int = 0
@@ -230,11 +219,11 @@ def power(options: argparse.Namespace) -> Table:
 
 
 WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs", "after each repeat, 3 to 30 pairs"
-"""Ways of reading a report again. The last one is beyond the guarantee of a report."""
+"""Procedures for reading a report repeatedly. A report does not guarantee its error rate for the last one."""
 
 
 def peeking(options: argparse.Namespace) -> Table:
-    """Count reports with a false finding at any look, for studies without differences to which repeats are added."""
+    """Count reports with a false finding at any look. The studies have no true differences, and repeats are added."""
     table = _table("looks", "false: any", "mean pairs")
     for way in WAYS:
         rng = random.Random(f"{options.seed} {way}")
@@ -257,7 +246,7 @@ def peeking(options: argparse.Namespace) -> Table:
 
 
 def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
-    """Return the number of pairs at which the report is read next; None to stop."""
+    """Return the number of pairs at the next look, or None to stop."""
     if way.startswith("after"):
         return pairs + 1
     later = min((look for look in LOOKS if look > pairs), default=None)
@@ -269,7 +258,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 
 def spikes(options: argparse.Namespace) -> Table:
-    """Count results for schemes whose mean loss is at or beyond the margin because some of their runs fail."""
+    """Count results for schemes whose mean loss is at or beyond the margin because some runs fail."""
     table = _table("one run in", "worse by", "pairs", "as good", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):

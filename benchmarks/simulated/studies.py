@@ -1,4 +1,4 @@
-"""Simulated studies with known truth, compared by the code of the report."""
+"""Simulated studies with known truth, compared with the report's code."""
 
 import math
 import random
@@ -16,13 +16,13 @@ from hpcbench.report.measures import Measures, measure
 
 BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02
-"""Deviation of the logarithm of the speed, and of the loss, from pair to pair."""
+"""Standard deviation between pairs, of the log speed and of the loss."""
 RUN_NOISE = 0.01, 0.004
-"""The same from run to run."""
+"""Standard deviation between runs, of the log speed and of the loss."""
 CRITERIA = Criteria()
 MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
 Effect = tuple[float, float]
-"""What a scheme adds to the logarithm of the speed, and to the loss."""
+"""Effect of a scheme on the log speed and on the loss."""
 Noise = Callable[[random.Random], float]
 """Draws a number of mean 0 and deviation 1."""
 
@@ -46,7 +46,7 @@ NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
 
 
 def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
-    """Draw `n` normal values of deviation 1, each the previous one times `memory` plus new noise."""
+    """Draw `n` normal values of deviation 1. Each is the previous one times `memory`, plus new noise."""
     values = [rng.gauss(0, 1)]
     new = math.sqrt(1 - memory * memory)
     for _ in range(n - 1):
@@ -64,7 +64,7 @@ def planted(
     cell: dict[str, int] | None = None,
     repeat: int = 1,
 ) -> Measures:
-    """Return the measures of a completed run. The report needs the codec's name for the kind of the scheme."""
+    """Return the measures of a completed run. The report derives the kind of scheme from the codec's name."""
     settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
     ended = ResolvedState("completed")
     result = RunResult(
@@ -80,7 +80,7 @@ def nothing_measured() -> Measures:
 
 
 def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:
-    """Make a study of one cell for the report; the baseline's codec is the first."""
+    """Make a one-cell study for the report. The baseline's codec is the first."""
     runs = []
     for pair in range(pairs):
         machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)

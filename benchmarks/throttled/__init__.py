@@ -1,1 +1,1 @@
-"""Parts of throttled_training.py: the runs, their start, the comparison and the output."""
+"""Modules of throttled_training.py: the runs, their start, the comparison and the output."""

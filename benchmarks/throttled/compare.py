@@ -1,4 +1,4 @@
-"""Comparison of schemes at a rate: ratios over pairs of runs of one repeat, and their significance."""
+"""Comparison of schemes at one rate: ratios over pairs of runs of the same repeat, and their significance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from hpcbench.report.findings import SpeedFinding, compare_speeds
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 MARGIN = 0.01
-"""Smallest gain that counts: the studies' own default."""
+"""Smallest relevant gain: the default of studies."""
 Runs = dict[str, dict[int, dict[str, Any]]]
 """Scheme -> repeat -> run."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """All runs at a rate, and at one value of the other varied setting."""
+    """All runs at one rate and one value of the other varied setting."""
 
     rate: str | None
     """Rate of the links; None without a limit."""
@@ -29,7 +29,7 @@ class Column:
         return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
-        """Yield the values of two schemes for each repeat that has both."""
+        """Yield the values of two schemes for each repeat with both."""
         ours, two = self.runs[scheme], self.runs[other]
         return [(ours[k][value], two[k][value]) for k in sorted(ours.keys() & two.keys())]
 
@@ -45,22 +45,22 @@ class Row:
     scheme: str
     samples_per_s: float
     speed: Interval
-    """Speed relative to the baseline's."""
+    """Speed relative to the baseline."""
     link: Interval | None
-    """What the limit adds to it: the ratio with a limit over the ratio without one."""
+    """Effect of the limit on the speed: the ratio with a limit over the ratio without a limit."""
     wire: float | None
-    """Bytes between hosts, relative to the identity's."""
+    """Bytes between hosts, relative to `identity`."""
     ideal: float | None
-    """The part that the limit could add by the bytes alone."""
+    """Upper bound of the limit's effect, from the bytes alone."""
     exposed_s: float
     hidden_s: float
-    """Seconds a step and rank of communication that was waited for, and that passed meanwhile."""
+    """Exposed and hidden communication in seconds per step and rank."""
     loss: Interval
     """Validation loss minus the baseline's."""
 
 
 def columns(document: dict[str, Any]) -> list[Column]:
-    """Group the runs by cell and rate: cells in their order, without a limit first."""
+    """Group the runs by cell and rate. Cells keep their order, and runs without a limit come first."""
     runs = document["runs"]
     cells = [cell for k, cell in enumerate(run["cell"] for run in runs) if cell not in [r["cell"] for r in runs[:k]]]
     cells.sort(key=lambda cell: list(cell.values()))
@@ -77,12 +77,9 @@ def columns(document: dict[str, Any]) -> list[Column]:
 
 
 def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
-    """List a row for each scheme, in the order of the study.
+    """Return a row for each scheme, in study order.
 
-    Parameters
-    ----------
-    free
-        The runs without a limit, if they were measured.
+    Parameters ---------- free Runs without a limit, if measured.
     """
 
     def spent(name: str) -> Callable[[dict[str, Any]], float]:
@@ -117,7 +114,7 @@ def between_hosts(run: dict[str, Any]) -> float:
 
 
 def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
-    """Return the speed relative to the baseline with a limit, divided by the same ratio without it, paired by repeat.
+    """Return the speed relative to the baseline with a limit, divided by the ratio without a limit, paired by repeat.
 
     The processor time that a codec costs or saves is the same in both ratios and cancels.
     """
@@ -132,7 +129,7 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 
 
 def share_of_link(limited: Column, free: Column) -> Interval:
-    """Return the fraction of its time that the limit costs the baseline, paired by repeat."""
+    """Return the fraction of time that the limit costs the baseline, paired by repeat."""
     ours, two = limited.runs["baseline"], free.runs["baseline"]
     share_left = _ratio([(ours[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(ours)])
     low, high = (None if end is None else 1 - end for end in (share_left.high, share_left.low))
@@ -140,12 +137,12 @@ def share_of_link(limited: Column, free: Column) -> Interval:
 
 
 def ideal(limited: Column, free: Column, wire: float) -> float:
-    """Compute the gain if the limit cost the baseline only the share `wire` of its actual cost."""
+    """Compute the gain for a limit that costs the baseline only the share `wire` of its actual cost."""
     return 1 / (1 - share_of_link(limited, free).estimate * (1 - wire))
 
 
 def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
-    """Compare the speed of every other scheme with the control's, with p-values corrected for all of them."""
+    """Compare the speed of every other scheme with the control's. Correct the p-values for all schemes."""
     return compare_speeds(
         {scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN
     )

@@ -1,4 +1,4 @@
-"""Speed over the number of tokens per replica and step: more tokens need more computation, but not more gradients."""
+"""Speed over the number of tokens per replica and step. More tokens need more computation, but not more gradients."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BATCH = "train.global_batch"
-"""What varies along the curve."""
+"""Quantity that varies along the curve."""
 
 
 def fits(points: Sequence[Column]) -> bool:
@@ -92,7 +92,7 @@ def _paint(axes: "Axes", points_of_rate: Sequence[Column], sizes: Sequence[int])
         ends = [(f.estimate if f.low is None else f.low, f.estimate if f.high is None else f.high) for f in at]
         down = [value - low for value, (low, _) in zip(middle, ends, strict=True)]
         up = [high - value for value, (_, high) in zip(middle, ends, strict=True)]
-        spread = 1 + 0.02 * (k - (len(points[0]) - 1) / 2)  # so that intervals of one size do not cover each other
+        spread = 1 + 0.02 * (k - (len(points[0]) - 1) / 2)  # Offset, so that intervals of the same size do not overlap.
         axes.errorbar(
             [size * spread for size in sizes],
             middle,
@@ -120,7 +120,7 @@ def _table(sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> T
 
 
 def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> str:
-    """Describe the size from which the scheme is no longer significantly faster."""
+    """Describe the smallest size at which the scheme is no longer significantly faster."""
     faster = [size for size, at in zip(sizes, points, strict=True) if at[scheme].shown == "faster"]
     slower = [size for size, at in zip(sizes, points, strict=True) if at[scheme].slower]
     if not faster:
@@ -139,7 +139,7 @@ def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[
 
 
 def _waits(column: Column, ranks: int) -> float:
-    """Return the fraction of the baseline's time in which a rank waits."""
+    """Return the fraction of the baseline's time that a rank waits for communication."""
 
     def share(run: dict[str, Any]) -> float:
         return float(sum(d["exposed_s"] for d in run["traffic"].values()) / ranks / run["seconds"])

@@ -1,4 +1,4 @@
-"""Measurement of one part, with one start of the ranks per repeat, stored in a file after each start."""
+"""Measurement of one part. The ranks start once per repeat, and each start updates a file."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from throttled.rates import calibrate
 from throttled.start import train
 
 Document = dict[str, Any]
-"""What a file holds: provenance, what was asked for, the rates, and a dict for each run."""
+"""Contents of a file: provenance, requested settings, rates, and a dict for each run."""
 KEYS = {"provenance", "part", "title", "asked", "run", "schemes", "rates", "runs"}
 
 
@@ -26,7 +26,7 @@ def begin(
     shares: Sequence[float],
     rates: Sequence[str] | None,
 ) -> Document:
-    """Make a document without measurements; `rates` replace those computed from `shares`."""
+    """Make a document without measurements. `rates` override those computed from `shares`."""
     first = runs[0]
     return {
         "provenance": provenance,
@@ -47,10 +47,7 @@ def begin(
 def resume(path: Path, fresh: Document) -> Document:
     """Return the content of the file, or `fresh` without a file.
 
-    Raises
-    ------
-    UserError
-        The file contains another measurement, or was written by another revision.
+    Raises ------ UserError The file contains a different measurement, or was written by a different revision.
     """
     if not path.exists():
         return fresh
@@ -71,10 +68,7 @@ def resume(path: Path, fresh: Document) -> Document:
 def load(path: Path) -> Document:
     """Read a file.
 
-    Raises
-    ------
-    UserError
-        The file is missing or has another format.
+    Raises ------ UserError The file is missing or has a different format.
     """
     try:
         read_document = json.loads(path.read_text(encoding="utf-8"))
@@ -99,8 +93,8 @@ def save(path: Path, document: Document) -> None:
 def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path: Path | None) -> None:
     """Measure the repeats that the document lacks.
 
-    Each start of the ranks trains all schemes of a repeat at all rates, both in an order that is rotated from repeat to
-    repeat, so that a drift of the machine affects all of them equally.
+    Each start of the ranks trains all schemes of a repeat at all rates. The order of schemes and rates is rotated from
+    repeat to repeat, so that drift of the machine affects all of them equally.
     """
     done = {run["repeat"] for run in document["runs"]}
     repeats = sorted({run["repeat"] for run in runs})
@@ -123,7 +117,7 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
 
 
 def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
-    """Return the rates in the order of a repeat, including no limit if the part has it."""
+    """Return the rates in the order of a repeat, including no limit if the part measures it."""
     every = [*([None] if part.free else []), *rates]
     first = (repeat - 1) % len(every)
     return every[first:] + every[:first]

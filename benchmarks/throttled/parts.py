@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 SHARES = (20.0, 50.0)
-"""Percent of its time that the link costs the baseline, for which rates are chosen."""
+"""Percentages of the baseline's time that the link costs; rates are chosen accordingly."""
 FEW = "matrix.scheme=[baseline, identity, naive-bf16, naive-int8, zhybrid-16-8]"
 TINY_STEPS = ("train.steps=6", "train.warmup_steps=2", "train.seq_len=32", "train.eval_samples=4")
 TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8]")
-"""The same measurement in seconds; its numbers mean nothing."""
+"""Settings of a measurement that takes seconds. Its numbers are meaningless."""
 
 
 def _two(dp: int, tp: int) -> tuple[str, ...]:
@@ -27,10 +27,10 @@ class Part:
     hosts: int
     ranks_a_host: int
     settings: tuple[str, ...] = ()
-    """``KEY=VALUE`` each, in place of what the study says."""
+    """``KEY=VALUE`` settings that override the study."""
     shares: tuple[float, ...] = SHARES
     free: bool = True
-    """Whether it is also measured without a limit, to find the link's share of a gain."""
+    """Whether to also measure without a limit, to separate the link's share of a gain."""
     tiny: tuple[str, ...] = ()
     """Settings of the tiny form in addition to `TINY`."""
 

@@ -21,24 +21,17 @@ def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ran
 
 
 def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[str]:
-    """Return rates in whole Mbit/s at which a limit costs the given fractions of the time of a step.
+    """Return rates in whole Mbit/s at which a limit costs the given fractions of the step time.
 
-    The cost of a limit is proportional to the time of a bit. At another rate it is ``(limited - free) * trial /
-    rate``, which must be the given fraction of the sum of itself and `free`.
+    The cost of a limit is inversely proportional to the rate: ``cost = (limited - free) * trial / rate``. The ratio
+    ``cost / (cost + free)`` must be the given fraction.
 
-    Parameters
-    ----------
-    free, limited
-        Seconds per step without a limit, and at the rate of the trial.
-    shares
-        Between 0 and 1.
+    Parameters ---------- free, limited Seconds per step without a limit, and at the trial rate. shares Fractions
+    between 0 and 1.
 
-    Raises
-    ------
-    UserError
-        The trial's limit cost too little to measure.
+    Raises ------ UserError The trial's limit cost too little to measure.
     """
     if limited < 1.05 * free:
         raise UserError(f"links of {TRIAL} cost the baseline less than 5 % of its time here: name rates with --rates")
-    megabits = (limited - free) * float(TRIAL.removesuffix("mbit"))  # that pass the busiest link in a step
+    megabits = (limited - free) * float(TRIAL.removesuffix("mbit"))  # Bits that pass the busiest link in a step.
     return [f"{max(1, round(megabits * (1 - share) / (share * free)))}mbit" for share in shares]

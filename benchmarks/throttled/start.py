@@ -20,9 +20,9 @@ from hpcbench.testing.hosts import Hosts
 
 WORKER = Path(__file__).with_name("worker.py")
 Task = tuple[str | None, dict[str, Any]]
-"""A link rate, None without a limit, and a run file."""
+"""A link rate (None without a limit) and a run file."""
 LONGEST = 1800.0
-"""Seconds that a start of the ranks may take."""
+"""Timeout in seconds for one start of the ranks."""
 
 
 def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dic
         (Path(directory) / "rates").write_text(json.dumps(rates))
         for k, (_, run) in enumerate(tasks):
             (Path(directory) / f"{k:04}.json").write_text(json.dumps(run))
-        # A rank that fails ends all of them, which would wait for it forever.
+        # If a rank fails, end all ranks, which would wait for it forever.
         command = [sys.executable, "-m", "mpi4py", str(WORKER), directory]
         ranks = hosts.count * ranks_a_host
         with _limits(hosts, Path(directory), rates) as refused:
@@ -79,7 +79,7 @@ def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dic
 
 @contextmanager
 def _limits(hosts: Hosts, directory: Path, rates: Sequence[str | None]) -> Iterator[list[UserError]]:
-    """Set a run's link rate when the ranks ask for it (see the worker); return errors."""
+    """Set a run's link rate when the ranks request it (see worker.py). Return errors."""
     ended, refused = threading.Event(), list[UserError]()
 
     def answer() -> None:

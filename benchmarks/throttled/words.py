@@ -11,10 +11,9 @@ CONTROLS = {
     "naive-bf16": "a plain cast of all traffic to 16 bits",
     "naive-int8": "8-bit integers for all traffic",
 }
-"""Simple schemes that another one has to beat."""
+"""Simple schemes as controls."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Validation loss minus the baseline's after 600 steps, of schemes that are significantly worse
-(docs/explanation/convergence.md)."""
+"""Loss minus the baseline's after 600 steps, for significantly worse schemes (docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
@@ -25,7 +24,7 @@ def shown(interval: Interval, digits: int, sign: str = "") -> str:
 
 
 def sorted_out(findings: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
-    """List names by the displayed value, the fastest first."""
+    """List names by displayed value, the fastest first."""
     groups: dict[str, list[str]] = {"faster": [], "slower": [], "neither": []}
     for name in sorted(findings, key=lambda name: -findings[name].estimate):
         finding = findings[name]
@@ -34,7 +33,7 @@ def sorted_out(findings: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
 
 
 def sentences(column: Column) -> list[str]:
-    """Yield a sentence for each control that ran."""
+    """Yield a sentence for each measured control."""
     lines = []
     for control, description in CONTROLS.items():
         if control not in column.runs:

@@ -1,9 +1,9 @@
 """Train runs one after another in one start of the ranks: ``mpiexec ... python worker.py DIRECTORY``.
 
-The directory contains run files, which are processed in the order of their names, and a list of their link rates. If
-the rate changes before a run, rank 0 creates a file NAME.asked and waits until the starting process has set the
-links and removed the file. Rank 0 prints one JSON line per run. Times and bytes are the engine's own counts for the
-steps after the warm-up, without the time between steps.
+The directory contains run files, which are processed in name order, and a list of their link rates. If the rate changes
+before a run, rank 0 creates a file NAME.asked and waits until the starting process has set the links and removed the
+file. Rank 0 prints one JSON line per run. Times and bytes are the engine's own counts for the steps after warm-up,
+without the time between steps.
 """
 
 import json
@@ -25,7 +25,7 @@ from hpcbench.train.trainer import Trainer
 
 COUNTED = ("message_bytes", "wire_bytes", "network_bytes", "exposed_s", "hidden_s")
 LONGEST = 60.0
-"""Seconds that a change of the links may take."""
+"""Timeout in seconds for a change of the links."""
 
 
 def main(directory: Path) -> None:
@@ -45,7 +45,7 @@ def main(directory: Path) -> None:
 
     first, current = runs[0], rates[0]
     corpus = text.load_shared(world, driver_of(first), first.data, first.train.seq_len)
-    # The first steps of a start pay for libraries and connections: no run that counts shall be the first.
+    # The first steps after a start include the cost of libraries and connections, so their run is not counted.
     rehearsal = Trainer(first, world, driver_of(first), corpus)
     for k in range(max(1, first.train.warmup_steps)):
         rehearsal.step(k)
@@ -56,13 +56,13 @@ def main(directory: Path) -> None:
             current = rate
         trainer = Trainer(run, world, driver_of(run), corpus)
         result = train(trainer)
-        trainer.mesh.free()  # an MPI library has room for some thousand communicators
+        trainer.mesh.free()  # An MPI library supports some thousand communicators.
         if world.rank == 0:
             print(json.dumps(result), flush=True)
 
 
 def ask(world: MPI.Comm, file: Path) -> None:
-    """Return on all ranks when the links have the rate of the next run."""
+    """Wait on all ranks until the links have the rate of the next run."""
     world.Barrier()
     if world.rank == 0:
         file.touch()
@@ -75,7 +75,7 @@ def ask(world: MPI.Comm, file: Path) -> None:
 
 
 def train(trainer: Trainer) -> dict[str, Any]:
-    """Take all steps. Times are seconds per step of this rank; traffic is that of a step, summed over all ranks."""
+    """Run all steps. Times are seconds per step of this rank; traffic is per step, summed over all ranks."""
     run, settings = trainer.run, trainer.run.train
     for k in range(settings.steps):
         if k == settings.warmup_steps:

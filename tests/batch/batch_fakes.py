@@ -1,4 +1,4 @@
-"""A site whose launcher is a script: it records its arguments and does what a test sets for each scheme."""
+"""A site whose launcher is a script that records its arguments and acts as a test specifies for each scheme."""
 
 import json
 import sys
@@ -96,10 +96,10 @@ class Fake:
         self.write_site()
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set what the launcher does, by scheme.
+        """Set the launcher's behavior for each scheme.
 
-        ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to),
-        always stop.
+        ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to), always
+        stop.
         """
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
@@ -133,7 +133,7 @@ class Fake:
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> None:
-    """Wait until the condition holds; fail if it does not hold in time."""
+    """Wait until the condition is true. Fail on a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
@@ -141,6 +141,6 @@ def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> None:
 
 
 def wait_until_over(root: Path) -> Tracked:
-    """Wait until no run of the submission is waiting or running, and the job has written its status file."""
+    """Wait until all runs of the submission have ended and the job has written its status file."""
     wait_for(lambda: track(root).over and State.RUNNING not in {s.state for s in track(root).jobs.values()})
     return track(root)

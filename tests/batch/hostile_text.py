@@ -1,4 +1,4 @@
-"""Hostile texts, and documents that contain one of them."""
+"""Hostile texts, and documents that contain a hostile text."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 def texts(data: Any, keys: Keys = ()) -> Iterator[Keys]:
-    """Yield the paths of all texts of a document. A path that ends in `+` means a key that users choose."""
+    """Yield the paths of all texts of a document. A path that ends in `+` refers to a user-chosen key."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from texts(value, (*keys, key))
@@ -67,6 +67,6 @@ def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
 
 
 def yaml(data: Any) -> str:
-    """Return JSON with unescaped characters beyond 16 bits: YAML reads surrogates as two characters."""
+    """Return JSON with unescaped characters beyond 16 bits, because YAML reads surrogates as two characters."""
     escaped = (c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(data, ensure_ascii=False))
     return "".join(escaped)

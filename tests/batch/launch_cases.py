@@ -1,4 +1,4 @@
-"""Sites, and a parser of launch commands, for the tests of launchers and shapes."""
+"""Sites, and a parser of launch commands, for tests of launchers and node shapes."""
 
 import re
 from collections.abc import Sequence
@@ -19,12 +19,10 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def site(name: str, **changes: Any) -> Site:
-    """Return a shipped site, or one of `OTHERS`, with other values for some fields.
+    """Return a shipped site, or one of `OTHERS`, with changed fields.
 
-    Parameters
-    ----------
-    changes
-        Dotted names with ``__`` for the dots. A kind of launcher also sets its scheduler.
+    Parameters ---------- changes Dotted field names with ``__`` for the dots, and their values. The launcher's kind
+    also sets the scheduler.
     """
     if name in OTHERS:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}

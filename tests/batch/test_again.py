@@ -1,4 +1,4 @@
-"""Repeated `submit`: an interrupted submission continues, live runs are not submitted twice, ended runs are."""
+"""Tests of repeated `submit`: interrupted submissions continue, ended runs run again, and live runs do not."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def test_live_runs_are_submitted_again_only_on_request(fake: Fake) -> None:
     second = start(fake)
     assert second.root == first.root
     assert second.notes[-1] == "already submitted and not over: nothing was submitted (--again submits it again)"
-    assert start(fake, sets=["train.steps=21"]).root.name == "002"  # another study
+    assert start(fake, sets=["train.steps=21"]).root.name == "002"  # a different study
     assert start(fake, again=True).root.name == "003"
     assert len(Ledger(first.root).submitted) == 1
     for name in ("003", "002", "001"):
@@ -75,7 +75,7 @@ def test_a_killed_submit_is_continued(fake: Fake, monkeypatch: pytest.MonkeyPatc
     assert again.root == root and "2 more jobs submitted" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
-    over = wait_until_over(root)  # the first one too, whose queue had not been started
+    over = wait_until_over(root)  # including the first job, whose queue had not been started
     assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
     assert len([call for call in fake.calls if "argv" in call]) == 9
 

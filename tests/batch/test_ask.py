@@ -1,4 +1,4 @@
-"""The times of calls to the scheduler, the jobs that they ask for, and the stored answers."""
+"""Tests of the times of scheduler calls, the queried jobs, and the stored answers."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from hpcbench.errors import UserError
 
 
 class Slow(JobScheduler):
-    """A scheduler whose answers a test sets, and that counts its calls."""
+    """A scheduler that returns a test's answers and counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_the_reason_of_a_failure_is_asked_for_soon_after_the_end_of_its_script(
     while clock < 40:
         clock += 1.0
         before = len(scheduler.questions)
-        assert jobs()["j2"].state is State.RUNNING  # its scheduler may still report another reason
+        assert jobs()["j2"].state is State.RUNNING  # its scheduler may still report a different reason
         times += [clock] if len(scheduler.questions) > before else []
     assert times == [3.0, 7.0, 15.0, 31.0]
     scheduler.words = {"12": JobStatus(State.OUT_OF_MEMORY, "OOM", 137)}

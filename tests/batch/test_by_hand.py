@@ -1,4 +1,4 @@
-"""Scripts of Slurm and LSF sites that run by hand with a fake launcher, and the commands that track them."""
+"""Tests of manually started Slurm and LSF scripts with a fake launcher, and of the commands that track them."""
 
 import json
 import os

@@ -1,6 +1,7 @@
-"""Training in a real Charliecloud container, which needs no root, in an image that is built quickly.
+"""Training in a real Charliecloud container, which needs no root.
 
-The image only contains a path to the interpreter that exists nowhere else. System and packages are bound.
+The image is built quickly. It only contains an interpreter path that does not exist outside. The system and the
+packages are bind mounts.
 """
 
 import json
@@ -41,7 +42,7 @@ checked: never
 
 
 def why_not() -> str | None:
-    """Return why ch-run cannot work here; None if it can."""
+    """Return the reason why ch-run cannot work here, or None if it can."""
     if reason := explain_missing("ch-run", "unshare"):
         return reason
     if subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL).returncode:
@@ -51,7 +52,7 @@ def why_not() -> str | None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Image with mount points, the host's links, and the files that ch-run replaces by the host's."""
+    """Image with mount points, the host's links, and the files that ch-run replaces with the host's."""
     root = tmp_path_factory.mktemp("image")
     for name in ("bin", "lib", "lib64", "sbin"):
         link = Path("/") / name
@@ -72,7 +73,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bound() -> list[str]:
-    """Return the directories of the interpreter and its packages, and TMPDIR; ch-run binds /tmp itself."""
+    """Return the directories of the interpreter and its packages, and TMPDIR. ch-run binds /tmp itself."""
     import hpcbench
 
     places = [sys.prefix, sys.base_prefix, Path(hpcbench.__file__).parents[1], Path(__file__).parents[2]]
@@ -123,7 +124,7 @@ def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: 
 def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
     image: Path, tmp_path: Path, need: Callable[[str | None], None]
 ) -> None:
-    """A container that hides the launcher's variables starts worlds of one rank each."""
+    """A container that hides the launcher's variables starts each rank in its own world of size 1."""
     need(why_not())
     done, run = submit(tmp_path, image, "'--unset-env=PMI*'")
     assert done.returncode == 1, done.stdout

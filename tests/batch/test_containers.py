@@ -1,6 +1,6 @@
-"""Containers: the command of each kind with each launcher, refused settings, and the merge of site and study.
+"""Tests of containers: commands of each kind with each launcher, refused settings, and merged site and study.
 
-The commands are stored in golden/containers.txt; HPCBENCH_REGOLD=1 writes them again.
+The commands are stored in golden/containers.txt. HPCBENCH_REGOLD=1 rewrites the file.
 """
 
 import os
@@ -82,7 +82,7 @@ def test_commands_of_each_kind_with_each_launcher_are_the_golden_ones() -> None:
 
 @pytest.mark.parametrize("golden_line", lines(), ids=lambda golden_line: golden_line.partition(":")[0])
 def test_the_order_is_launcher_container_interpreter(golden_line: str) -> None:
-    """Words of the container follow those of the launcher; no option of the launcher follows the image."""
+    """The container's words follow those of the launcher. No launcher option follows the image."""
     what, _, command = golden_line.partition(": ")
     kind = what.partition(",")[0]
     first, *arguments = command.split()

@@ -1,4 +1,4 @@
-"""Durations: each scheduler's notation of a time, and refusal of notations that two schedulers read differently."""
+"""Tests of durations: each scheduler's time format, and refusal of formats that two schedulers parse differently."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The Flux back end with the fake of Flux, and the parsers with output of Flux."""
+"""Tests of the Flux back end with the fake Flux, and of the parsers with Flux output."""
 
 import getpass
 import os

@@ -1,4 +1,7 @@
-"""A disk that is full, over its quota, read-only or missing: the end is still recorded, and messages name the disk."""
+"""Tests with a disk that is full, over quota, read-only or missing.
+
+The end is still recorded, and messages name the disk.
+"""
 
 import json
 import os
@@ -137,7 +140,7 @@ def test_a_run_whose_last_event_is_whole_is_completed_for_both_commands(
     for path in (root / "jobs" / "j0001-r1" / "status.json", root / "runs" / "r1-baseline" / "status.json"):
         mark = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps({**mark, "state": "running", "exit": None, "end": None}), encoding="utf-8")
-    wait_for(lambda: track(root).over)  # the scheduler may list the job for a little longer
+    wait_for(lambda: track(root).over)  # the scheduler may list the job a little longer
     tracked = track(root)
     assert [status.state for status in tracked.runs.values()] == [State.COMPLETED]
     assert tracked.jobs["j0001-r1"].state is State.COMPLETED

@@ -1,4 +1,4 @@
-"""The peak FLOP/s that a site file gives for its GPUs is written into each run, for the report."""
+"""Tests that the GPU's peak FLOP/s in a site file is written into each run, for the report."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Hostile text in each string of study and site: it is refused in one line, or passed on unchanged and not run."""
+"""Tests of hostile text in each string of study and site. It is refused in one line, or passed on and not executed."""
 
 import json
 import os
@@ -153,7 +153,7 @@ STUDY: dict[str, Any] = {
 HEADS = 14
 """Directives of the scripts, for all values of the fields."""
 SHELL = {("setup", 0), ("teardown", 0)}
-"""Lines of the site file that are shell code, and run."""
+"""Lines of the site file that are executed as shell code."""
 
 LAUNCHER = """\
 #!{python}
@@ -166,13 +166,13 @@ with open({seen!r} + "." + os.path.basename(os.path.dirname(sys.argv[-1])), "wb"
 
 
 REFUSALS = {("scheduler", "refuses", 0)}
-"""A field whose entries must differ, and that no script contains."""
+"""A field with distinct entries that no script contains."""
 FIELDS = [("site", keys) for keys in texts(SITE) if keys not in SHELL | REFUSALS]
 FIELDS += [("study", keys) for keys in texts(STUDY)]
 
 
 class Place:
-    """A directory to submit from, with a record of the calls of its launcher."""
+    """A directory to submit from, with a record of its launcher's calls."""
 
     def __init__(self, directory: Path, name: str = "launch") -> None:
         self.directory = directory
@@ -208,7 +208,7 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts this text; if not, check that the message is one line."""
+    """Return whether a field accepts this text. If not, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)
@@ -265,7 +265,7 @@ def test_hostile_text_is_refused_in_one_line_or_arrives_and_runs_nothing(
 
 
 def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str, Any]) -> None:
-    """Put the text into all fields that accept it, run the scripts, and compare what the launcher got."""
+    """Put the text into all fields that accept it, run the scripts, and compare what the launcher received."""
     good = text and text.isprintable() and not set("/=") & set(text) and len(text) < 200
     place = Place(directory, f"l{text}" if good else "launch")
     site = changed(site, ("launcher", "program"), str(place.launcher))

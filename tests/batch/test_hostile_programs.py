@@ -1,4 +1,4 @@
-"""Hostile text in a study's program: it is refused in one line, or reaches command and environment unchanged."""
+"""Tests of hostile text in a study's program. It is refused in one line, or passed on unchanged."""
 
 import json
 import os
@@ -77,12 +77,12 @@ def loaded(directory: Path, study: dict[str, Any]) -> Loaded:
 
 
 def filled(text: str) -> str:
-    """Return a text after the braces of seed and word are filled in."""
+    """Return a text with the placeholders for seed and word filled in."""
     return re.sub(r"\{(seed|word)\}", lambda found: {"seed": SEED, "word": "w"}[found[1]], text)
 
 
 def may_stand(text: str) -> bool:
-    """Return whether a command may contain a text: it is one line without unknown braces."""
+    """Return whether a command may contain a text. The text must be one line without unknown placeholders."""
     return text.isprintable() and set(re.findall(r"\{([A-Za-z_]\w*)\}", text)) <= {"seed", "word"}
 
 
@@ -105,7 +105,7 @@ def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[st
 
 
 def check(directory: Path, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts a text; if not, check that each message is one line and names the study."""
+    """Return whether a field accepts a text. If not, check that each message is one line and names the study."""
     value = f"python play.py {shlex.quote(text)}" if keys == ("program", "command") else text
     study = changed(STUDY, keys, value)
     if keys[:2] == ("program", "values") or keys == MATRIX:
@@ -158,7 +158,7 @@ def test_the_study_has_every_text_of_a_program() -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text)[:40])
 def test_hostile_text_of_a_program_is_refused_in_one_line_or_arrives(tmp_path: Path, text: str) -> None:
     taken = {keys for keys in FIELDS if check(tmp_path, keys, text)}
-    if may_stand(text):  # the program gets these two
+    if may_stand(text):  # the program receives these two
         assert {("program", "command"), ("program", "env", "MINE")} <= taken
     if "\0" not in text and "\ud800" not in text:
         assert {WORD, MATRIX} <= taken

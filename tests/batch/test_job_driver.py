@@ -1,4 +1,4 @@
-"""The driver of a job without Python, killed, signaled early, or on a full disk."""
+"""Tests of a job's driver without Python, killed, signaled early, or on a full disk."""
 
 import os
 import shlex
@@ -23,13 +23,13 @@ from hpcbench.job.provenance import _print_variables
 
 
 def use_driver(bench: Bench, driver: str, **changes: Any) -> None:
-    """Write the job's script again, for a driver that another interpreter runs."""
+    """Rewrite the job's script for a driver that a different interpreter runs."""
     bench.job = replace(bench.job, driver=driver, **changes)
     bench.script.write_text(render(bench.job, site=bench.site, study="s", root=str(bench.root)), encoding="utf-8")
 
 
 def use_slow_driver(bench: Bench, seconds: float) -> None:
-    """Let the driver's Python start slowly, as from a busy file system."""
+    """Make the driver's Python start slowly, as from a busy file system."""
     path = bench.here / "slow"
     code = f'[ "$1" = -c ] && exit 0\ntouch {bench.here}/starts\nsleep {seconds}\nexec {sys.executable} "$@"\n'
     path.write_text(f"#!/bin/bash\n{code}", encoding="utf-8")
@@ -38,7 +38,7 @@ def use_slow_driver(bench: Bench, seconds: float) -> None:
 
 
 def find_driver(bench: Bench, process: "subprocess.Popen[str]") -> int:
-    """Return the process id of the driver, once a run is under way."""
+    """Return the process id of the driver, once a run has started."""
     wait_for(lambda: any((bench.mark(run) or {}).get("state") == "running" for run in bench.job.runs))
     wait_for(lambda: len(children(process.pid)) == 1)
     return children(process.pid)[0]

@@ -1,4 +1,4 @@
-"""Launch commands: examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
+"""Tests of launch commands: examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
 
 import os
 import re
@@ -46,7 +46,7 @@ HALF = Fraction(1, 2)
          "jsrun -n 2 -r 1 -a 4 -c 40 -g 4 -b packed:10 -d packed"),
         (site("lassen", gpu_aware_mpi=True), 16, 4, 1, "lrun -N16 -T4 -M -gpu"),
         (site("lassen", launcher__visibility="all"), 2, 4, 1, "lrun -N2 -T4 --gpubind=off"),
-        # OLCF's Frontier guide has --gpu-bind=closest, which is one GPU a rank only where no two are equally close
+        # OLCF's Frontier guide has --gpu-bind=closest, which is one GPU per rank only if no two are equally close
         (site("frontier", device="cuda"), 2, 8, 1,
          "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task=1 --gpu-bind=per_task:1"),
         (site("perlmutter", launcher__visibility="one", node__sockets=2), 2, 2, 2,
@@ -175,7 +175,7 @@ def test_commands_of_manuals_request_the_same_resources_as_ours(theirs: str, our
 
 
 def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, cores: int) -> bool:
-    """Return whether `parts` parts fit the sockets, placed one after another on the first socket with space."""
+    """Return whether `parts` parts fit on the sockets, if each is placed on the first socket with space."""
     left = [[have, socket_cores] for have in socket_gpus]
     for _ in range(parts):
         room = next((socket for socket in left if socket[0] >= gpus and socket[1] >= cores), None)
@@ -304,14 +304,14 @@ def here(cores: int, sockets: int = 1, *, oversubscribe: bool = False) -> Site:
 
 def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
     _, argv = solve(where, nodes=1, ranks_per_node=ranks, program=MPIEXEC)
-    # One write per rank, because Hydra mixes the pieces of several writes.
+    # One write per rank, because Hydra interleaves the pieces of several writes.
     code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
     probe = [sys.executable, "-c", code]
     return [set(map(int, line.split())) for line in launched([*argv, *probe]).stdout.splitlines()]
 
 
 def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a Hydra command with an open standard input; its ranks may exit before they read the end of it."""
+    """Run a Hydra command with an open stdin. Its ranks may exit before they reach the end of stdin."""
     with endless_input() as waiting:
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting

@@ -1,4 +1,4 @@
-"""Studies that a queue would reject are refused with the limit, its source, and the smallest sufficient changes."""
+"""Tests that studies beyond a queue's limits are refused with the limit, its source, and the smallest changes."""
 
 from pathlib import Path
 from typing import Any

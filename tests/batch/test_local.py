@@ -1,4 +1,4 @@
-"""The local scheduler with real queues and job scripts, and a launcher that does what a test sets."""
+"""Tests of the local scheduler with real queues and job scripts, and a launcher that acts as a test specifies."""
 
 import json
 import os
@@ -188,7 +188,7 @@ def test_two_submissions_do_not_run_at_once(fake: Fake) -> None:
         f"r1-{scheme}" for scheme in ("baseline", "naive-zfp8", "mzhybrid") * 2 for _ in (0, 1)
     ]
     halves = [{call["cwd"] for call in half if "cwd" in call} for half in (calls[:6], calls[6:])]
-    assert sorted(map(sorted, halves)) == [[str(first)], [str(second)]]  # the one that got the lock first
+    assert sorted(map(sorted, halves)) == [[str(first)], [str(second)]]  # the script that acquired the lock first
 
 
 def test_the_lock_outlives_a_killed_queue_as_long_as_its_job_runs(fake: Fake) -> None:

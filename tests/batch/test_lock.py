@@ -1,4 +1,4 @@
-"""The lock of a directory of submissions: one command at a time, and no wait for a dead holder."""
+"""Tests of the lock of a submission directory: one command at a time, and no wait for a dead lock holder."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def test_one_of_many_processes_takes_the_lock_of_a_dead_holder(tmp_path: Path) -
         place = tmp_path / str(number)
         place.mkdir()
         (place / ".lock").write_text(holder)
-        (place / ".lock.over").write_text(holder)  # so did a process that was about to remove it
+        (place / ".lock.over").write_text(holder)  # so has a process that was about to remove it
         turn = threading.Barrier(6)
         threads = [threading.Thread(target=hold, args=(place, turn)) for _ in range(6)]
         for thread in threads:

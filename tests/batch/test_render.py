@@ -1,8 +1,8 @@
-"""Job scripts: byte-identical goldens, directives that schedulers accept, and templates of a site.
+"""Tests of job scripts: byte-identical goldens, directives that schedulers accept, and site templates.
 
-Every file in sites/ has a golden. After an intended change, write them again and read the difference:
+Each site in sites/ has a golden file. After an intended change, rewrite the golden files and review the difference:
 
-    HPCBENCH_REGOLD=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
+HPCBENCH_REGOLD=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
 """
 
 import os
@@ -114,7 +114,7 @@ CONTAINED: dict[str, Any] = {
 SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX, "contained": CONTAINED}
 SCRIPTS = [*site_names(), *SITES]
 FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
-"""Overrides of the golden study on nodes with fewer GPUs."""
+"""Overrides of the golden study for nodes with fewer GPUs."""
 ARRAYS = ["longhorn", "lassen"]
 ROOT = "/scratch/me/results/neox-hybrid/001"
 
@@ -158,7 +158,7 @@ def array(name: str, **options: Any) -> tuple[str, str]:
 
 
 def golden(name: str, text: str) -> str:
-    """Return the golden of a script. With HPCBENCH_REGOLD it is written first."""
+    """Return the golden script. With HPCBENCH_REGOLD it is rewritten first."""
     path = GOLDEN / f"{name}.sh"
     if os.environ.get("HPCBENCH_REGOLD"):
         path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Further attempts: by the job itself if it may be requeued, by `retry` if the cause can be fixed, never silently."""
+"""Tests of further attempts: by a job that may be requeued, or by `retry` if the cause can be fixed. None is silent."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Damaged files of a submission: each command answers, or prints one line that names the file."""
+"""Tests of damaged submission files: each command works, or prints one line that names the file."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ ODD: list[Any] = [None, True, 0, -1, 1e308, 10**400, "", "x", "../..", "\n", "\x
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An ended local submission of two jobs: one completed, one failed and was retried."""
+    """A completed local submission of two jobs: one completed, the other failed and was retried."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("robust")
         patch.setattr("tempfile.tempdir", str(place))
@@ -81,7 +81,7 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def changed(data: Any, place: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
-    """Return the data with another value at this path, or without the value."""
+    """Return the data with a different value at this path, or without the value."""
     if not place:
         return value
     data = copy.deepcopy(data)
@@ -96,7 +96,7 @@ def changed(data: Any, place: tuple[Any, ...], value: Any, *, gone: bool) -> Any
 
 
 def ask_all(root: Path) -> None:
-    """Run each command, which must answer or print one line. Submitted jobs do not start."""
+    """Run each command, which must work or print a one-line error. Submitted jobs do not start."""
     commands: list[Callable[[], object]] = [
         lambda: show_status(track(root)),
         lambda: report([root]),
@@ -134,7 +134,7 @@ def test_no_json_is_an_answer_or_one_line(written: Path, file: str, content: byt
 
 
 def copied(root: Path) -> Path:
-    """Copy a submission, and change its paths to those of the copy."""
+    """Copy a submission, and adapt its paths."""
     other = root.with_name("900")
     shutil.rmtree(other, ignore_errors=True)
     shutil.copytree(root, other)

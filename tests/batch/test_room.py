@@ -1,4 +1,4 @@
-"""Disk space for results: free space, quota, and number of files."""
+"""Tests of disk space for results: free space, quota, and number of files."""
 
 import errno
 import os

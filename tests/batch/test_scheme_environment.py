@@ -1,4 +1,4 @@
-"""Variables of a scheme: they reach the ranks of its runs byte for byte, and no other process."""
+"""Tests of a scheme's variables: they reach the ranks of its runs unchanged, and no other process."""
 
 import os
 import subprocess

@@ -44,7 +44,7 @@ sleep 300
 """
 """A worker that ignores SIGTERM, with a child in another session and an orphan."""
 ENDS = STAYS.replace("trap '' TERM\n", "", 1)
-"""A worker that ends, but whose child does not."""
+"""A worker that ends before its child."""
 
 
 class Bench:
@@ -93,7 +93,7 @@ class Bench:
         path.chmod(0o755)
 
     def driver(self, changes: str) -> Path:
-        """Write an interpreter that runs the driver with changes to its modules; return its path."""
+        """Write an interpreter that runs the driver with modified modules, and return its path."""
         path = self.here / "driver"
         path.write_text(
             f"""\
@@ -145,7 +145,7 @@ n2"
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def stopped(self, run: str, number: signal.Signals, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Start the script, send it a signal while the run runs, and wait for its end."""
+        """Start the script, send it a signal during the run, and wait for its end."""
         process = self.start(**environment)
         wait_for(lambda: (self.here / f"pid.{run}").exists() and (self.mark(run) or {}).get("state") == "running")
         time.sleep(0.2)  # until the fake launcher has set its traps

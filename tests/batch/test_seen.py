@@ -1,4 +1,4 @@
-"""State changes by a scheduler's answers: states do not move backwards unless the job is started again."""
+"""Tests of state changes by a scheduler's answers. States do not move backwards unless the job is restarted."""
 
 import json
 from dataclasses import fields, replace

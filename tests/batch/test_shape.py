@@ -1,4 +1,4 @@
-"""Division of a node into parts, which all launchers use."""
+"""Tests of the division of a node into parts, which all launchers use."""
 
 from fractions import Fraction
 
@@ -27,9 +27,9 @@ from hpcbench.batch.sites.site import Site
         ),  # sockets with 1 and 2 GPUs
         (site("lonestar6", launcher__kind="srun"), 1, 2, Sets(1, 1, 2, 64), 64),
         (site("lonestar6"), 3, 1, Sets(1, 3, 3, 128), 42),
-        (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # a single rank may have both sockets
+        (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # a single rank may use both sockets
         (site("lassen", device="cpu"), 3, None, Sets(3, 1, 0, 10), 10),
-        (site("marenostrum5", launcher__kind="srun"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores come with each GPU
+        (site("marenostrum5", launcher__kind="srun"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores per GPU
         (site("marenostrum5"), 2, 1, Sets(1, 2, 4, 80), 40),
     ],
 )

@@ -1,4 +1,4 @@
-"""Site files: shipped files are valid, all errors of a file are found, and the display of a site."""
+"""Tests of site files: shipped files are valid, all errors of a file are reported, and sites are displayed."""
 
 import re
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_a_shipped_site(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(site_names()) - {"local", "virtual-hosts"}))
 def test_scripts_have_nothing_that_the_site_refuses(name: str, tmp_path: Path) -> None:
-    """TACC refuses scripts that contain one of these words anywhere, and CORAL's filter scripts with -n."""
+    """TACC refuses scripts that contain any of these words. CORAL's filter refuses scripts with -n."""
     site, _ = load_site(name)
     nodes = 3
     ranks = nodes * (site.capacity.ranks_per_node or 1)

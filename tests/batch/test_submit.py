@@ -1,4 +1,4 @@
-"""Files that submit writes or removes."""
+"""Tests of the files that submit writes or removes."""
 
 import json
 import os
@@ -178,7 +178,7 @@ def test_a_value_that_a_script_cannot_contain_leaves_no_files(fake: Fake) -> Non
 def test_a_directory_that_takes_no_files_is_refused(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:
-    """Root may write everywhere except to a read-only file system, so the system's answers are simulated."""
+    """Root can write everywhere except to a read-only file system, so the system's answers are simulated."""
     out = fake.directory / "results"
     if existing:
         out.mkdir()
@@ -212,7 +212,7 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
     ],
 )
 def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any], size: int | None, says: str) -> None:
-    """Without `check` it is a note, because the files may be on another machine; with `check` it is an error."""
+    """Without `check`, a note is printed, because the files may be on another machine. With `check`, it is an error."""
     fake.write_study(data={"source": "file", **data}, layout={}, train={"steps": 20, "global_batch": 64})
     if size is not None:
         (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))

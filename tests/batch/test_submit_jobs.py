@@ -1,4 +1,4 @@
-"""No job is lost or submitted twice, for all answers of the scheduler and all times at which the command is killed."""
+"""Tests that no job is lost or submitted twice, for all scheduler answers, and kills of the command at any time."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from hpcbench.errors import UserError
 
 
 class Queue(JobScheduler):
-    """A scheduler whose reaction to each job a test sets: take, refuse, lose, swallow, or kill the command."""
+    """A scheduler with a reaction that a test sets for each job: take, refuse, lose, swallow, or kill the command."""
 
     slowest = 0.0
 

@@ -1,4 +1,4 @@
-"""States of jobs and runs from their status files, without a scheduler."""
+"""Tests of job and run states from status files, without a scheduler."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host":
 
 
 def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
-    """Write a submission of one job with one run; return its directory."""
+    """Write a submission of one job with one run, and return its directory."""
     (root / "jobs" / "j1").mkdir(parents=True)
     (root / "runs" / "r1").mkdir(parents=True)
     data = {

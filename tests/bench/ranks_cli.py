@@ -11,7 +11,7 @@ LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "PALS_", "JSM_", "MPI_LOCAL", "SL
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a process that no launcher started."""
+    """Return the environment of a process started without a launcher."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}, **more}
 
 
@@ -22,7 +22,7 @@ def command(*arguments: str | Path) -> list[str]:
 def bench(
     *arguments: str | Path, mpirun: int | None = None, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in a separate process, or on the ranks of a launcher if `mpirun` sets their number."""
+    """Run the command in a separate process, or on a launcher's ranks if `mpirun` sets their number."""
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     launcher = [str(mpiexec), "-n", str(mpirun), "-bind-to", "none"] if mpirun else []
     return subprocess.run(

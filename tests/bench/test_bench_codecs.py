@@ -1,4 +1,4 @@
-"""Output of `hpcbench bench codecs`, which must agree with the codecs themselves."""
+"""Tests of the output of `hpcbench bench codecs`, which must agree with the codecs."""
 
 import csv
 import json

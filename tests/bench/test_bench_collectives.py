@@ -1,4 +1,4 @@
-"""`hpcbench bench collectives` on real ranks: figures agree with plans and codecs, and later plans use them."""
+"""Tests of `hpcbench bench collectives` on real ranks. Its figures agree with plans and codecs, and plans use them."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ SIZES = [4096, 16384]
 
 
 def links(ranks: int, **rows: Any) -> dict[str, Any]:
-    """Return the file of a machine whose library needs no time for an all-reduce, and a day for other operations."""
+    """Return the file of a machine whose library takes no time for an all-reduce, and a day for other operations."""
     others = [operation.value for operation in Operation if operation is not Operation.ALL_REDUCE]
     day = [[operation, size, 86400.0] for operation in others for size in SIZES]
     return {
@@ -50,7 +50,7 @@ def links(ranks: int, **rows: Any) -> dict[str, Any]:
 
 
 class Run:
-    """Run the command on some ranks; return all its output."""
+    """Run the command on some ranks, and return its output."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
         self.ranks, self.directory = ranks, directory

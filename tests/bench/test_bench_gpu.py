@@ -1,4 +1,4 @@
-"""Measurements on a GPU, with arrays in place of CuPy's that cannot be used as host arrays."""
+"""Tests of GPU measurements with arrays that replace CuPy's. The host cannot access these arrays."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ from hpcbench.codecs.types import BFLOAT16
 
 
 class There:
-    """An array in device memory, which NumPy cannot access."""
+    """An array in simulated device memory, which NumPy cannot access."""
 
     def __init__(self, hidden: Any) -> None:
         self.hidden = hidden
@@ -27,14 +27,14 @@ class There:
 
 
 def seen(array: Any) -> Any:
-    """Return the array interface for kernels: bfloat16 is shown as two raw bytes."""
+    """Return the array interface for kernels. bfloat16 is declared as two raw bytes."""
     phrase = array.words.hidden if hasattr(array, "words") else array.hidden
     assert phrase.dtype != BFLOAT16, "CuPy has no such type"
     return phrase.view(BFLOAT16) if array.__cuda_array_interface__["typestr"] == "<V2" else phrase
 
 
 class OnDevice:
-    """A CPU codec that accepts only device arrays and reports lengths with a delay."""
+    """A CPU codec that accepts only device arrays and returns lengths with a delay."""
 
     def __init__(self, codec: Any, device: Any) -> None:
         if codec.name == "none":
@@ -54,7 +54,7 @@ class OnDevice:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Replace CuPy and the codecs on a GPU; count the waits for the device."""
+    """Replace CuPy and the GPU codecs, and count the synchronizations with the device."""
     waited = {"times": 0}
 
     def synchronize() -> None:

@@ -1,4 +1,4 @@
-"""`hpcbench bench network` on real ranks: the planner uses the file that it writes."""
+"""Tests of `hpcbench bench network` on real ranks. The planner uses the file that the command writes."""
 
 import json
 import time
@@ -25,7 +25,7 @@ SIZES = [1024, 4096, 16384]
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.long), 4])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
-    """Return ranks, file and output: two ranks started by `--ranks`, four by a launcher."""
+    """Return ranks, file and output. `--ranks` starts two ranks, a launcher four."""
     ranks: int = request.param
     file = tmp_path_factory.mktemp("network") / "links.json"
     options = ("--max-mb", "0.02", "--repeats", "1", "--output", file)
@@ -68,7 +68,7 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
 def test_what_a_codec_computes_is_no_more_than_what_the_clock_of_the_slowest_rank_shows(
     written: tuple[int, Path, str],
 ) -> None:
-    """Exceptions are clocks with coarse steps, and threads of one process that compute at the same time."""
+    """Exceptions are coarse clocks, and threads of one process that compute at the same time."""
     _, file, _ = written
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     computed, clock = document["codecs_of_a_core"], document["codecs"]

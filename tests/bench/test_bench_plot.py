@@ -1,4 +1,4 @@
-"""The plot: a file of the requested format, with a point and a name for each codec."""
+"""Tests of the plot: a file of the requested format, with a point and a name for each codec."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The table of docs/reference/codecs.md agrees with the codecs."""
+"""Tests that the table of docs/reference/codecs.md agrees with the codecs."""
 
 import re
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_bits_and_errors(rows: list[CodecRow]) -> None:
 
 
 def test_bounds(rows: list[CodecRow]) -> None:
-    """If the table gives a share of the largest value, it is the codec's bound to 2 %."""
+    """A stated fraction of the largest value agrees with the codec's bound to 2 %."""
     largest = float(np.abs(make_values("gradient", 1 << 22, np.dtype(np.float32))).max())
     seen = 0
     for cells, row in zip(LINES, rows, strict=True):

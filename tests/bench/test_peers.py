@@ -1,4 +1,4 @@
-"""benchmarks/codecs.py runs with any set of installed packages, and checks its goals by the figures."""
+"""Tests that benchmarks/codecs.py runs with any installed packages, and checks its goals against the figures."""
 
 import importlib.util
 import os
@@ -19,13 +19,13 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     spec = importlib.util.spec_from_file_location("codecs_beside_peers", BENCHMARKS / "codecs.py")
     assert spec and spec.loader
     loaded = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, loaded)  # dataclasses look for it there
+    monkeypatch.setitem(sys.modules, spec.name, loaded)  # dataclasses look up the module there
     spec.loader.exec_module(loaded)
     return loaded
 
 
 def rows(module: Any, **speeds: float) -> dict[str, Any]:
-    """Return measured rows by name, with the same speed for all operations; the ratio is a tenth of it."""
+    """Return measured rows by name, with the same speed for all operations. The ratio is a tenth of the speed."""
     return {
         name: module.Measured(None, value / 10, None, dict.fromkeys(module.OPERATIONS, value))
         for name, value in speeds.items()

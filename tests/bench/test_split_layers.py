@@ -1,4 +1,4 @@
-"""Layers that `hpcbench bench gemm` times: whole ones, and the part of one rank under tensor parallelism."""
+"""Tests of layers that `hpcbench bench gemm` times: whole layers, and one rank's part with tensor parallelism."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
 
 
 def products(shape: LayerShape) -> int:
-    """Count the additions and multiplications of products and attention in both passes, with PyTorch's counter."""
+    """Count the additions and multiplications of products and attention in both passes with PyTorch's counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
     layers = make_stack(shape, "fp32", "cpu")

@@ -1,4 +1,4 @@
-"""Directories of runs that stored messages of known content."""
+"""Run directories with stored messages of known content."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ def gaussian(shape: tuple[int, int], seed: int) -> Matrix:
 
 
 def low(shape: tuple[int, int], rank: int, seed: int, noise: float = 0.0) -> Matrix:
-    """Return a matrix of this rank with some noise."""
+    """Return this rank's matrix with some noise."""
     left, right = gaussian((shape[0], rank), seed), gaussian((rank, shape[1]), seed + 1)
     result: Matrix = left @ right + noise * gaussian(shape, seed + 2)
     return result
@@ -37,7 +37,7 @@ def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype:
 def write_run(
     root: Path, steps: Mapping[int, Sequence[SampledMessage]], scheme: str = "baseline", batch: int = 64
 ) -> Path:
-    """Write the directory of a run with the messages of a rank by step, with 64 tokens per sample."""
+    """Write the run directory with a rank's messages for each step, with 64 tokens per sample."""
     directory = root / "runs" / f"r1-{scheme}"
     (directory / message_samples.DIRECTORY).mkdir(parents=True)
     about = {

@@ -1,11 +1,11 @@
-"""Planted measurements on slow links."""
+"""Synthetic measurements on slow links."""
 
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 BYTES = {"baseline": 0.0, "identity": 4e6, "naive-bf16": 2e6, "naive-int8": 1e6, "zhybrid-16-8": 1.6e6}
-"""Bytes between hosts in a step. The MPI library does not report them."""
+"""Bytes between hosts per step. The MPI library does not report its bytes."""
 
 
 def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | None = None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | N
 
 
 def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the run in the format of the file."""
+    """Return the run in the file's format."""
     return {
         "provenance": {"command": "python x", "revision": "abc of 2026-01-01", "machine": "two cores"},
         "part": "own",
@@ -52,7 +52,7 @@ def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[st
 
 
 def draw(speeds: Mapping[str | None, Mapping[str, float]], *, repeats: int = 8, noise: float = 0.01) -> dict[str, Any]:
-    """Return runs whose speeds scatter around the planted ones; the runs of a repeat share an error."""
+    """Return runs whose speeds scatter around the given ones. The runs of a repeat share an error."""
     dice = random.Random(1)
     runs = []
     for repeat in range(1, repeats + 1):

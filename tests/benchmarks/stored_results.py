@@ -1,4 +1,4 @@
-"""The command, revision and machine of stored results, and the faults in them."""
+"""Provenance of stored results (command, revision and machine), and detection of errors in it."""
 
 import json
 import re
@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("command", "revision", "machine")
 BESIDE = "provenance.txt"
-"""For files without a head of their own: blocks of ``# files: NAME ...`` and the three lines."""
+"""File for results without their own provenance. It contains blocks of ``# files: NAME ...`` and the three lines."""
 
 Known = Callable[[str], bool]
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """Read the provenance of a file, or of the file next to it that names it; missing keys are left out."""
+    """Read the provenance of a file, or of the file next to it that names it. Missing keys are omitted."""
     current = document(path) if path.suffix == ".json" else head(lines(path)) if path.suffix == ".txt" else {}
     if current or not (beside := path.with_name(BESIDE)).exists():
         return current
@@ -34,7 +34,7 @@ def lines(path: Path) -> list[str]:
 
 
 def head(text: list[str]) -> dict[str, str]:
-    """Return keys and values of the comment lines at the head of a text."""
+    """Return keys and values of the comment lines at the top of a text."""
     result: dict[str, str] = {}
     for line in text:
         if not line.startswith("#"):
@@ -45,21 +45,16 @@ def head(text: list[str]) -> dict[str, str]:
 
 
 def document(path: Path) -> dict[str, str]:
-    """Return keys and values of the provenance of a JSON document."""
+    """Return keys and values of a JSON document's provenance."""
     read = json.loads(path.read_text(encoding="utf-8"))
     about = read.get("provenance", {}) if isinstance(read, dict) else {}
     return about if all(isinstance(value, str) for value in about.values()) else {}
 
 
 def faults(path: Path, reference: Known) -> Iterator[str]:
-    """Find the faults of a stored result.
+    """List the errors in the provenance of a stored result.
 
-    Parameters
-    ----------
-    path
-        Path of the file.
-    known
-        Function that returns whether a revision exists.
+    Parameters ---------- path Path of the file. known Function that returns whether a revision exists.
     """
     output = provenance(path)
     if missing := [key for key in KEYS if key not in output]:
@@ -75,9 +70,7 @@ def faults(path: Path, reference: Known) -> Iterator[str]:
 
 
 def command_faults(command: str) -> Iterator[str]:
-    """Find faults in a command such as ``python benchmarks/x.py ...``, ``make x`` or ``hpcbench ...``, or several with
-    ``;``.
-    """
+    """List the errors in commands such as ``python benchmarks/x.py`` or ``make x``, separated with ``;``."""
     for part in command.split(";"):
         phrase = shlex.split(part)
         if phrase[0] == "python" and len(phrase) > 1 and phrase[1].startswith("benchmarks/"):
@@ -91,7 +84,7 @@ def command_faults(command: str) -> Iterator[str]:
 
 
 def git_knows() -> Known:
-    """Return whether git has the revision; without a history every revision is accepted."""
+    """Return whether git contains the revision. Without a git history, every revision is accepted."""
 
     def git(*command: str) -> str | None:
         try:
@@ -100,7 +93,7 @@ def git_knows() -> Known:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    top = git("rev-parse", "--show-toplevel")  # a copy may lie in a checkout of something else
+    top = git("rev-parse", "--show-toplevel")  # a copy may be inside the checkout of another project
     if top is None or not ROOT.samefile(top) or git("rev-parse", "--is-shallow-repository") != "false":
         return lambda revision: True
     return lambda revision: git("cat-file", "-e", f"{revision}^{{commit}}") is not None

@@ -1,4 +1,4 @@
-"""benchmarks/engine.py: fair peers exist, ratios are paired, and verdicts follow from intervals."""
+"""Tests of benchmarks/engine.py: peers are comparable, ratios are paired, and verdicts follow from intervals."""
 
 import importlib
 import json
@@ -39,7 +39,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.long
 def test_all_contenders_do_the_same_work_in_turns(engine: Any, tiny: Callable[..., Printed], tmp_path: Path) -> None:
-    """The benchmark compares the losses itself, and ends if they differ."""
+    """The benchmark itself compares the losses, and ends if they differ."""
     file = tmp_path / "turns.json"
     printed = tiny("engine.py", "--json", str(file))
     document = json.loads(file.read_text())
@@ -80,7 +80,7 @@ def test_one_turn_decides_nothing(engine: Any) -> None:
 
 
 def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine: Any) -> None:
-    """The peer is not the one with the smallest median, because the machine was slow in other turns."""
+    """The goal's peer is not the one with the smallest median, because the machine was slow in other turns."""
 
     def row(name: str, *times: float, fair: bool = True) -> dict[str, Any]:
         return {"name": name, "fair": fair, "turns": [[seconds, 0, 0] for seconds in times]}
@@ -91,7 +91,7 @@ def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine:
 
 
 def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that differs by more than rounding ends the benchmark; a lossy one may differ by more."""
+    """A loss that differs by more than rounding ends the benchmark. A lossy contender may differ by more."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     same_work = importlib.import_module("engine_turns").same_work
     reference = [4.0, 3.9]
@@ -104,7 +104,7 @@ def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Library:
-    """A fake MPI library whose sums of two ranks end on request."""
+    """A fake MPI library in which a test completes sums of two ranks."""
 
     size = 2
 
@@ -119,14 +119,14 @@ class Library:
         def test() -> bool:
             self.tested.set()
             if self.ended[number]:
-                values[:] *= 2  # the other rank has the same
+                values[:] *= 2  # the other rank holds the same values
             return self.ended[number]
 
         return SimpleNamespace(Test=test)
 
 
 def test_a_bucket_is_given_back_when_its_sum_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The future completes only when the sum has ended, in any order of two sums."""
+    """The future completes only when its sum is complete, in any order of two sums."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     library = Library()
     hook = importlib.import_module("engine_peers").Iallreduce(library, Wait.GIVE_WAY)

@@ -1,4 +1,4 @@
-"""benchmarks/error_per_bit.py on planted samples: bits, errors, the Pareto front and the figure."""
+"""Tests of benchmarks/error_per_bit.py on synthetic samples: bits, errors, the Pareto front and the figure."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Figures in the documentation equal the stored results, and the command that copies them works."""
+"""Tests that figures in the documentation equal the stored results, and of the script that copies them."""
 
 import json
 import re
@@ -28,14 +28,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def name_figure(root: Path, source: str, key: str) -> str:
-    """Return the marker of a figure, which is given a name."""
+    """Return the marker of a named figure."""
     (root / "docs").mkdir()
     (root / "docs" / "figures.ini").write_text(f"[results/reference/{source}]\nA/figure = {key}\n")
     return "<!-- =A/figure -->"
 
 
 def filled(root: Path, document: str) -> str:
-    """Return the document with copied figures; a second copy must change nothing."""
+    """Return the document with copied figures. A second copy must be a no-op."""
     path = root / "README.md"
     path.write_text(document)
     done = figures(root)

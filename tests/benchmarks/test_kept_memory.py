@@ -1,4 +1,4 @@
-"""benchmarks/kept_memory.py: large freed memory is used again without new pages."""
+"""Tests of benchmarks/kept_memory.py: large freed memory is reused without new pages."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 from stored_results import ROOT
 
 PAGES = (64 << 20) // 4096
-"""Above the 32 MiB from which on glibc always asks the system, if it may."""
+"""The size exceeds 32 MiB, above which glibc by default always requests memory from the system."""
 COUNT = f"""
 import resource, sys
 if sys.argv[1] == "kept":

@@ -1,4 +1,4 @@
-"""benchmarks/messages.py on planted samples: errors of codecs, ranks of matrices, and refusals."""
+"""Tests of benchmarks/messages.py on synthetic samples: errors of codecs, ranks of matrices, and refusals."""
 
 import math
 import sys

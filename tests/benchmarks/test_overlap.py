@@ -1,4 +1,4 @@
-"""benchmarks/overlap.py trains on two hosts, with and without overlap, and prints the remaining wait."""
+"""Tests of benchmarks/overlap.py, which trains on two hosts with and without overlap and prints the exposed time."""
 
 import re
 import subprocess
@@ -30,7 +30,7 @@ def test_tiny(need: Callable[[str | None], None]) -> None:
         [scheme, overlap] for scheme in ("baseline", "zhybrid-16-8") for overlap in ("off", "on")
     ]
     for _, _, step, exposed, _ in rows:
-        # what a rank waits for is a part of its step
+        # the exposed time is a part of the step
         assert 0 < float(exposed.split()[0]) < float(step.split()[0]), lines
     for scheme in ("baseline", "zhybrid-16-8"):
         assert re.search(

@@ -1,4 +1,4 @@
-"""benchmarks/predict_measured.py: its output for planted cells, and the complete script in its tiny form."""
+"""Tests of benchmarks/predict_measured.py: its output for synthetic cells, and the complete script in its tiny form."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every stored result contains the command, the revision and the machine."""
+"""Tests that every stored result contains the command, the revision and the machine."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Speeds of stored reports follow from the mean step times, and can be recomputed from the documents."""
+"""Tests that speeds of stored reports equal work over mean step time, and can be recomputed from the documents."""
 
 import importlib
 import json

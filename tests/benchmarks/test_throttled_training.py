@@ -1,4 +1,4 @@
-"""benchmarks/throttled_training.py: its tables for planted runs, and the complete script in its tiny form."""
+"""Tests of benchmarks/throttled_training.py: its tables for synthetic runs, and the complete tiny form."""
 
 import json
 import re
@@ -26,7 +26,7 @@ SPEEDS = {
     None: {"baseline": 1.0, "identity": 1.0, "naive-bf16": 0.9, "naive-int8": 1.2, "zhybrid-16-8": 1.0},
     "100mbit": {"baseline": 0.5, "identity": 0.5, "naive-bf16": 0.72, "naive-int8": 0.9, "zhybrid-16-8": 0.723},
 }
-"""Eight-bit integers also spare the processors; the hybrid's gain over the cast is not significant with 8 repeats."""
+"""int8 also saves processor time. The hybrid's gain over the cast is not significant with 8 repeats."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def throttled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def row(output: str, scheme: str, after: str) -> str:
-    """Return the scheme's line in the table after some text."""
+    """Return the scheme's line in the table that follows some text."""
     return next(line for line in output[output.index(after) :].splitlines() if line.split()[:1] == [scheme])
 
 
@@ -100,7 +100,7 @@ def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_a_rate_costs_the_share_that_was_asked_for(throttled: Callable[[str], Any], share: float) -> None:
-    free, bits = 0.1, 40e6  # seconds and bits a step
+    free, bits = 0.1, 40e6  # seconds and bits per step
     (rate,) = throttled("rates").choose_rates(free, free + bits / 100e6, [share])
     limit = bits / (float(rate.removesuffix("mbit")) * 1e6)
     assert limit / (free + limit) == pytest.approx(share, abs=0.005)
@@ -210,7 +210,7 @@ def test_wrong_arguments(arguments: list[str], phrase: str) -> None:
 
 @pytest.mark.long
 def test_tiny(need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """Two ranks on two hosts, from the choice of a rate to the tables; then the layouts that differ."""
+    """Two ranks on two hosts, from the choice of a rate to the tables. Then the layouts that differ."""
     need(why_not())
 
     def tiny(*arguments: str) -> str:

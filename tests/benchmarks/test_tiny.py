@@ -1,4 +1,4 @@
-"""Every benchmark runs completely, and prints figures."""
+"""Tests that every benchmark runs completely and prints figures."""
 
 import json
 import re
@@ -30,7 +30,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_every_benchmark_has_a_tiny_form_that_is_tested(script: Path) -> None:
-    """Every script is run in its tiny form by a test, and prints its provenance."""
+    """A test runs every script in its tiny form and checks its provenance."""
     tests = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert any(f'"{script.name}"' in text and re.search(r"\btiny\(|--tiny", text) for text in tests)
     assert "from provenance import" in script.read_text()
@@ -46,7 +46,7 @@ def test_checksum(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
-    """Blocking and asynchronous methods, each pair with its own reference."""
+    """Synchronous and asynchronous methods, each compared with its own reference."""
     file = tmp_path / "rows.json"
     tiny("staleness.py", "--json", str(file))
     rows = {row["way"]: row for row in json.loads(file.read_text())["rows"]}
@@ -103,7 +103,7 @@ def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_codecs(tiny: Tiny) -> None:
-    """Bytes and errors equal those of zfpy; installed and missing peers have one row each."""
+    """Bytes and errors equal zfpy's. Installed and missing peers have one row each."""
     printed = tiny("codecs.py")
     parts = "\n".join(printed.lines).split("\n\n")
     cells = {row[0]: row[1:] for row in Printed(parts[0].splitlines()).rows()}
@@ -119,7 +119,7 @@ def test_codecs(tiny: Tiny) -> None:
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:
-    """Without CuPy the message names CuPy; with CuPy, CUDA finds no GPU."""
+    """Without CuPy, the message names CuPy. With CuPy, CUDA finds no GPU."""
     assert re.search(r"on a GPU need CuPy|no GPU that CUDA can use here", refused("codecs_gpu.py"))
 
 
@@ -204,7 +204,7 @@ def test_tensor_projection(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_plain_calls(tiny: Tiny, tmp_path: Path) -> None:
-    """A line for each size and mode, with a ratio to plain gloo, and the time of a search of the stack."""
+    """A row for each size and mode, with a ratio to plain gloo, and the time of a stack search."""
     file = tmp_path / "calls.json"
     printed = tiny("plain_calls.py", "--bytes", "4", "65536", "--json", str(file))
     stored = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""Benchmarks with virtual hosts, run completely."""
+"""Tests of benchmarks on virtual hosts, run completely."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Tiny = Callable[..., Printed]
 
 @pytest.mark.long
 def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
-    """Every method delivers the same values as gloo; only the codec has errors, and it sends less."""
+    """Every method delivers the same values as gloo. Only the codec has errors, and it sends fewer bytes."""
     need(why_not())
     printed = tiny("dispatch.py")
     rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
@@ -54,7 +54,7 @@ def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp
 
 @pytest.mark.long
 def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """Every mode has a row for strong and weak scaling, and its bytes do not depend on the links."""
+    """Every mode has a row for strong and weak scaling. Its bytes do not depend on the links."""
     need(why_not())
     file = tmp_path / "runs.json"
     printed = tiny("tensor_scaling.py", "--json", str(file))
@@ -69,7 +69,7 @@ def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path
 
 @pytest.mark.long
 def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
-    """The unchanged script of the study, plain and with a codec; its report and stored values."""
+    """The study's unchanged script, plain and with a codec, with its report and stored values."""
     printed = tiny("slow_programs.py", "--json", str(tmp_path))
     (cell,) = json.loads((tmp_path / "slow-programs-ddp.json").read_text())["submissions"][0]["cells"]
     assert sorted(run["scheme"] for run in cell["runs"]) == ["baseline", "identity", "naive-int8"]
@@ -84,7 +84,7 @@ def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_diagnosed_gain(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """The traced steps wait for the slow link, and the program with int8 is measured next to the diagnosis."""
+    """The traced steps wait for the slow link. The program with int8 is measured next to the diagnosis."""
     need(why_not())
     file = tmp_path / "rows.json"
     printed = tiny("diagnosed_gain.py", "--json", str(file))

@@ -1,4 +1,4 @@
-"""Targets of torch_collectives.py are met only if the whole interval is on the right side."""
+"""Tests that targets of torch_collectives.py are met only if the whole interval is on the required side."""
 
 import sys
 from importlib import import_module
@@ -58,7 +58,7 @@ def test_a_target_needs_the_whole_interval(targets: Any, times: list[float], phr
     [([1e-5, 1.1e-5, 1.2e-5], "met"), ([3e-5, 3.1e-5, 3e-5], "not met"), ([1e-5, 4e-5, 2e-5], "not decided")],
 )
 def test_the_cost_of_a_call_is_paired_and_has_an_interval(targets: Any, more: list[float], phrase: str) -> None:
-    plain = [1e-4, 2e-4, 3e-4]  # of a machine that becomes slower: minima would not be of one repeat
+    plain = [1e-4, 2e-4, 3e-4]  # of a machine that becomes slower: the minima would come from different repeats
     interposed = [a + b for a, b in zip(plain, more, strict=True)]
     (line,) = targets(rows("none", "call of one rank", 4, plain=plain, interposed=interposed))
     assert "[" in line and line.endswith(f"more (at most 20): {phrase}"), line
@@ -88,7 +88,7 @@ def test_the_slowest_is_judged_by_all_rows_and_not_by_one(targets: Any) -> None:
 def test_a_rank_that_only_waits_has_no_time_of_a_call(
     torch_collectives: Any, monkeypatch: pytest.MonkeyPatch, count: int, taken: float
 ) -> None:
-    """The slowest rank counts. A rank without calls that lost its core for 4 s would be the slowest."""
+    """The slowest rank determines the time. A rank without calls that was descheduled for 4 s would be the slowest."""
     clock = iter([1.0, 5.0])
     monkeypatch.setattr(torch_collectives.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(torch_collectives.dist, "barrier", lambda: None)

@@ -1,4 +1,4 @@
-"""The benchmark of the tuner in its tiny form."""
+"""Test of the tuner benchmark in its tiny form."""
 
 from collections.abc import Callable
 

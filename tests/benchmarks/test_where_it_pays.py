@@ -1,4 +1,4 @@
-"""The map of cells in its tiny form: compression pays on a slow network, and not on a fast one."""
+"""Test of the map in its tiny form: compression pays on a slow network, and not on a fast one."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reading in bulk and line by line gives the same records for every damaged log, and no number that is not in it."""
+"""Tests that bulk and line-by-line parsing of damaged logs agree, and return no number that is not in the log."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def list_facts(log: RunLog) -> str:
 
 
 def with_value(line: bytes, field: int, value: bytes) -> bytes:
-    """Return a line whose field has another value; field 0 is its step."""
+    """Return a line with one field changed. Field 0 is the step."""
     fields = line.split(b" | ")
     parts = fields[field % len(fields)].split()
     parts[1:2] = [value]
@@ -165,7 +165,7 @@ def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.Mon
     monkeypatch.setattr(log_line, "parse", counted)
     log = read(WHOLE.replace(b"\n", b"\r\n"))
     assert len(log.steps) == STEPS
-    # All but the first: events before and after them have no shape.
+    # All but the first: events before and after them contain no shape.
     assert alone == [i + 1 for i in range(len(LINES)) if not FIRST < i < FIRST + STEPS]
 
 

@@ -1,4 +1,4 @@
-"""Log files: complete, cut, damaged, and mixed with the lines of other programs."""
+"""Tests of log files: complete, cut, damaged, and mixed with the lines of other programs."""
 
 import bz2
 import gzip

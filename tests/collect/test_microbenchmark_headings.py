@@ -1,4 +1,4 @@
-"""Headings that vary by version, option, launcher and user: known columns are read, and the others are named."""
+"""Tests of headings that vary by version, option, launcher and user. Known columns are read, others are reported."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables of the OSU micro-benchmarks and of nccl-tests, and text that must not be read."""
+"""Tests with tables of the OSU micro-benchmarks and of nccl-tests, and with text that must not be parsed."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_a_damaged_file_gives_no_figure_that_is_not_in_its_line(name: str, place
     damaged = (text[:at] if cut else text[:at] + junk + text[at:]).split("\n")
     for table in read(damaged, Path(name)):
         for size in table.sizes:
-            fields = damaged[size.line - 1].replace("<stdout>:", " ").split()  # the tag of a launcher
+            fields = damaged[size.line - 1].replace("<stdout>:", " ").split()  # the launcher's tag
             assert size.bytes is None or str(size.bytes) in [word.lstrip("0") or "0" for word in fields]
             printed = [float(word) for word in fields if word.replace(".", "", 1).replace("e+", "", 1).isdigit()]
             possible = [number * scale for number in printed for scale in (1, 1e-6, 1e6, 1e9, 1e-2)]

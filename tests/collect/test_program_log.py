@@ -1,4 +1,4 @@
-"""Logs of users' programs in a study: our events, and the program's own lines with their time stamps."""
+"""Tests of user program logs in a study: hpcbench's events, and the program's own lines with their time stamps."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ OWN = LogLines(line=r"loss is (?P<loss>\S+)", evaluation=r"held out: (?P<loss>\S
 
 
 def stamped(lines: list[str], begin: float = 1.0, every: float = 0.5) -> bytes:
-    """Return lines that follow each other at equal intervals."""
+    """Return lines at equal time intervals."""
     return b"".join(format_stamp(begin + k * every) + line.encode() + b"\n" for k, line in enumerate(lines))
 
 

@@ -1,4 +1,4 @@
-"""The state of a run, from status files, jobs, logs and the output of launchers."""
+"""Tests of the state of a run, from status files, jobs, logs and launcher output."""
 
 import json
 from pathlib import Path
@@ -304,7 +304,7 @@ def stop(root: Path) -> None:
     ("job", "marker", "state"),
     [
         ("pending", {"state": "requeued", "exit": 75}, "pending"),  # in the queue again
-        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not resumed this run
+        ("running", {"state": "running"}, "pending"),  # the job is not finished, or has not resumed this run
         ("unknown", {"state": "requeued", "exit": 75}, "stopped"),
         ("cancelled", {"state": "requeued", "exit": 75}, "stopped"),
         ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # it is not resumed

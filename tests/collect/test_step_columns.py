@@ -1,4 +1,4 @@
-"""Columns of steps, compared with the records that were added."""
+"""Tests of the step columns, compared with the added records."""
 
 from array import array
 

@@ -1,8 +1,9 @@
-"""Rules of plain language that a program can check, for code, messages and documentation.
+"""Plain-language rules that a program can check, for code, messages and documentation.
 
-Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]``. Without an option it lists the
-offenses below some paths. ``--figures`` prints the shares of empty local names and of functions that begin with a verb,
-and the public types that share a name. ``--verbs`` lists the functions whose names begin with no verb.
+Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]``. Without an option, the program lists
+the offenses in the given paths. ``--figures`` prints the fraction of meaningless local names, the fraction of functions
+that begin with a verb, and the public types that share a name. ``--verbs`` lists the functions that do not begin with a
+verb.
 """
 
 import ast
@@ -16,15 +17,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RULES = {Path(__file__).resolve().with_name(name) for name in ("plain_language.py", "test_plain_language.py")}
-"""The files that contain the phrases, because they define and test the rules."""
+"""Files that contain the phrases because they define and test the rules."""
 CHECKED = ("hpcbench", "benchmarks", "docs", "studies", "tests", "README.md", "CHANGELOG.md")
-"""Directories and pages that follow every rule."""
+"""Directories and pages that must follow every rule."""
 
 EMPTY_NAMES = {
     *("found", "one", "words", "own", "said", "known", "kept", "whole", "rest", "made", "told"),
     *("thing", "things", "stuff"),
 }
-"""Names of locals, parameters and functions that say nothing about the value."""
+"""Names of locals, parameters and functions that do not describe the value."""
 
 PHRASES = {
     r"anew": "again",
@@ -52,10 +53,10 @@ PHRASES = {
     r"(ranks?|programs?|process(es)?|jobs?|node|workers?|runs?|threads?) who": "that",
     r"keepers?": "message sampler",
 }
-"""Regular expressions of phrases that are not written, and what to write for each."""
+"""Regular expressions of phrases to avoid, and the replacement for each."""
 _PHRASE = {re.compile(rf"(?<![\w-]){pattern}(?![\w=-])", re.IGNORECASE): advice for pattern, advice in PHRASES.items()}
 _ANY_PHRASE = re.compile(rf"(?<![\w-])(?:{'|'.join(PHRASES)})(?![\w=-])", re.IGNORECASE)
-"""All phrases at once, to skip the lines without any."""
+"""One pattern for all phrases, which quickly skips lines without any phrase."""
 
 STORED_VALUES = {
     "not shown",
@@ -63,9 +64,9 @@ STORED_VALUES = {
     "worse loss, speed not shown",
     "faster, loss not shown (too few repeats)",
 }
-"""Values of stored reports, which keep their words."""
+"""Values of stored reports that keep their wording."""
 STORED_PHRASES = ("a plain cast of all traffic to 16 bits",)
-"""Phrases of stored results that figures of the documentation are extracted from."""
+"""Phrases in stored results from which the documentation extracts figures."""
 
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())
 """First words of function names that are verbs, or that begin a predicate."""
@@ -74,12 +75,12 @@ VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split
 NOT_FUNCTIONS = {"property", "cached_property", "setter", "computed_field", "override"} | {
     *("field_validator", "model_validator", "field_serializer", "model_serializer"),
 }
-"""Decorators of methods whose names are nouns, or not ours to choose."""
+"""Decorators of methods whose names are nouns, or given by an interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offense:
-    """A place that breaks a rule."""
+    """A violation of a rule."""
 
     path: Path
     line: int
@@ -90,7 +91,7 @@ class Offense:
 
 
 def list_python_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """List the Python files below some paths, sorted."""
+    """List the Python files in some paths, sorted."""
     for path in paths:
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
@@ -143,13 +144,13 @@ def read_contents(path: Path) -> Contents:
 
 
 def list_pages(paths: Iterable[Path]) -> Iterator[Path]:
-    """List the Markdown pages below some paths, sorted."""
+    """List the Markdown pages in some paths, sorted."""
     for path in paths:
         yield from sorted(path.rglob("*.md")) if path.is_dir() else [path]
 
 
 def check_phrases(path: Path, text: str, first_line: int = 1) -> Iterator[Offense]:
-    """Find phrases of `PHRASES` in a text that begins at a line of a file."""
+    """Find phrases of `PHRASES` in a text that begins at a given line of a file."""
     for offset, line in enumerate(text.splitlines()):
         if not _ANY_PHRASE.search(line):
             continue
@@ -162,7 +163,7 @@ def check_phrases(path: Path, text: str, first_line: int = 1) -> Iterator[Offens
 
 
 def check_page(path: Path) -> Iterator[Offense]:
-    """Find phrases in the prose of a Markdown page, outside of its code blocks."""
+    """Find phrases in the prose of a Markdown page, outside its code blocks."""
     prose = re.sub(
         r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), path.read_text("utf-8"), flags=re.S | re.M
     )
@@ -184,12 +185,12 @@ def check_comments(path: Path) -> Iterator[Offense]:
 
 
 def is_verb_first(name: str) -> bool:
-    """Whether the name of a function begins with a verb."""
+    """Return whether the name of a function begins with a verb."""
     return name.lstrip("_").split("_")[0].lower() in VERBS
 
 
 def check_names(path: Path) -> Iterator[Offense]:
-    """Find empty names of locals, parameters and functions."""
+    """Find meaningless names of locals, parameters and functions."""
     contents = read_contents(path)
     for kind, definitions in (
         ("name", contents.locals),
@@ -223,7 +224,7 @@ def list_duplicate_types(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def measure_names(paths: Iterable[Path]) -> dict[str, float]:
-    """Measure the share of empty local names and of functions that begin with a verb."""
+    """Measure the fractions of meaningless local names and of functions that begin with a verb."""
     names: Counter[bool] = Counter()
     functions: Counter[bool] = Counter()
     for path in list_python_files(paths):
@@ -237,7 +238,7 @@ def measure_names(paths: Iterable[Path]) -> dict[str, float]:
 
 
 def check(paths: Iterable[Path]) -> Iterator[Offense]:
-    """Find every offense in the Python files and pages below some paths."""
+    """Find every offense in the Python files and pages of some paths."""
     paths = list(paths)
     for path in paths:
         if path.is_dir() or path.suffix == ".py":

@@ -1,4 +1,4 @@
-"""Calls that are encoded, before type and size are checked."""
+"""Tests of the selection of calls to encode, before their type and size are checked."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs during which two scripts held a job's directory do not count as measurements."""
+"""Tests that runs do not count as measurements if two scripts claimed the job's directory at the same time."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ DAY = "2026-01-01T"
 
 
 def claim(job: Path, number: int, start: int, end: int | None) -> None:
-    """Return a claim that is held between two hours; None as its end if it recorded no end."""
+    """Return a claim between two hours. Its end is None if no end was recorded."""
     place = job / "claims"
     place.mkdir(parents=True, exist_ok=True)
     content = {"holder": str(number + 6), "process": "1 2 b h", "name": "n", "start": f"{DAY}{start:02d}:00:00Z"}
@@ -29,7 +29,7 @@ def claim(job: Path, number: int, start: int, end: int | None) -> None:
     [
         ([(1, 9)], (2, 3), False),
         ([(1, 4), (4, 9)], (2, 8), False),  # one after the other
-        ([(1, None), (4, 9)], (5, 6), False),  # the first was killed: its scheduler said so
+        ([(1, None), (4, 9)], (5, 6), False),  # the scheduler reported that the first was killed
         ([(1, 6), (4, 9)], (5, 7), True),  # the first continued after the second had begun
         ([(1, 6), (4, 9)], (2, 3), False),  # before the second
         ([(1, 6), (4, 9)], (7, 8), False),  # after the first

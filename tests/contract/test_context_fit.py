@@ -1,4 +1,4 @@
-"""Settings that ranks cannot share positions with, and schemes that differ between passes, are refused."""
+"""Tests that settings without context-parallel support, and schemes that differ between passes, are refused."""
 
 import pytest
 

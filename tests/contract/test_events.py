@@ -1,4 +1,4 @@
-"""Events of a log: their lines keep the same bytes, and logs of every version can be read."""
+"""Tests of log events. The bytes of their lines are stable, and logs of every version can be read."""
 
 import json
 from dataclasses import fields, replace

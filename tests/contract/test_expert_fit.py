@@ -1,4 +1,4 @@
-"""Settings that do not fit experts are refused in a line with the field and a valid value."""
+"""Tests that settings that do not fit experts are refused in a line with the field and a valid value."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_experts_that_drop_nothing_go_with_ranks_that_share_positions():
 
 
 def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
-    """Four replicas with two parts of the positions each: 0.0 0.1 1.0 1.1 2.0 2.1 3.0 3.1."""
+    """Four replicas with two position parts each: 0.0 0.1 1.0 1.1 2.0 2.1 3.0 3.1."""
     layout = Layout(dp=4, cp=2, ep=2)
     assert layout.expert_replicas == 4
     coordinates = [layout.expert_coordinates(replica) for replica in range(8)]
@@ -109,7 +109,7 @@ def test_every_nth_layer_has_experts():
 
 
 def test_a_rule_may_name_the_traffic_of_experts():
-    """A rule may be for one pass or both; no rule for tensor parallelism applies."""
+    """A rule may be for one pass or both. No rule for tensor parallelism applies."""
     setting = TrafficSettings(Layout(dp=4, ep=2, tp=2), TRAIN)
     there, back = ("EP", "FORWARD", "ACT"), ("EP", "BACKWARD", "GRAD")
     assert {there, back} <= set(list_live_traffic(setting)) and not {there, back} & set(

@@ -1,4 +1,4 @@
-"""Tensor grids: every block is multiplied with the correct other block and sent to its owner."""
+"""Tests of tensor grids: every block is multiplied with the correct other block and sent to its owner."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def test_neighbours_along_the_last_axis_are_neighbouring_ranks():
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_what_the_moves_bring_together_is_the_product(grid, word):
-    """Integers in one process represent all ranks, so equality is exact: forward and both gradients."""
+    """One process simulates all ranks with integers, so results must be exactly equal: forward and both gradients."""
     product = grid.products[word]
     size = 2 * max(grid.count(axes) for axes in (*product.x.values(), *product.w.values(), *product.y.values()))
     rng = np.random.default_rng(3)
@@ -41,7 +41,7 @@ def test_what_the_moves_bring_together_is_the_product(grid, word):
         (product.weight_gradient, "y", "x", "w", x.T @ dy),
     ):
         if word == "vocabulary" and result == "x":
-            continue  # token numbers have no gradient
+            continue  # token indices have no gradient
         over = (set(dims[left]) & set(dims[right])).pop()
         blocks = np.zeros_like(expected)
         for rank in range(grid.ranks):
@@ -52,7 +52,7 @@ def test_what_the_moves_bring_together_is_the_product(grid, word):
             if dims[result] != dims[left].replace(over, "") + dims[right].replace(over, ""):
                 summand = summand.T
             place(grid, product.at, dims[result], rank, blocks)[...] += summand
-        # a streamed dim is whole on every rank of its axes: the result's blocks are then summed over these alone
+        # a streamed dim is whole on every rank of its axes, so the result's blocks are summed over these axes only
         assert np.array_equal(blocks, expected * repeats(grid, product, dims[result], over)), (word, result)
         if how.result:
             assert how.result.axis in product.at[over]
@@ -80,9 +80,7 @@ def repeats(grid: Grid, product: Product, dims: str, over: str) -> int:
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_every_rank_holds_an_equal_part_of_everything(grid):
-    """No element of activations or weights is stored twice, except the weights of 2.5d, which each layer of the grid
-    has.
-    """
+    """No element of activations or weights is stored twice, except 2.5d weights, which each grid layer stores."""
     for word, product in grid.products.items():
         matrices = [product.w, product.y] + ([product.x] if word != "vocabulary" else [])
         for cuts in matrices:

@@ -1,4 +1,4 @@
-"""Settings that do not fit a tensor grid are refused in a line with the field and a valid value."""
+"""Tests that settings that do not fit a tensor grid are refused in a line with the field and a valid value."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Order of packages: a package imports only packages below it, and modules have no import cycles.
+"""Tests of the package order: a package imports only packages below it, and modules have no import cycles.
 
-The order follows the flow of data: login node before a run, the run, and the evaluation afterwards. `contract` is
-near the bottom, because both sides of a job script import it.
+The order follows the flow of data: login node before a run, the run, and the evaluation afterwards. `contract` is near
+the bottom, because both sides of a job script import it.
 """
 
 import ast
@@ -17,13 +17,13 @@ import pytest
 import hpcbench
 
 GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "plot_style", "plot_labels")
-"""List modules outside of features that import parts of them."""
+"""List modules outside features that import parts of features."""
 HOUSE = (
     *GROUND,
     *("codecs", "contract", "present", "study", "batch", "job", "collect", "comm", "parallel", "predict", "train"),
     *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "tune", "cli", "__main__"),
 )
-"""From the ground up."""
+"""Packages from bottom to top."""
 PARTS = {
     **dict.fromkeys(("settings", "rules", "events"), "contract"),
     "engine": "parallel",
@@ -31,7 +31,7 @@ PARTS = {
     "observer": "train",
     "report": "report",
 }
-"""Where each part of a feature belongs, by the name of its file or directory."""
+"""Package of each part of a feature, by the part's file or directory name."""
 LOGIN = ("settings", "rules", "events", "traffic", "report")
 """Parts of features that login nodes import."""
 NAME_FEATURES = {
@@ -41,7 +41,7 @@ NAME_FEATURES = {
     *("report.tables.comparison", "report.formats.csv_rows"),
     *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow
 }
-"""The modules that connect features to the rest."""
+"""Modules that connect features to other packages."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic", "pynvml")
 """List imports of the contract that are not allowed."""
 
@@ -64,7 +64,7 @@ def statements(text: str) -> list[ast.Import | ast.ImportFrom]:
 
 
 def imported(text: str, modules: Sources) -> Iterator[str]:
-    """Return the modules that a source text imports anywhere, also in functions or only for types."""
+    """Return the modules that a source text imports anywhere, including in functions or only for types."""
     for node in statements(text):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -84,7 +84,7 @@ def graph(modules: Sources) -> dict[str, set[str]]:
 
 
 def room(module: str) -> str:
-    """Return the package of a module. Parts of features belong to the package that `PARTS` gives their names."""
+    """Return the package of a module. `PARTS` assigns parts of features to packages by name."""
     parts = module.split(".")
     if parts[:2] == ["hpcbench", "features"]:
         return next((PARTS[part] for part in parts[2:] if part in PARTS), "contract")
@@ -106,7 +106,7 @@ def circles(modules: Sources) -> list[tuple[str, ...]]:
     edges = graph(modules)
     left = set(edges)
     while free := {name for name in left if not edges[name] & left}:
-        left -= free  # what imports nothing that is left is in no circle
+        left -= free  # a module without remaining imports is not in a cycle
 
     def reached(start: str) -> set[str]:
         loaded, ahead = set[str](), [start]
@@ -133,7 +133,7 @@ def strange(modules: Sources) -> set[tuple[str, str]]:
 
 
 def naming(modules: Sources) -> set[str]:
-    """List modules outside of features that import parts of them."""
+    """List modules outside features that import parts of features."""
     return {
         name.removeprefix("hpcbench.")
         for name, others in graph(modules).items()
@@ -196,7 +196,7 @@ def test_a_planted_import_is_seen(name: str, line: str, sees: object) -> None:
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
-    """Helpers are imported by their bare names: of two with the same name, only the first would be found."""
+    """Helpers are imported by their bare names. If two shared a name, only the first would be found."""
     tests = Path(__file__).parents[1]
     packages = {path.parent for path in tests.rglob("__init__.py")}
     names = Counter(path.name for path in tests.rglob("*.py") if not packages.intersection(path.parents))

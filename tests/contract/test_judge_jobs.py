@@ -1,4 +1,4 @@
-"""The states of a job and a run for each combination of status file, submission and scheduler's answer."""
+"""Tests of the states of a job and a run for each combination of status file, submission and scheduler answer."""
 
 import datetime
 from typing import Any
@@ -52,14 +52,14 @@ def of(
 @pytest.mark.parametrize(
     ("mark", "last_seen", "state", "reason"),
     [
-        # Its own mark is the truth.
+        # Its own status file is authoritative.
         (ended(0), None, State.COMPLETED, ""),
         (ended(0), seen(State.FAILED), State.COMPLETED, ""),
         (ended(0), seen(State.CANCELLED), State.COMPLETED, ""),
         (ended(3), None, State.FAILED, "exit 3"),
         (ended(137), None, State.FAILED, "killed by SIGKILL"),
         (ended(143), seen(State.COMPLETED), State.FAILED, "killed by SIGTERM"),
-        # The scheduler may be about to explain it.
+        # The scheduler may explain it later.
         (ended(143), seen(State.RUNNING), State.FAILED, "killed by SIGTERM"),
         # The scheduler explains it.
         (ended(143), seen(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
@@ -69,7 +69,7 @@ def of(
         (ended(143), seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (ended(75), seen(State.PREEMPTED, "PREEMPTED"), State.PREEMPTED, "PREEMPTED"),
         (ended(75), seen(State.FAILED), State.STOPPED, "stopped at a time limit"),
-        # No mark of an end: the scheduler's word.
+        # No recorded end: use the scheduler's answer.
         (None, seen(State.PENDING, "Resources"), State.PENDING, "Resources"),
         (RUNS, seen(State.RUNNING), State.RUNNING, ""),
         (RUNS, seen(State.SUSPENDED, "SSUSP"), State.SUSPENDED, "SSUSP"),
@@ -78,21 +78,21 @@ def of(
         (RUNS, seen(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (None, seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (RUNS, seen(State.FAILED, exit=1), State.FAILED, "exit 1"),
-        # Success needs the mark.
+        # Success requires a status file.
         (RUNS, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
         (None, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
         (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its status file has no end yet"),
-        # A preempted job has not ended until the state lasts.
+        # A preempted job has not ended until the state persists.
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
-        # Gone from the queue.
+        # No longer in the queue.
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE + 1), State.RUNNING, ""),
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "no longer in its queue"),
         (RUNS, None, State.LOST, "does not list it"),
         (None, None, State.LOST, "does not list it"),
         (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
         (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
-        # Put back by its scheduler, for it was said after the end was on record.
+        # Requeued by its scheduler: the answer is newer than the recorded end.
         (ended(143), seen(State.PENDING, "BeginTime", ended=1), State.PENDING, "after attempt 1; BeginTime"),
         (ended(143), seen(State.PENDING, ended=0), State.FAILED, "killed by SIGTERM"),
         (ended(143), seen(State.PENDING, ended=1, absent=LATER), State.FAILED, "killed by SIGTERM"),
@@ -103,7 +103,7 @@ def of(
         (ended(143), seen(State.PREEMPTED, since=LATER - 9, ended=1), State.PENDING, "may return"),
         (ended(0), seen(State.PENDING, ended=1), State.COMPLETED, ""),
         (Mark("ended", 1, None, START, END), None, State.UNKNOWN, "lacks the exit status"),
-        # Put back.
+        # Requeued.
         (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
         (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),
         (BACK, seen(State.CANCELLED, "by 0"), State.CANCELLED, "by 0"),

@@ -1,4 +1,4 @@
-"""The state of a run for each combination of facts; `status` and `report` use the same function."""
+"""Tests of the state of a run for each combination of facts. `status` and `report` use the same function."""
 
 import ast
 import itertools
@@ -81,7 +81,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
     plan["jobs"] = [{**job, "runs": list(names)}]
     (root / "submission.json").write_text(json.dumps(plan))
     (root / "jobs" / job["id"] / "out.log").write_text("module: command not found\n\n")
-    claims = root / "jobs" / job["id"] / "claims"  # the first held it until the second had run for a while
+    claims = root / "jobs" / job["id"] / "claims"  # the first held it until the second had run for some time
     claims.mkdir()
     for number, start in ((1, "06:20"), (2, "06:35")):
         said_then = {"holder": str(number), "process": "", "name": "", "start": f"2026-11-21T{start}:00Z"}
@@ -112,7 +112,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
             assert run.state in OPEN or run.state == State.COMPLETED or run.verdict.reason
     assert seen == set(State)
     missing = {reason for reason in reasons() if not any(reason in message for message in messages)}
-    # of another framework's log, and of a program's: those are in a submission of their own (tests/programs)
+    # reasons for logs of other frameworks and of programs, which are tested in tests/programs
     assert missing == {"does not show how the run ended", "at line ", " of its log"}
 
 

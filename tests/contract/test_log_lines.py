@@ -1,4 +1,4 @@
-"""The grammar of step lines and events."""
+"""Tests of the grammar of step lines and events."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_line_end_of_another_system() -> None:
 def test_a_line_cut_anywhere_gives_no_wrong_number(length: int) -> None:
     parsed = parse(LINE[:length], 7)
     if isinstance(parsed, Step):
-        # Cut behind a bar: what stands before it is whole, and the rest is absent.
+        # Cut behind a bar: the fields before it are complete, the others are absent.
         assert LINE[:length].rstrip().endswith(" |")
         present = {name: value for name, value in vars(parsed).items() if value is not None}
         assert present.items() <= vars(RECORD).items()
@@ -108,7 +108,7 @@ def test_a_loss_that_is_no_number_is_a_value() -> None:
 
 
 def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
-    # Python writes NAN with the format E, and nan with f.
+    # Python prints NAN with the format E, and nan with f.
     for value in (math.nan, math.inf):
         parsed = parse(step_line.format_step(replace(RECORD, loss=value, gradient_norm=value)), 1)
         assert isinstance(parsed, Step)

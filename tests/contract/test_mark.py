@@ -1,4 +1,4 @@
-"""The status files of jobs: they contain the declared keys, and are read back as they were written."""
+"""Tests of job status files: they contain the declared keys, and are read back unchanged."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files of message samples: written data are read back, and other files are refused."""
+"""Tests of message sample files: written data are read back, and other files are refused."""
 
 import json
 import zipfile

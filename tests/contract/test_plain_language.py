@@ -1,4 +1,4 @@
-"""Plain language: the rules of `plain_language.py` hold for the code, its tests and its documentation."""
+"""Tests that code, tests and documentation follow the rules of `plain_language.py`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from plain_language import CHECKED, ROOT, check, list_duplicate_types, measure_n
 
 EMPTY_NAMES_AT_MOST = 0.01
 VERBS_AT_LEAST = {"hpcbench": 0.55, "benchmarks": 0.3}
-"""Least share of functions whose name begins with a verb. The others are domain operators and private nouns."""
+"""Smallest fraction of functions whose name begins with a verb. The others are domain operators and private nouns."""
 
 
 @pytest.mark.parametrize("name", CHECKED)

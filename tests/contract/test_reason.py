@@ -1,4 +1,4 @@
-"""Reasons of failed runs, from the original messages of launchers and interpreters."""
+"""Tests of the reasons of failed runs, from original messages of launchers and interpreters."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ STEP = (
             1,
         ),
         (1, "/usr/bin/python3: No module named hpcbench\n", "/usr/bin/python3: No module named hpcbench", 1),
-        # A number that is a signal elsewhere is none where the launcher says why.
+        # A number that means a signal elsewhere does not if the launcher states the reason.
         (7, "launcher: no licence left\n", "launcher: no licence left", 1),
     ],
 )
@@ -139,7 +139,7 @@ BLAUNCH = "[mpiexec@n1] HYDU_create_process (lib/utils/launch.c:74): execvp erro
 
 @pytest.mark.parametrize("status", [9, 124, 130, 137, 140, 143])
 def test_a_launcher_that_was_ended_before_its_ranks_began_has_said_why(tmp_path: Path, status: int) -> None:
-    """The launcher waits for ranks that it could not start, until it is ended."""
+    """The launcher waits for ranks that it could not start, until it is killed."""
     (tmp_path / "err.txt").write_text(BLAUNCH)
     (tmp_path / "log.txt").write_text("")
     failure = diagnose(status, tmp_path / "err.txt", tmp_path / "log.txt")

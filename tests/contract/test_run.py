@@ -1,4 +1,4 @@
-"""A run uses the schemas of a study: a new setting is one field on login node and ranks."""
+"""Tests that a run uses the schemas of a study. A new setting is one field on login node and ranks."""
 
 import json
 import shutil

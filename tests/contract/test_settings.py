@@ -1,4 +1,4 @@
-"""Settings of runs of every version, as reports read them with the schemas of run.json."""
+"""Tests of settings from runs of every version, as reports read them with the schemas of run.json."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def stored(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def lost(part: LogObject, place: str = "") -> list[str]:
-    """Return the values in the JSON object that differ from those of the typed fields."""
+    """Return the values in the JSON object that differ from the typed fields."""
     paths = []
     for name in (field.name for field in fields(part) if field.name != "raw"):
         raw, value = part.raw.get(name), getattr(part, name)
@@ -59,7 +59,7 @@ def test_some_stored_runs_are_of_an_older_form() -> None:
 
 
 def undeclared(part: type[LogObject], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
-    """Return typed fields that no schema has."""
+    """Return the typed fields that are in no schema."""
     paths = []
     for field in fields(part):
         declared = [schema.model_fields[field.name] for schema in schemas if field.name in schema.model_fields]

@@ -1,4 +1,4 @@
-"""Settings that do not fit gradients by rows are refused by name, or the gradient is sent whole."""
+"""Tests that settings that do not fit row-sparse gradients are refused by name, or that the whole gradient is sent."""
 
 import pytest
 

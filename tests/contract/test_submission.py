@@ -1,4 +1,4 @@
-"""The file of a submission: all commands read it with one model."""
+"""Tests of the submission file, which all commands read with one model."""
 
 import json
 from pathlib import Path

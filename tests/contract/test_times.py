@@ -1,4 +1,4 @@
-"""Times in status files and logs, and the duration between two."""
+"""Tests of times in status files and logs, and of durations."""
 
 import pytest
 

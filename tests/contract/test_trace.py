@@ -1,4 +1,4 @@
-"""Traces of ranks: written data are read back, clocks are aligned, and invalid traces are refused."""
+"""Tests of rank traces: written data are read back, clocks are aligned, and invalid traces are refused."""
 
 import json
 from collections import defaultdict
@@ -41,7 +41,7 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     original = StepTrace(12, "node-7", before, after, spans, left_out=5)
     write_trace(tmp_path, original)
     assert read(tmp_path / name_file(12)) == original
-    # the file alone is what a viewer takes: complete events with a duration, and names
+    # a viewer only needs this file: complete events with a duration, and names
     content = json.loads((tmp_path / name_file(12)).read_text())
     assert {event["ph"] for event in content["traceEvents"]} == {"X", "M"}
     assert all(
@@ -54,7 +54,7 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     st.sampled_from(["DP BACKWARD GRAD", "PP FORWARD ACT"]),
 )
 def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track: str) -> None:
-    """A viewer displays a span that begins within another one as a part of it."""
+    """A viewer displays a span that begins within another span as its child."""
     rank_trace = trace(0, *(span(begin, begin + length, track) for begin, length in bounds))
     lanes = defaultdict(list)
     for event in merge_traces([rank_trace])["traceEvents"]:
@@ -68,7 +68,7 @@ def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track
 
 @pytest.mark.parametrize("drift", [0.0, 1e-4])
 def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
-    """The second clock is 1000 s ahead at first, and runs too fast."""
+    """The second clock is initially 1000 s ahead, and runs too fast."""
 
     def theirs(at: float) -> float:
         return at + 1000 + drift * (at - 10)

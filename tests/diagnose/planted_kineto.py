@@ -1,4 +1,4 @@
-"""Traces of a GPU with known answers, in the form of Kineto."""
+"""Synthetic GPU traces with known answers, in Kineto's format."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ TYPES = {"Float": "f32", "BFloat16": "bf16", "Long": "i64"}
 
 
 def kernel(begin: float, duration: float, name: str = "gemm", stream: int = 7) -> dict[str, Any]:
-    """Return a kernel that computes."""
+    """Return a compute kernel."""
     return {
         "ph": "X",
         "cat": "kernel",
@@ -33,7 +33,7 @@ def collective(
     group: tuple[str, str, list[int]] = ("0", "default_pg", [0, 1]),
     stream: int = 40,
 ) -> dict[str, Any]:
-    """Return a kernel of NCCL. `n` is the number of elements of the whole vector."""
+    """Return an NCCL kernel. `n` is the number of elements of the whole vector."""
     name, description, ranks = group
     share = n // len(ranks)
     args = {
@@ -69,13 +69,13 @@ def steps(*bounds: float, first: int = 3) -> list[dict[str, Any]]:
 def two_steps() -> list[dict[str, Any]]:
     """Return two steps of 1,000 us.
 
-    In each, DP reduces for 300 us. Computation covers 100 us of it, and for 60 us TP gathers at the same time.
+    In each step, DP reduces for 300 us. Computation covers 100 us of this time. For 60 us, TP gathers at the same time.
     """
     events = steps(0, 1000, 2000)
     for at in (0, 1000):
         events += [
             kernel(at, 500),
-            kernel(at + 100, 300, stream=8),  # within the first kernel: covers nothing more
+            kernel(at + 100, 300, stream=8),  # within the first kernel, so it covers nothing more
             collective(at + 400, 300, "reduce_scatter", n=4000),
             collective(at + 600, 60, "all_gather", n=800, group=TP, stream=41),
             kernel(at + 700, 250),

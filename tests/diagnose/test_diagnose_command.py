@@ -1,4 +1,4 @@
-"""The command `hpcbench diagnose`: what it prints and writes, and wrong input."""
+"""Tests of the command `hpcbench diagnose`: its output and files, and wrong input."""
 
 import gzip
 import json
@@ -133,7 +133,7 @@ def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_p
 
 
 def test_strange_events_are_left_out(tmp_path: Path) -> None:
-    """Fields of another type, negative times and events without a name do not end the reading."""
+    """Fields of wrong type, negative times and events without a name do not stop the parser."""
     strange: list[dict[str, Any]] = [
         {"ph": "X", "cat": "kernel", "name": 7, "ts": 1, "dur": 2},
         {"ph": "X", "cat": "kernel", "name": "k", "ts": "soon", "dur": 2},

@@ -1,4 +1,4 @@
-"""Diagnoses of traces with planted answers."""
+"""Tests of diagnoses of traces with known answers."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def check_two_steps(tmp_path: Path) -> None:
     assert [dp.seconds, dp.exposed] == pytest.approx([300e-6, 170e-6]), "200 us, 60 shared by halves"
     assert [tp.seconds, tp.exposed] == pytest.approx([60e-6, 30e-6])
     assert diagnosis.exposed == pytest.approx(0.2), "the union of the exposed spans"
-    # free communication on DP saves at most its exposed 200 us. int8 shortens 300 us by 1 - 8.125 / 16, in two passes
+    # free communication on DP saves at most its exposed 200 us; int8 shortens 300 us by 1 - 8.125 / 16, in two passes
     saved = 300e-6 * (1 - 8.125 / 16) - 2 * 8000 / 500e9
     factors = {gain.codec: gain.factor for gain in diagnosis.gains if gain.dimension == "DP"}
     assert factors["bf16"] == 1 and factors["free communication"] == pytest.approx(1e-3 / (1e-3 - 200e-6))
@@ -64,7 +64,7 @@ def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
 
 
 def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
-    """At half the bandwidth, 300 us of the reduce-scatter become 600. 100 us are hidden, so 500 are exposed."""
+    """At half the bandwidth, the 300 us of the reduce-scatter become 600 us. Of these, 500 us are exposed."""
     load = row(read(tmp_path, two_steps()), "DP").load
     traced = 8e-3 * load.wire_bytes / load.transfer_us
     free = [gain_at([load], 1000.0, FREE, 500.0, traced * factor) for factor in (1.0, 0.5, 100.0)]
@@ -77,7 +77,7 @@ def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
 
 
 def check_calls_in_flight(tmp_path: Path) -> None:
-    """Two buckets share the link from 400 to 800 us. int8 saves at most half of these 400 us, not half of 700."""
+    """Two buckets share the link from 400 to 800 us. int8 saves at most half of these 400 us, not half of 700 us."""
     events = [*steps(0, 1000), kernel(0, 400), collective(400, 300), collective(400, 400, stream=41), kernel(800, 200)]
     diagnosis = read(tmp_path, events)
     dp = row(diagnosis, "DP")
@@ -113,7 +113,7 @@ def test_a_node_of_the_backward_pass_that_waits_does_not_compute(tmp_path: Path)
 
 
 def test_messages_in_the_group_of_all_ranks_have_an_unknown_dimension(tmp_path: Path) -> None:
-    """Data parallelism sends none; the user may name the dimension."""
+    """Data-parallel communication is missing. The user can name the dimension."""
     events = [*steps(0, 1000), kernel(0, 500), collective(500, 100, "SendRecv"), collective(700, 100)]
     kinds = {row.kind.operation: row.kind.dimension for row in read(tmp_path, events).rows}
     assert kinds == {"send/receive": "unknown", "all-reduce": "DP"}
@@ -141,14 +141,14 @@ def test_waiting_for_a_late_rank(tmp_path: Path, ahead: float) -> None:
 
 
 def test_exposed_waiting_is_reported(tmp_path: Path) -> None:
-    """Computation covers half of the time that rank 0 waits."""
+    """Computation covers half of rank 0's waiting time."""
     first, second = late_rank(0)
     answer = sentences(read(tmp_path, [*first, kernel(400, 75, stream=9)], second))
     assert "3.8 % of the step is exposed waiting for late ranks. Compression does not shorten it." in answer
 
 
 def test_waiting_is_not_a_gain(tmp_path: Path) -> None:
-    """Compression does not shorten the time that rank 0 waits: the transfer takes 200 us, not 350."""
+    """Compression does not shorten rank 0's waiting time. The transfer takes 200 us, not 350 us."""
     together = read(tmp_path, *late_rank(0)).gain("DP", "free communication")
     alone = read(tmp_path, late_rank(0)[0]).gain("DP", "free communication")
     assert together is not None and alone is not None
@@ -177,7 +177,7 @@ def test_a_planted_fault_is_detected(
 
 
 def sum_calls(calls: Any) -> Any:
-    """Add the times of calls as if each had the link to itself."""
+    """Add the times of calls as if each used the link alone."""
     times: Counter[Any] = Counter()
     for label, span in calls:
         times[label] += span.length
@@ -191,7 +191,7 @@ def module_without_cover(calls: Any) -> Any:
 
 
 def test_older_traces_have_only_names(tmp_path: Path) -> None:
-    """Kernels of PyTorch before 2.2 have no fields of the call: operation and type are in the name, bytes unknown."""
+    """Kernels of PyTorch before 2.2 have no call fields. Operation and type are in the name, and bytes are unknown."""
     names = ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL()")
     events = [*steps(0, 100), kernel(0, 50), *(kernel(50 + 10 * k, 10, name) for k, name in enumerate(names))]
     diagnosis = read(tmp_path, events)

@@ -1,9 +1,9 @@
-"""Overlap of communication and computation, next to HolisticTraceAnalysis on the same traces.
+"""Tests of the overlap of communication and computation, compared with HolisticTraceAnalysis on the same traces.
 
-It computes the part of a rank's communication that computation covers, over a whole trace. The definition is ours,
-with two differences: HolisticTraceAnalysis rounds times to whole microseconds unless HTA_DISABLE_NS_ROUNDING is set,
-and rounds its result to 0.01 percentage points. For rank 0 of its own trace of two ranks over NCCL 2.17 both give
-15.61 %, and 15.14 % with rounded times.
+HolisticTraceAnalysis computes the fraction of a rank's communication that computation covers, over a whole trace. Its
+definition equals that of hpcbench, with two differences: it rounds times to whole microseconds unless
+HTA_DISABLE_NS_ROUNDING is set, and rounds its result to 0.01 percentage points. For rank 0 of its own trace of two
+ranks over NCCL 2.17 both give 15.61 %, and 15.14 % with rounded times.
 """
 
 import random
@@ -40,7 +40,7 @@ def measure_overlap(path: Path) -> float:
 
 
 def ask_peer(path: Path) -> float:
-    """Return the same percentage by HolisticTraceAnalysis."""
+    """Return the percentage according to HolisticTraceAnalysis."""
     from hta.analyzers.communication_analysis import CommunicationAnalysis
     from hta.common.trace import Trace
 

@@ -1,4 +1,4 @@
-"""The diagnosis of the engine's own runs, from their logs."""
+"""Tests of the diagnosis of the engine's own runs, from their logs."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Diagnoses of a trace that PyTorch has just recorded."""
+"""Tests of diagnoses of freshly recorded PyTorch traces."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("traced_program.py")
 
 
 def record(program: str, directory: Path, *names: str) -> Diagnosis:
-    """Record the traces of both ranks of a program, and diagnose them. `names` are patterns of `--group`."""
+    """Record the traces of both ranks of a program, and diagnose them. `names` are `--group` patterns."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launch, str(PROGRAM), program, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -43,7 +43,7 @@ def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_an_fsdp_program_over_gloo(tmp_path: Path) -> None:
-    """Each weight is gathered for both passes, and each gradient is reduced, by an all-reduce over gloo."""
+    """Each weight is gathered for both passes, and an all-reduce over gloo reduces each gradient."""
     rows = {row.kind.operation: row for row in record("fsdp", tmp_path).rows}
     nbytes = 4 * LAYERS * (WIDTH * WIDTH + WIDTH)
     assert rows["all-gather"].message_bytes == pytest.approx(2 * nbytes)
@@ -61,7 +61,7 @@ def test_a_tensor_parallel_program_over_gloo(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_pipeline_over_gloo(tmp_path: Path) -> None:
-    """Activations and their gradients pass once for each micro-batch. The traces do not show between which stages."""
+    """Activations and their gradients are sent once per micro-batch. The traces do not contain the stages."""
     (row,) = record("pipeline", tmp_path).rows
     assert (row.kind.dimension, row.kind.operation) == ("unknown", "send/receive")
     assert row.calls == 2 * MICRO_BATCHES and row.message_bytes == pytest.approx(2 * 4 * ROWS * WIDTH)

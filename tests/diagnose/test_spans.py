@@ -1,4 +1,4 @@
-"""Spans, compared with a raster of whole microseconds."""
+"""Tests of spans, compared with a grid of whole microseconds."""
 
 from collections import Counter
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Records the traces of two ranks over gloo. Arguments: a program of PROGRAMS, and the output directory."""
+"""Program that records traces of two ranks over gloo. Arguments: a program of PROGRAMS, and the output directory."""
 
 import sys
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def fsdp() -> tuple[nn.Module, Pass]:
 
 
 def tensor() -> tuple[nn.Module, Pass]:
-    """Layers are split by columns and by rows in turn."""
+    """Layers are split alternately by columns and by rows."""
     net, mesh = build(), init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     plans = {str(k): ColwiseParallel() if k % 2 == 0 else RowwiseParallel() for k in range(LAYERS)}
     parallelize_module(net, mesh, plans)
@@ -51,7 +51,7 @@ def tensor() -> tuple[nn.Module, Pass]:
 
 
 def pipeline() -> tuple[nn.Module, Pass]:
-    """Two stages, each with half of the layers."""
+    """Two stages with half of the layers each."""
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (2,), mesh_dim_names=("pp",))
     net = build()[: LAYERS // 2]
     stage = PipelineStage(net, rank, 2, torch.device("cpu"), group=mesh.get_group("pp"))

@@ -1,4 +1,4 @@
-"""Fixtures of the doctor's tests."""
+"""Fixtures for the doctor tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Machines whose commands print text from a file: a line ``$ command``, and below it its output."""
+"""Simulated machines whose commands print text from a file.
+
+The file contains ``$ command`` lines, each above its output.
+"""
 
 import shlex
 import shutil
@@ -34,7 +37,7 @@ class Machine:
         patch.setenv("PATH", str(directory))
 
     def answers(self, recording: dict[str, str]) -> None:
-        """Add programs that answer these command lines, and fail at all others."""
+        """Add programs that answer these command lines, and fail for all others."""
         programs: dict[str, list[str]] = {}
         for line, text in recording.items():
             program, _, arguments = line.partition(" ")

@@ -1,4 +1,4 @@
-"""The doctor's checks of the container that a site's ranks run in."""
+"""Tests of the doctor's container checks."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 """
-"""A container program that runs the command after the image on the host."""
+"""A container program that runs the command on the host."""
 LAUNCH = """\
 until [ "$1" = apptainer ] || [ "$1" = sh ]; do shift; done
 exec "$@"
@@ -51,7 +51,7 @@ def image(tmp_path: Path) -> str:
 
 
 def python(tmp_path: Path, version: str) -> str:
-    """Write an interpreter whose hpcbench has this version; return its path."""
+    """Write an interpreter with this hpcbench version, and return its path."""
     path = tmp_path / "python-inside"
     path.write_text(f"#!/bin/sh\necho hpcbench={version}\n", encoding="utf-8")
     path.chmod(0o755)

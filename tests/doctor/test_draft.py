@@ -1,4 +1,4 @@
-"""The draft of a site file: valid for every finding, with each detected value and no other."""
+"""Tests of the drafted site file. It is valid for all findings, and contains each detected value and no others."""
 
 import re
 import string

@@ -1,4 +1,4 @@
-"""The doctor's checks of machines that work, fail, or do not answer."""
+"""Tests of the doctor's checks, on machines that work, fail, or do not respond."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def local(**changes: object) -> Site:
 
 
 def lsf_site(directory: Path) -> str:
-    """Write the file of a site whose ranks run in this interpreter; return its path."""
+    """Write a site file whose ranks run in this interpreter, and return its path."""
     path = directory / "mine.yaml"
     path.write_text(
         "site: mine\nscheduler: {kind: lsf, account_option: -P}\nlauncher: {kind: jsrun}\nnode: {cores: 4}\n"
@@ -104,7 +104,7 @@ def ended(stat: Path) -> bool:
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
-    """Return whether a condition becomes true in time: on a busy machine a killed process may end late."""
+    """Wait for a condition, and return whether it became true. On a busy machine, a killed process may end late."""
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""The doctor's check of NCCL, with faked ranks and GPUs."""
+"""Tests of the doctor's NCCL check, with faked ranks and GPUs."""
 
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,7 @@
-"""Fakes of LSF and Flux: programs with their names that check their arguments and run jobs on this machine.
+"""Fakes of LSF and Flux: programs that check their arguments and run jobs on this machine.
 
-They are made for hpcbench's tests, and for users who want to try a site file before they have an account. They are
-fakes: a real scheduler may refuse commands that they accept, and accept commands that they refuse.
+The fakes are made for hpcbench's tests, and for users who want to try a site file before they have an account. A real
+scheduler may refuse commands that the fakes accept, and accept commands that they refuse.
 """
 
 import json
@@ -54,19 +54,12 @@ class Called:
 
 
 class Fake:
-    """A fake scheduler, used as a context manager. All its jobs are ended on exit.
+    """A fake scheduler, used as a context manager. All its jobs are killed on exit.
 
-    Parameters
-    ----------
-    directory
-        Directory of its state, which must not exist yet; by default a temporary directory.
-    options
-        Fields of `fakes.state.Config`.
+    Parameters ---------- directory State directory, which must not exist yet; by default a temporary directory. options
+    Fields of `fakes.state.Config`.
 
-    Attributes
-    ----------
-    environment
-        Environment of this process, with the fake programs first on PATH.
+    Attributes ---------- environment Environment of this process, with the fake programs first on PATH.
     """
 
     system = ""
@@ -108,19 +101,12 @@ class Fake:
     def order(
         self, kind: str, *, program: str | None = None, job: str | None = None, times: int | None = None, **what: Any
     ) -> None:
-        """Order a fault.
+        """Inject a fault.
 
-        Parameters
-        ----------
-        kind
-            One of `FAULTS`, which lasts, or a single event of a job: ``host_failure``, ``preempt``, ``out_of_memory``,
-        ``external_kill``, ``suspend``, ``resume``.
-        program, job
-            The affected calls of a program, or job (``12``, ``12[3]``, or ``*`` for all).
-        times
-            Number of times that it happens; by default it happens until it is withdrawn.
-        what
-            Further arguments of the kind.
+        Parameters ---------- kind One of `FAULTS`, which persist, or a single event of a job: ``host_failure``,
+        ``preempt``, ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``. program, job The affected calls of a
+        program, or job (``12``, ``12[3]``, or ``*`` for all). times Number of times that the fault happens; by default
+        until it is cleared. what Further arguments of the kind.
         """
         if kind in _KILLS or kind in _STEPS:
             self._at_once(kind, str(job))
@@ -133,13 +119,13 @@ class Fake:
             state.faults.append(fault)
 
     def withdraw(self, kind: str) -> None:
-        """End all faults of this kind."""
+        """Clear all faults of this kind."""
         with self._store.change() as state:
             state.faults = [fault for fault in state.faults if fault["kind"] != kind]
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs that were ever submitted, in their present state."""
+        """All submitted jobs, in their current state."""
         return self._store.read().jobs
 
     @property
@@ -154,7 +140,7 @@ class Fake:
         return calls
 
     def run(self, *argv: str, stdin: bytes | None = None, **keywords: Any) -> "subprocess.CompletedProcess[str]":
-        """Call one of the programs, or any other with them on PATH, and capture both outputs."""
+        """Call one of the programs, or any other program with the fakes on PATH, and capture stdout and stderr."""
         done = subprocess.run(
             list(argv),
             input=stdin if stdin is not None else b"",
@@ -167,10 +153,7 @@ class Fake:
     def wait(self, seconds: float = 60.0) -> list[Job]:
         """Wait until all jobs have ended, and return them.
 
-        Raises
-        ------
-        TimeoutError
-            Some jobs have not ended in that time.
+        Raises ------ TimeoutError Some jobs have not ended in time.
         """
         deadline = time.monotonic() + seconds
         while any(job.state not in ENDED for job in self.jobs):
@@ -182,7 +165,7 @@ class Fake:
         return self.jobs
 
     def wait_for(self, key: str, *states: str, seconds: float = 60.0) -> Job:
-        """Wait until the job is in one of these states, and return it."""
+        """Wait until the job is in one of these states, and return the job."""
         deadline = time.monotonic() + seconds
         while True:
             reached = next((job for job in self.jobs if job.key == key and job.state in states), None)
@@ -205,7 +188,7 @@ class Fake:
                     job.plan.insert(0, (time.time(), int(signal.Signals[name]), ""))
 
     def _install(self) -> dict[str, str]:
-        """Put the programs in a directory on PATH."""
+        """Install the programs in a directory for PATH."""
         programs = self._store.directory / "bin"
         programs.mkdir()
         entry = self._store.directory / "fake.py"

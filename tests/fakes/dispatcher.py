@@ -1,6 +1,6 @@
-"""Dispatcher of a fake: it runs the jobs on this machine, and signals and ends them at their time.
+"""Dispatcher of a fake. It runs the jobs on this machine, and signals and ends them on time.
 
-It ends, with all its jobs, when its standard input is closed. So it never outlives the process that started it.
+When its stdin is closed, it ends with all its jobs. Therefore, it never outlives the process that started it.
 """
 
 import json
@@ -32,7 +32,7 @@ TICK = 0.05
 
 
 class Dispatcher:
-    """The dispatcher, which works in ticks."""
+    """Dispatcher that works in ticks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -41,7 +41,7 @@ class Dispatcher:
         self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
 
     def tick(self) -> None:
-        """Detect jobs that have ended, send signals that are due, and start jobs that can start."""
+        """Detect ended jobs, send due signals, and start jobs that can start."""
         if not _anything_to_do(self.store.read()):
             return
         with self.store.change() as state:
@@ -93,7 +93,7 @@ class Dispatcher:
         self.system.record_end(job, self.config, now, again=again)
         if again:
             job.state, job.why, job.pid, job.places = WAITING, "", 0, {}
-            job.submitted = now  # a requeued job is dispatched no sooner than a new one
+            job.submitted = now  # a requeued job is dispatched no sooner than a new job
         else:
             job.state = DONE if fine else EXITED
 
@@ -138,7 +138,7 @@ class Dispatcher:
 
 
 def place(job: Job, state: State, config: Config) -> dict[str, int] | None:
-    """Return hosts with enough free slots; None if the job must wait."""
+    """Return hosts with enough free slots, or None if the job must wait."""
     used = dict.fromkeys(config.node_names, 0)
     for other in state.jobs:
         if other.state in ALIVE:
@@ -154,7 +154,7 @@ def _anything_to_do(state: State) -> bool:
 
 
 def _find_interpreter(script: str) -> list[str]:
-    """Return the interpreter in the first line; the shell for a script without such a line."""
+    """Return the interpreter in the script's first line, or the shell if the line names none."""
     with Path(script).open("rb") as file:
         first = file.readline(300).decode(errors="replace").strip()
     return first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]
@@ -166,11 +166,11 @@ def _open(path: str, truncate: bool) -> IO[bytes] | int:
     try:
         return Path(path).open("wb" if truncate else "ab")
     except OSError:
-        return subprocess.DEVNULL  # as on a real machine: the job runs, its output is lost
+        return subprocess.DEVNULL  # as on a real machine, the job runs but its output is lost
 
 
 def main() -> None:
-    """Run the dispatcher. `Fake` starts this process with the directory of its state."""
+    """Run the dispatcher. `Fake` starts this process with its state directory."""
     dispatcher = Dispatcher(Store(sys.argv[1]))
     stop: list[Any] = []
     for number in (signal.SIGTERM, signal.SIGINT):

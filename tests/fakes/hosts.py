@@ -1,6 +1,6 @@
-"""Virtual host names: processes see the name of a fake host, so MPI and programs take it for a separate machine.
+"""Virtual host names. Processes see the name of a fake host, so MPI and programs treat it as a separate machine.
 
-The names need a namespace of the kernel. If that is denied, every process sees this machine's own name.
+The names require a kernel namespace. If the kernel denies it, every process sees this machine's own name.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ _NEW_UTS, _NEW_USER = 0x04000000, 0x10000000
 
 
 def enter(host: str) -> None:
-    """Let this process and all its children run on the fake host."""
+    """Move this process and its future children to the fake host."""
     user, group = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_UTS):
         if libc.unshare(_NEW_USER | _NEW_UTS):
             return
-        os.environ.setdefault("UCX_POSIX_USE_PROC_LINK", "n")  # ranks of other hosts lie in other user namespaces
+        os.environ.setdefault("UCX_POSIX_USE_PROC_LINK", "n")  # ranks of other hosts are in other user namespaces
         with contextlib.suppress(OSError):
             for file, text in (
                 ("setgroups", "deny"),
@@ -35,12 +35,9 @@ def enter(host: str) -> None:
 
 
 def run_on(arguments: list[str]) -> None:
-    """Replace this process by ``[-n] HOST COMMAND...``, as ssh and blaunch do: a shell reads the command.
+    """Replace this process with ``[-n] HOST COMMAND...``, as ssh and blaunch do. A shell parses the command.
 
-    Parameters
-    ----------
-    arguments
-        The arguments. With ``-n``, which is always assumed, standard input is empty.
+    Parameters ---------- arguments The arguments. With ``-n``, which is always assumed, stdin is empty.
     """
     host, *command = arguments[1:] if arguments[:1] == ["-n"] else arguments
     enter(host)
@@ -51,14 +48,14 @@ def run_on(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Run a command on a host of the job. Fake launchers call this file."""
+    """Run a command on a host of the job. Fake launchers run this file."""
     if MARK not in os.environ:
         sys.exit("this starts ranks inside a job of hpcbench's fake")
     run_on(sys.argv[1:])
 
 
 def why_not() -> str | None:
-    """Return the reason why ranks cannot see the names of fake hosts here; None if they can."""
+    """Return the reason why ranks cannot see the names of fake hosts here, or None if they can."""
     child = os.fork()
     if not child:
         enter("probe")

@@ -1,4 +1,4 @@
-"""The processes of a fake's jobs, identified by a variable that all of them inherit."""
+"""Processes of a fake's jobs, identified by an inherited variable."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from fakes.state import MARK, RANK_MARK
 def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
     """List the ids of the processes with this mark.
 
-    A mark that ends in ``:`` stands for all marks that begin with it.
+    A mark that ends with ``:`` matches all marks that begin with it.
     """
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").iterdir():
@@ -29,7 +29,7 @@ def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
 
 
 def send(mark: str, number: int, *, ranks: bool = True) -> None:
-    """Send a signal to all of them. After SIGKILL, repeat until no process is left."""
+    """Send a signal to all processes with this mark. After SIGKILL, repeat until no process is left."""
     pids = list(list_processes(mark, ranks=ranks))
     while pids:
         for pid in pids:

@@ -1,4 +1,4 @@
-"""The start of a fake's programs: it records each call, carries out ordered faults, and runs the program."""
+"""Entry point of a fake's programs. It records each call, injects faults, and runs the program."""
 
 import importlib
 import io
@@ -30,12 +30,12 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is that of the started processes, so it is not recorded."""
+"""Launchers. Their output is not recorded, because it is the output of the started processes."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """A refusal: the program prints this text on standard error and ends with this exit status."""
+    """A refusal. The program prints this text on stderr and exits with this status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Call:
-    """One call of a program."""
+    """A call of a program."""
 
     program: str
     argv: list[str]
@@ -52,12 +52,12 @@ class Call:
     read_stdin: Callable[[], bytes] = field(repr=False)
 
     def warn(self, text: str) -> None:
-        """Print a line on standard error."""
+        """Print a line on stderr."""
         print(text, file=sys.stderr)
 
 
 def register_program(name: str) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Register the function of a program."""
+    """Register a program's function."""
 
     def register(work: Callable[[Call], int]) -> Callable[[Call], int]:
         _REGISTRY[name] = work
@@ -67,7 +67,7 @@ def register_program(name: str) -> Callable[[Callable[[Call], int]], Callable[[C
 
 
 def run(directory: str, program: str, argv: Sequence[str]) -> int:
-    """Do the work of `program` with these arguments, and return its exit status."""
+    """Run `program` with these arguments, and return its exit status."""
     store = Store(directory)
     importlib.import_module(f"fakes.{MODULES[program]}")
     taken: list[bytes] = []
@@ -103,7 +103,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
 
 
 def _repeat_call(call: Call, copies: int, seconds: float) -> None:
-    """Repeat the call, as LSF's programs do if a daemon is too busy to answer. Finally it is accepted."""
+    """Repeat the call until it is accepted, as LSF's programs do if a daemon is too busy to respond."""
     for _ in range(copies - 1):
         print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
         time.sleep(seconds)
@@ -112,7 +112,7 @@ def _repeat_call(call: Call, copies: int, seconds: float) -> None:
 
 
 def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
-    """Return the faults of this call. Each fault with a number of calls is counted down."""
+    """Return the faults of this call. Decrement the remaining count of each counted fault."""
     with store.change() as state:
         matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
         for fault in matching:
@@ -121,7 +121,7 @@ def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
 
 
 def take_job_fault(state: State, job: Job, kind: str) -> dict[str, Any] | None:
-    """Return the fault of this kind for the job, or for all jobs, and count it down."""
+    """Return the fault of this kind for the job, or for all jobs, and decrement its count."""
     for fault in state.faults:
         if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):
             _count_down(state, fault)
@@ -162,7 +162,7 @@ def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]])
 
 
 def main(directory: str) -> int:
-    """Run a program that a fake puts on PATH. The first argument is its name."""
+    """Run a program that a fake puts on PATH. The first argument is the program's name."""
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     return run(directory, Path(sys.argv[1]).name, sys.argv[2:])

@@ -1,4 +1,4 @@
-"""The start of ranks by a fake launcher: by MPICH's mpiexec, or as processes without MPI."""
+"""Rank start-up by a fake launcher, with MPICH's mpiexec or as processes without MPI."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _ENTRY = f"{FIND_FAKES}; from fakes.ranks import become; become()"
 
 @dataclass(frozen=True)
 class Rank:
-    """The fake placement of one rank."""
+    """The fake placement of a rank."""
 
     host: str
     local_rank: int
@@ -31,10 +31,7 @@ class Rank:
 def find_allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     """Return the running job that this process belongs to.
 
-    Raises
-    ------
-    RefusedError
-        There is no such job.
+    Raises ------ RefusedError This process belongs to no running job.
     """
     mark = os.environ.get(MARK, "")
     for job in store.read().jobs:
@@ -73,7 +70,7 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables in which the fake launcher gives a rank its number and place."""
+    """Variables with which the fake launcher passes a rank's index and location."""
 
     rank: Sequence[str]
     size: Sequence[str]
@@ -83,12 +80,12 @@ class Names:
     """Whether the launcher limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
-        """Return the names in the form that `become` reads."""
+        """Return the names in the format that `become` parses."""
         return [list(self.rank), list(self.size), list(self.local_rank), list(self.local_size), self.gpus]
 
 
 def become() -> None:
-    """Set the launcher's variables in a rank's process, and replace the process by the program."""
+    """Set the launcher's variables in a rank's process, and replace the process with the program."""
     descriptions = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
     number = int(os.environ["PMI_RANK"])
     host, local_rank, local_size, gpus = descriptions["ranks"][number]
@@ -105,7 +102,7 @@ def become() -> None:
 
 
 def _list_host_options(ranks: Sequence[Rank], store: Store) -> list[str]:
-    """Return options with which MPICH reaches the fake hosts, as by LSF's blaunch."""
+    """Return options with which MPICH reaches the fake hosts, as with LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
     return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]
@@ -121,7 +118,7 @@ def split(config: Config, per_host: int, local_rank: int) -> list[int]:
 
 
 def _end_with_us(children: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """Let a signal that would end the launcher end its ranks, too.
+    """Forward signals that would end the launcher to its ranks.
 
     Signals that were ignored at the start stay ignored.
     """

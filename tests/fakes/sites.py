@@ -1,4 +1,4 @@
-"""Options of a fake from a site file."""
+"""Options for a fake, from a site file."""
 
 from typing import Any
 
@@ -12,10 +12,7 @@ from hpcbench.errors import UserError
 def read_options(name: str, system: str) -> dict[str, Any]:
     """Return options of `FakeLSF` or `FakeFlux` for the site with this name or file.
 
-    Raises
-    ------
-    UserError
-        There is no such site, its file is wrong, or it has another scheduler.
+    Raises ------ UserError The site does not exist, its file is invalid, or it uses a different scheduler.
     """
     site, _ = load_site(name)
     kind = site.scheduler.kind

@@ -1,6 +1,6 @@
-"""The state that a fake's programs share with its dispatcher: a file of jobs and faults, changed under a lock.
+"""State shared by a fake's programs and its dispatcher: a file of jobs and faults, changed under a lock.
 
-Each call of a fake program imports this module, so it needs only the standard library.
+Each call of a fake program imports this module, so the module uses only the standard library.
 """
 
 import fcntl
@@ -21,24 +21,22 @@ ENDED = (DONE, EXITED)
 ALIVE = (RUNNING, STOPPED, SYSTEM_STOPPED)
 
 MARK = "HPCBENCH_FAKE_JOB"
-"""Variable that identifies the processes of a job, in their environment."""
+"""Environment variable that identifies a job's processes."""
 RANK_MARK = "HPCBENCH_FAKE_HOST"
-"""Variable in the environment of ranks: the pretended host that they run on, where signals to the batch script do not
-arrive.
-"""
+"""Environment variable of ranks with their simulated host. Signals to the batch script do not reach this host."""
 FIND_FAKES = f"import sys; sys.path[:0] = {[str(path) for path in Path(__file__).resolve().parents[1:3]]!r}"
-"""Statement that lets a new interpreter find this package, and hpcbench in the same checkout."""
+"""Statement with which a new interpreter finds this package and hpcbench in the same checkout."""
 
 
 @dataclass
 class Job:
-    """One job, or one element of an array."""
+    """A job or an element of an array."""
 
     id: int
     script: str
     """Path of the fake's copy of the script."""
     index: int = 0
-    """Index of the element; 0 if the job is not an array."""
+    """Index of the element, or 0 if the job is not an array."""
     name: str = ""
     queue: str = ""
     account: str = ""
@@ -51,15 +49,15 @@ class Job:
     arguments: list[str] = field(default_factory=list)
     hosts: int = 1
     per_host: int = 1
-    """Slots on each host; 0 for all."""
+    """Slots per host, or 0 for all."""
     depends: str = ""
     orphan_ends: bool = False
     throttle: int = 0
-    """Largest number of concurrent elements of the array; 0 for all."""
+    """Largest number of concurrent array elements, or 0 for all."""
     limit: float = 0.0
-    """Time limit in seconds of this machine; 0 for none."""
+    """Time limit in real seconds, or 0 for none."""
     warning: tuple[float, int] | None = None
-    """Seconds before the limit, and the signal."""
+    """Warning time before the limit in seconds, and the signal."""
     rerunnable: bool = False
     requeue_exits: list[int] = field(default_factory=list)
     state: str = WAITING
@@ -69,7 +67,7 @@ class Job:
     pid: int = 0
     exit: int | None = None
     why: str = ""
-    """Why the job ended or will end: owner, force, limit, requeue, preempt, host, orphan."""
+    """Reason why the job ended or will end: owner, force, limit, requeue, preempt, host, orphan."""
     note: str = ""
     plan: list[tuple[float, int, str]] = field(default_factory=list)
     """Future signals: time, signal, and reason."""
@@ -90,26 +88,26 @@ class Job:
 
 @dataclass
 class State:
-    """All data that change."""
+    """All mutable data."""
 
     next: int = 1
     jobs: list[Job] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def is_full(self, queue: str, more: int, config: "Config") -> bool:
-        """Return whether a user may not have `more` further jobs in the queue."""
+        """Return whether a user's queue limit excludes `more` further jobs."""
         alive = [job.queue for job in self.jobs if job.state not in ENDED]
         bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
         return any(most and have + more > most for most, have in bounds)
 
     def find(self, id: int, index: int = 0) -> list[Job]:
-        """Return the job, all elements of the array, or one of them."""
+        """Return the job, all elements of the array, or a single element."""
         return [job for job in self.jobs if job.id == id and index in (0, job.index)]
 
 
 @dataclass
 class Config:
-    """The settings of a fake, which do not change."""
+    """Settings of a fake, which do not change."""
 
     system: str
     directory: str
@@ -118,23 +116,23 @@ class Config:
     gpus: int = 4
     flavour: str = ""
     minute: float = 60.0
-    """Seconds of a minute of the scheduler."""
+    """Length of a scheduler minute in seconds."""
     queues: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Queues. The first one is the default.
+    """Queues. The first queue is the default.
 
     A queue may have limits: ``min_nodes``, ``max_nodes``, ``max_minutes``, ``bins`` (the most nodes of a job, and its
     minutes), ``max_submitted``, and ``exclusive`` (whether -x is allowed there).
     """
     account_option: str = ""
-    """Option that each job must have; empty if none is needed."""
+    """Option that each job requires, or an empty text."""
     max_array: int = 1000
     max_submitted: int = 0
-    """Largest number of jobs in all queues; 0 for any number."""
+    """Largest number of jobs in all queues, or 0 for no limit."""
     clean_period: float = 3600.0
-    """Seconds of this machine after which a finished job is no longer listed."""
+    """Real time in seconds after which a finished job is no longer listed."""
     dispatch_delay: float = 0.0
     terminate_interval: float = 10.0
-    """Seconds of this machine between a signal that ends a job and the next, stronger one."""
+    """Real time in seconds between a signal that ends a job and the next, stronger signal."""
     root_refused: bool = False
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)
@@ -156,7 +154,7 @@ class Config:
 
 
 class Store:
-    """The directory of a fake."""
+    """Directory of a fake."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -165,7 +163,7 @@ class Store:
 
     @classmethod
     def create(cls, config: Config) -> "Store":
-        """Make the directory of a new fake."""
+        """Create the directory of a new fake."""
         store = cls(config.directory)
         (store.directory / "calls").mkdir(parents=True)
         (store.directory / "spool").mkdir()
@@ -182,7 +180,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[State]:
-        """Yield the state for changing it. It is locked meanwhile."""
+        """Yield the state for modification, under a lock."""
         with (self.directory / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
@@ -192,7 +190,7 @@ class Store:
                 self._write(state)
 
     def read(self) -> State:
-        """Return the present state."""
+        """Return the current state."""
         return self._read()
 
     def record(self, program: str, argv: Sequence[str], stdin: bytes | None) -> None:
@@ -201,7 +199,7 @@ class Store:
             number = len(list((self.directory / "calls").glob("*.json")))
             path = self.directory / "calls" / f"{number:06d}.json"
             call = {"program": program, "argv": list(argv), "cwd": str(Path.cwd()), "environment": dict(os.environ)}
-            path.write_text(json.dumps(call), encoding="ascii")  # bytes that are no text are escaped, and come back
+            path.write_text(json.dumps(call), encoding="ascii")  # undecodable bytes are escaped, and are restored later
             if stdin is not None:
                 path.with_suffix(".stdin").write_bytes(stdin)
 

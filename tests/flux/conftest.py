@@ -1,4 +1,4 @@
-"""Fixtures of the tests from submission to report on the fake of Flux."""
+"""Fixtures for end-to-end tests with the fake Flux, from submission to report."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from fake_sites import Place, on_path
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
-    """Factory of sites with their fakes, in the working directory of the test."""
+    """Factory of sites with their fakes, in the test's working directory."""
     monkeypatch.chdir(tmp_path)
     lock = tmp_path / "tmp"
     lock.mkdir()

@@ -1,4 +1,4 @@
-"""The script of a shipped site on the fake of Flux, from submission to report."""
+"""Tests of a shipped site's script with the fake Flux, from submission to report."""
 
 from collections.abc import Callable
 
@@ -128,7 +128,7 @@ def test_a_job_whose_node_fails(place: Make, capsys: Capture) -> None:
 
 @pytest.fixture
 def killed(place: Make, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A submission that was killed after Flux had accepted its job. The job waits, because no queue runs it."""
+    """A submission that was killed after Flux had accepted its job. The job is pending, because no queue runs it."""
     here = place()
     here.acts({"r1-baseline": "hold"})
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests from submission to report on the fake of LSF."""
+"""Fixtures for end-to-end tests with the fake LSF, from submission to report."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from fake_sites import Place, on_path
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
-    """Factory of sites with their fakes, in the working directory of the test."""
+    """Factory of sites with their fakes, in the test's working directory."""
     monkeypatch.chdir(tmp_path)
     lock = tmp_path / "tmp"
     lock.mkdir()
@@ -30,6 +30,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 @pytest.fixture
 def mpich() -> dict[str, object]:
-    """Settings of a site that uses this machine's MPI library, on fewer cores than the site file claims."""
+    """Settings of a site that uses this machine's MPI library, and fewer cores than the site file declares."""
     program = str(Path(sys.executable).with_name("mpiexec"))
     return {"launcher": {"kind": "mpich", "program": program}, "oversubscribe": True}

@@ -1,4 +1,4 @@
-"""A daemon that hangs: bsub sends a job repeatedly, and LSF accepts all copies later. Only one of them runs."""
+"""Tests of a hanging daemon. bsub sends a job repeatedly, LSF accepts all copies later, and only one copy runs."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LEFT = 73
 
 
 def send_again(here: Place, copies: int) -> None:
-    """Submit further copies of the job, as a bsub that keeps running would do."""
+    """Submit further copies of the job, as a persistent bsub would do."""
     [call] = [call for call in here.fake.calls if call.program == "bsub"]
     for _ in range(copies):
         here.fake.run("bsub", *call.argv, stdin=call.stdin)

@@ -1,4 +1,4 @@
-"""The command of docs/how-to/fakes.md, run as it is written there."""
+"""Test of the command in docs/how-to/fakes.md, run as written."""
 
 import json
 import re
@@ -63,6 +63,6 @@ def test_a_site_file_is_tried_as_documented(tmp_path: Path, account: str | None)
         return
     assert done.returncode == 0, done.stderr
     assert "results/fake/001" in done.stdout
-    tracked = track(tmp_path / "results" / "fake" / "001")  # the fake is gone; the states come from the status files
+    tracked = track(tmp_path / "results" / "fake" / "001")  # the fake has ended; the states come from the status files
     assert [status.state for status in tracked.runs.values()] == [State.COMPLETED]
     assert tracked.silent is None

@@ -1,4 +1,4 @@
-"""Limits, kills and failed hosts on the fake of LSF: reaction of the job, and states in `status` and `report`."""
+"""Tests of limits, kills and failed hosts with the fake LSF: job reactions, and states in `status` and `report`."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 JOB = "j0001-r1"
 SOON = {"walltime": "30m", "stop_ahead": "26m"}
-"""Limits for a scheduler whose minutes take a second each. The warning comes after four minutes."""
+"""Limits for a scheduler whose minutes last one second. The warning is sent after four minutes."""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_job_that_may_not_be_requeued_is_stopped_and_completed_by_retry(place:
     assert "r1-baseline: stopped" in shown
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
-    assert [job.name.rpartition(".")[2] for job in here.fake.jobs][1:] == ["2"]  # each attempt has another name
+    assert [job.name.rpartition(".")[2] for job in here.fake.jobs][1:] == ["2"]  # each attempt has a different name
     assert read_report(capsys, root)[0] == 0
 
 
@@ -142,4 +142,4 @@ def test_a_variant_of_lsf_that_ends_jobs_at_their_limit_without_a_reason(place: 
     root = here.submit().root
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.TIMED_OUT]
-    assert tracked.jobs[JOB].reason == "LSF's run limit"  # from its history, because bkill sends signal 2 as well
+    assert tracked.jobs[JOB].reason == "LSF's run limit"  # from its history, because bkill also sends signal 2

@@ -1,4 +1,4 @@
-"""Scripts of the shipped sites on the fake of LSF: arrays, cancel, dependent studies, variants of LSF."""
+"""Tests of shipped sites' scripts with the fake LSF: arrays, cancel, dependent studies, LSF variants."""
 
 import contextlib
 import json
@@ -302,7 +302,7 @@ def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: di
     here.write_study(repeats=2, pairing="none")
     root = here.submit().root
     here.began()
-    wait_for(lambda: states(track(root)) == [State.RUNNING, State.COMPLETED])  # by the index in the name
+    wait_for(lambda: states(track(root)) == [State.RUNNING, State.COMPLETED])  # from the index in the name
     here.go()
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     asked = [call.argv[call.argv.index("-o") + 1] for call in here.fake.calls if "-o" in call.argv]
@@ -365,7 +365,7 @@ def test_a_killed_submission_is_continued(place: Make) -> None:
 
 
 def _calls_of(here: Place, program: str) -> list[int]:
-    """Return the process ids of a program of the fake that has not ended."""
+    """Return the process ids of a running program of the fake."""
     processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

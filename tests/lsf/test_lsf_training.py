@@ -1,4 +1,4 @@
-"""Real training ranks started by the scripts of shipped LSF sites: submission, polling and report."""
+"""Tests of real training ranks, started by the scripts of shipped LSF sites: submission, polling and report."""
 
 import sys
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def test_a_study_trains(
     name: str,
 ) -> None:
     need(why_not())
-    # Open MPI's mpirun cannot start ranks that are built with MPICH, which this machine has
+    # Open MPI's mpirun cannot start ranks that are built with this machine's MPICH
     site = {"launcher": {"kind": "mpich", "program": MPIEXEC}} if name == "lsf-cluster" else {}
     here = place(name, real=True, site=site)
     schemes = ["baseline", "naive-mpc"] if name == "lassen" else ["baseline"]

@@ -1,4 +1,4 @@
-"""States that LSF reports of a job and forgets later: `status` follows them, and silence never means success."""
+"""Tests of states that LSF reports for a job and later forgets. `status` reports them. Silence is never success."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ JOB, RUN = "j0001-r1", "r1-baseline"
 
 @pytest.fixture
 def held(place: Make) -> Place:
-    """A site whose job runs until the test lets it continue."""
+    """A site whose job runs until the test releases it."""
     here = place(dispatch_delay=0.3)
     here.acts({RUN: "hold"})
     here.submit()
@@ -31,7 +31,7 @@ def held(place: Make) -> Place:
 
 
 def asked(here: Place) -> list[str]:
-    """Return the programs that hpcbench called to poll jobs. The job itself calls `bjobs -l`, which does not count."""
+    """Return the programs that hpcbench called to poll jobs, without `bjobs -l`, which the job itself calls."""
     calls = [call for call in here.fake.calls if call.program in ("bjobs", "bhist")]
     return [call.program for call in calls if call.program == "bhist" or "-l" not in call.argv]
 

@@ -1,4 +1,4 @@
-"""The commands `hpcbench predict` and `hpcbench bench gemm`."""
+"""Tests of the commands `hpcbench predict` and `hpcbench bench gemm`."""
 
 import csv
 import itertools
@@ -50,7 +50,7 @@ def study(directory: Path, site: str = "perlmutter", model: str = "gpt2-small", 
 
 
 def expanded(path: Path, name: str = "perlmutter") -> tuple[list[ExpandedRun], Site, Path]:
-    """Return the runs of a study file, its site, and the directory of its relative paths."""
+    """Return the runs of a study file, its site, and the base directory of relative paths."""
     site, _ = load_site(name)
     return expand(load_study(path), site.capacity, offer(site)), site, path.parent
 
@@ -82,7 +82,7 @@ def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: 
     assert runs[0]["against_baseline"] is None and runs[1]["against_baseline"]["words"]
     plain, coded = (run["channels"]["DP BACKWARD GRAD"] for run in runs[:2])
     assert plain["message_bytes"] == coded["message_bytes"] == plain["wire_bytes"]
-    # the plan is hierarchical: values as they are within nodes, a byte and its share of a scale between them
+    # the plan is hierarchical: uncompressed values within nodes, a byte and its share of a scale between nodes
     assert coded["wire_bytes"] < plain["wire_bytes"]
     assert 0 < coded["network_bytes"] < 0.55 * plain["network_bytes"]
 
@@ -118,7 +118,7 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
-    """A table of gigabytes does not show a few bytes as 0.00."""
+    """A table in gigabytes does not show a few bytes as 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
     memory, traffic = text.partition("**Memory")[2].split("**Bytes that a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
@@ -160,7 +160,7 @@ def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) 
 
 
 def measure(figure: Any) -> list[tuple[str, Any]]:
-    """Return each number at an axis with its box in pixels, with a blank's width around it."""
+    """Return each number at an axis with its box in pixels, including a margin as wide as a blank."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(figure).get_renderer()
@@ -183,7 +183,7 @@ LINKS = {"latency_s": 1e-4, "bytes_per_s": 1e7}
 
 
 def cluster(directory: Path, more: str = "") -> Path:
-    """Write a study of two nodes on a cluster whose site file does not state the bandwidth of its network."""
+    """Write a study of two nodes on a cluster whose site file does not state the network bandwidth."""
     (directory / "mine.yaml").write_text(CLUSTER + more)
     path = directory / "small.yaml"
     text = STUDY.format(site=directory / "mine.yaml", model="gpt2-small", precision="fp32")
@@ -199,7 +199,7 @@ def printed(path: Path, format: str = "md", **options: object) -> str:
 
 
 def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
-    """The study has a break-even as soon as the bandwidth is stated or measured."""
+    """The study has a break-even bandwidth as soon as the bandwidth is stated or measured."""
     path = cluster(tmp_path)
     text = printed(path)
     assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s per node between nodes is assumed)." in text
@@ -238,7 +238,7 @@ def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: s
 
 
 def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:
-    """Tables of a machine whose products all run at 1 GFLOP/s."""
+    """Tables of a machine whose matrix products all run at 1 GFLOP/s."""
     tables = tmp_path / "measured"
     tables.mkdir()
     row = {"precision": "fp32", "m": 512, "n": 768, "k": 768, "seconds": 2 * 512 * 768 * 768 / 1e9}
@@ -273,7 +273,7 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
 
 
 def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
-    """The effect of variables on the MPI library is unknown: the command refuses, a submission keeps other schemes."""
+    """The effect of variables on the MPI library is unknown. The command refuses; a submission keeps other schemes."""
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
@@ -322,7 +322,7 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
 
 
 def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> None:
-    """The engine is the default. Megatron-Core adds gradients in fp32 and sends them so."""
+    """The engine is the default. Megatron-Core accumulates and sends gradients in fp32."""
     path = study(tmp_path)
     documents = [predicted(path), predicted(path, program="megatron-core")]
     engine, core = (each["predictions"][0]["channels"]["DP BACKWARD GRAD"] for each in documents)  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Calibration by earlier runs: planted runs of a machine whose speed differs from its tables."""
+"""Tests of calibration with earlier runs: synthetic runs of a machine whose speed differs from its tables."""
 
 import json
 import re

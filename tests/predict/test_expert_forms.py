@@ -1,4 +1,4 @@
-"""Memory, traffic and operations of layers with experts, compared with numbers computed by hand."""
+"""Tests of memory, traffic and operations of layers with experts, compared with numbers computed by hand."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def beyond_dense(shape, recompute="none"):
 @pytest.mark.parametrize(
     ("layout", "changes", "needed", "executed", "routers"),
     [
-        # 64 tokens choose 2 of 8 experts: 128 rows, and 16 places of an expert at capacity 1
+        # 64 tokens choose 2 of 8 experts: 128 rows, and 16 slots per expert at capacity 1
         (Layout(), {}, 128, 128, 1),
         (Layout(dp=4, ep=4), {}, 128, 128, 1),
         (Layout(dp=4), {"capacity": 1.25}, 128, 128, 1),
@@ -80,7 +80,7 @@ def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed
 
 
 def test_tokens_that_were_dropped_are_not_needed():
-    """100 of 128 rows were kept; ranks that exchange rows compute all places anyway."""
+    """100 of 128 rows were kept. Ranks that exchange rows nevertheless compute all slots."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
         shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept_rows=100.0)
@@ -100,7 +100,7 @@ def test_a_lower_capacity_never_counts_more():
 
 
 def test_bytes_of_dispatch_and_combine():
-    """``8 experts x 2 samples x 16 places x h`` values leave, and a quarter of them stays, twice per layer and pass."""
+    """Of ``8 experts x 2 samples x 16 slots x h`` values, three quarters are sent, twice per layer and pass."""
     sent = volume.count_step_bytes(MODEL, TRAIN, Layout(dp=4, ep=4), 0)
     each = 8 * 2 * 16 * H * 4 * 3 // 4
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 2 * 4 * 2 * each
@@ -116,13 +116,13 @@ def test_bytes_without_drops_are_those_of_the_counts():
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 170 * H * 4
     balanced = volume.count_step_bytes(model, TRAIN, layout, 1)
     assert balanced["EP", "FORWARD", "ACT"] == 2 * 4 * 2 * (2 * 64 * 2 * H * 4 * 3 // 4)
-    counts = 2 * 4 * 3 * 2 * 8  # of two experts to each of three ranks, in two micro-batches of four layers
+    counts = 2 * 4 * 3 * 2 * 8  # from two experts to each of three ranks, in two micro-batches of four layers
     exact = "EXACT", "FORWARD", "ACT"
     assert sent[exact] == balanced[exact] == counts
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """If all ranks divide the experts, each expert has one holder; with half of the ranks it has two."""
+    """If all ranks divide the experts, each expert is on one rank. With half of the ranks, it is on two."""
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]

@@ -1,4 +1,4 @@
-"""The model of a run: its parts, limits and refusals."""
+"""Tests of the model of a run: its parts, limits and refusals."""
 
 import math
 from dataclasses import replace
@@ -85,7 +85,7 @@ def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: 
 
 
 def test_many_micro_batches_take_what_they_would_one_by_one() -> None:
-    """Only the first rounds are simulated; the rest repeats."""
+    """Only the first rounds are simulated. The remaining rounds repeat."""
     few, layout = workload(Layout(dp=2, pp=4), global_batch=2 * 2 * 24), Layout(dp=2, pp=4)
     step = StepModel(few, machine())
     assert few.micro_batches == 24 == 2 * 3 * layout.pp
@@ -102,7 +102,7 @@ def test_a_faster_network_never_slows_a_step() -> None:
 
 
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
-    """The bandwidth of the closed form lies between the two, and the text names the side of the machine."""
+    """The closed-form bandwidth is between the two, and the text states on which side the machine is."""
     layout = Layout(dp=16)
     pair = [
         ("baseline", workload(layout, overlap=False)),
@@ -127,7 +127,7 @@ def test_break_even_is_where_both_lines_cross() -> None:
 
 
 def test_memory_of_gpt_3_is_as_published() -> None:
-    """With 16 bytes per parameter: 2.8 TB, divided over 1,024 GPUs by ZeRO-3."""
+    """With 16 bytes per parameter, 2.8 TB are divided over 1,024 GPUs by ZeRO-3."""
     assert float(zero.count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
     model = Model(
         name="gpt-3",
@@ -143,7 +143,7 @@ def test_memory_of_gpt_3_is_as_published() -> None:
     built = Workload(model, make_train(global_batch=64, micro_batch=1, seq_len=2048, zero=1), Layout(tp=8, pp=8), 8)
     result = predict_memory(built, 80e9)
     held = result.peaks["after backward"]
-    # weights and gradients in 16 bits, sums, master weights and two moments in 32: 20 bytes here
+    # weights and gradients in 16 bits; sums, master weights and two moments in 32 bits: 20 bytes here
     assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(20 * 175e9 / 64, rel=0.05)
     assert list(result.peaks) == ["before backward", "after backward", "after reduction"]
     assert result.peaks["after backward"]["activations"] == 0
@@ -158,7 +158,7 @@ def test_activations_are_as_published() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
-    """Each of four ranks stores and computes a fourth of a long sample, and a slow network makes messages visible."""
+    """Each of four ranks stores and computes a fourth of a long sample. A slow network makes message times visible."""
     long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
     alone, shared = workload(Layout(), **long), workload(Layout(cp=4, context=way), **long)
     stored = [predict_memory(item, None).peaks["before backward"]["activations"] for item in (alone, shared)]
@@ -236,7 +236,7 @@ def test_products_between_measured_ones() -> None:
     points = [MeasuredProduct(1024, 1024, k, e) for k, e in ((256, 0.4), (1024, 0.6), (4096, 0.8))]
     assert interpolate(points, 1024, 1024, 1024, 108) == pytest.approx(0.6, rel=0.01)
     assert 0.4 < interpolate(points, 1024, 1024, 512, 108) < 0.6
-    # 109 tiles of the largest size take two waves of 108 multiprocessors
+    # 109 tiles of the largest size need two waves on 108 multiprocessors
     full, more = (interpolate(points, 256 * tiles, 128, 4096, 108) for tiles in (108, 109))
     assert more < 0.85 * full
 

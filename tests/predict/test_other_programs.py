@@ -1,4 +1,4 @@
-"""Other training programs: options, memory, many GPUs, and the table of devices."""
+"""Tests of predictions for other training programs: options, memory, many GPUs, and the table of devices."""
 
 import csv
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_rings_take_longer_with_each_rank() -> None:
 
 
 def test_a_layer_of_fused_kernels_keeps_16_values_of_each_width() -> None:
-    """Norms 4, queries, keys and values 3, the result of attention 1, and the MLP 4 + 4 times the width, in 16 bits."""
+    """Norms 4, queries, keys and values 3, the attention result 1, and the MLP 4 + 4 times the width, in 16 bits."""
     values = 2048 * GPT.hidden
     alone = workload("megatron-core", Layout(dp=2))
     assert count_kept_bytes(alone, recompute="none") == 2 * 16 * values

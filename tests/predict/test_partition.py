@@ -1,4 +1,4 @@
-"""The partitioner compared with all possible divisions, its profile, and the planner for two buffers."""
+"""Tests of the partitioner against all possible divisions, of its profile, and of the planner for two buffers."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ CHAINS = 200
 
 
 def compositions(total, most):
-    """List all ways to write a number as an ordered sum of at most `most` positive ones."""
+    """List all compositions of a number into at most `most` positive parts."""
     for parts in range(1, min(total, most) + 1):
         for bars in combinations(range(1, total), parts - 1):
             yield [b - a for a, b in zip((0, *bars), (*bars, total), strict=True)]
@@ -30,7 +30,7 @@ def runs(i, j):
 
 
 def every_cut(chain, setting):
-    """Return the shortest time over all divisions of layers and units at each level, by the formulas alone."""
+    """Return the shortest time over all divisions of layers and units at each level, from the formulas alone."""
     layers = chain.layers
 
     def message(j, link):
@@ -74,7 +74,7 @@ def every_cut(chain, setting):
 
 
 def drawn(number):
-    """Draw a random chain of up to 8 layers, and levels of up to 6 ranks in all."""
+    """Draw a random chain of up to 8 layers, and levels with up to 6 ranks in total."""
     random = Random(number)
     few = random.randint(1, 3)
     kinds = [ChainLayer(*(random.uniform(0.5, 5.0) for _ in range(6))) for _ in range(few)]
@@ -106,7 +106,7 @@ def test_no_cut_is_better_than_the_one_found(block):
 
 
 def test_a_cut_fits_the_memory_just_where_the_reach_says():
-    """About half of the chains have no division that fits; the others are divided optimally."""
+    """For about half of the chains, no division fits. The others are divided optimally."""
     impossible = 0
     for number in range(300, 360):
         chain, setting = drawn(number)
@@ -122,7 +122,7 @@ def test_a_cut_fits_the_memory_just_where_the_reach_says():
 def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
     result = {places: count_versions(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
     assert result == {(1, 0.0): 1, (1, 3.0): 4, (2, 3.0): 3, (4, 1.0): 2, (3, 3.0): 2}
-    # what a unit of many ranks has behind it may be a fraction, which counts as the next whole rank
+    # the ranks behind a unit of many ranks may be a fraction, which is rounded up
     assert all(
         count_versions(current, quarters / 4 + more) == count_versions(current, math.ceil(quarters / 4) + more)
         for current in range(1, 9)
@@ -132,7 +132,7 @@ def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
 
 
 def test_a_wrong_bound_would_be_seen(monkeypatch):
-    """A bound excludes splits; a bound that is too tight misses the best division of some chains."""
+    """A bound excludes splits. A bound that is too tight would miss the best division of some chains."""
     from hpcbench.predict.partition import solve
 
     monkeypatch.setattr(solve, "_SLACK", 0.6)
@@ -164,7 +164,7 @@ def test_even_cuts_equal_every_cut_of_that_kind():
 
 
 def test_a_codec_moves_the_cut_where_the_link_is_slow():
-    """Two layers that exchange much stay together, unless a codec makes the message small."""
+    """Two layers that exchange many bytes stay together, unless a codec makes the message small."""
     chain = LayerChain([ChainLayer(1.0, out_bytes=4.0), ChainLayer(1.0, out_bytes=1.0), ChainLayer(1.0)])
     plain = find_best_cut(chain, Setting([LinkLevel(2, 4.0)]))
     coded = find_best_cut(chain, Setting([LinkLevel(2, 0.5)], Coding(0.25)))

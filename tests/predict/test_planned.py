@@ -1,4 +1,4 @@
-"""Core time of plans and codecs if ranks share cores."""
+"""Tests of processor times of plans and codecs if ranks share cores."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ N = 1 << 13
 
 
 def of_pairs() -> core_costs.CoreCosts:
-    """Links with 1 ms and 1 ns per byte, and planned calls that take `CALL_S` more."""
+    """Links with 1 ms and 1 ns per byte. Planned calls take `CALL_S` longer."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = (("send", (((2, False), message), ((2, True), message))),)
     return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)
@@ -49,7 +49,7 @@ def of_grid(operation: str, axis: str) -> PredictedCall:
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce"])
 def test_pieces_one_after_another_cost_the_cores_what_an_exchange_does(operation: str) -> None:
-    """Both ranks of a pair are the root once: each sends and receives one piece, as in an all-gather."""
+    """Each rank of a pair is the root once. Each sends and receives one piece, as in an all-gather."""
     traffic, axis = costing(GRID), GRID.grid.axes[0]
     pieces, exchange = (traffic.cost(of_grid(name, axis), size=2) for name in (operation, "all-gather"))
     assert pieces.inside - exchange.inside == pytest.approx(CALL_S, rel=1e-4), "but there are two calls"

@@ -1,4 +1,4 @@
-"""Parameters and operations of model presets, compared with numbers that their authors published."""
+"""Tests of parameter and operation counts of model presets, compared with numbers published by their authors."""
 
 import pytest
 
@@ -33,7 +33,7 @@ PUBLISHED = {
     "mixtral-8x7b": 46_702_792_704,
     "mixtral-8x22b": 140_630_071_296,
 }
-"""Parameters in the weight files of their authors (index of the safetensors files on Hugging Face)."""
+"""Parameter counts in the authors' weight files (index of the safetensors files on Hugging Face)."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -52,7 +52,7 @@ def test_gpt_neox_20b() -> None:
     ("name", "embeddings", "others"), [("nemotron-4-340b", 9.4, 331.6), ("nemotron-4-15b", 3.1, 12.5)]
 )
 def test_nemotron(name: str, embeddings: float, others: float) -> None:
-    """arXiv 2406.11704 and 2402.16819, section 2, with one digit after the point."""
+    """arXiv 2406.11704 and 2402.16819, section 2, with one decimal digit."""
     model = load(name)
     tables = 2 * model.vocab * model.hidden
     assert round(tables / 1e9, 1) == embeddings
@@ -60,7 +60,7 @@ def test_nemotron(name: str, embeddings: float, others: float) -> None:
 
 
 def test_deepseek_v3_is_as_large_as_published_but_for_its_attention() -> None:
-    """arXiv 2412.19437, section 4.2: 671 B parameters, 37 B active for a token."""
+    """arXiv 2412.19437, section 4.2: 671 B parameters, 37 B active per token."""
     model = load("deepseek-v3-shape")
     latent = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168
     without = count_parameters(model) - model.layers * (4 * model.hidden**2 - latent)
@@ -72,7 +72,7 @@ def test_deepseek_v3_is_as_large_as_published_but_for_its_attention() -> None:
 
 @pytest.mark.parametrize("name", [*PUBLISHED, "nemotron-4-340b", "gpt-neox-20b"])
 def test_operations_are_six_per_active_weight_and_token(name: str) -> None:
-    """The matrices that a token meets: two operations forward, four backward, and the core of attention."""
+    """The matrices that process a token: two operations forward, four backward, and the core of attention."""
     model, shape = load(name), shape_of(load(name))
     h, kv = model.hidden, model.groups * model.head_dim
     mlps = model.experts.top if model.experts else 1

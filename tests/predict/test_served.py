@@ -1,4 +1,4 @@
-"""Predictions of parameter servers compared with closed forms, and with a simulation of the clock rules."""
+"""Tests of parameter server predictions, compared with closed forms and with a simulation of the clock rules."""
 
 import heapq
 
@@ -28,7 +28,7 @@ def machine():
 
 
 def by_clocks(turns, bound, steps):
-    """Simulate the seconds of updates: a worker begins a turn if the slowest one is at most `bound` turns behind."""
+    """Simulate update times in seconds. A worker begins a turn if the slowest one is at most `bound` turns behind."""
     ends = [[0.0] for _ in turns]
     for clock in range(steps):
         needed = clock - bound
@@ -39,7 +39,7 @@ def by_clocks(turns, bound, steps):
 
 
 def by_tickets(turns, steps):
-    """Simulate the seconds of updates whose turns go to the next free worker."""
+    """Simulate update times in seconds. Each turn goes to the next free worker."""
     free = [(0.0, rank) for rank in range(len(turns))]
     end = 0.0
     for _ in range(steps * len(turns)):

@@ -1,4 +1,4 @@
-"""Cost of layers and messages if ranks share cores, from artificial tables."""
+"""Tests of the cost of layers and messages if ranks share cores, with artificial tables."""
 
 import json
 import statistics
@@ -34,8 +34,9 @@ SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 
 
 def between_work() -> list[dict[str, Any]]:
-    """Return a table in which a call adds 1 ms and 1 ns per byte for a pair in a node, twice that between nodes, and
-    three times that for all ranks.
+    """Return a table in which a call adds 1 ms and 1 ns per byte.
+
+    These values are for a pair within a node. They are doubled between nodes, and tripled for all ranks.
     """
     rows = []
     for operation in ("send", "all-reduce", "reduce-scatter", "all-gather"):
@@ -114,7 +115,7 @@ def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
 
 
 def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes() -> None:
-    """On one core, the operations in flight of one stage wake it up repeatedly for 2 s of its 3 s of work."""
+    """On one core, the operations in flight of one stage repeatedly wake it for 2 s of its 3 s of work."""
 
     def ends(waiting: float, driving: float, *, driven: bool) -> float:
         program = [BackgroundTransfer("it", 0.0, 2.0, driven=driven), Compute(3.0), WaitForTransfer("it", "data")]
@@ -139,7 +140,7 @@ def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
-    """On one core, the first stage waits 4 s for its own message while the second one computes for 3 s."""
+    """On one core, the first stage waits 4 s for its own message while the second stage computes for 3 s."""
     programs = [[BackgroundTransfer("it", 0.0, 4.0), WaitForTransfer("it", "data")], [Compute(3.0)]]
 
     def ends(waiting: float, networks: float = 0.0) -> float:
@@ -236,7 +237,7 @@ def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> 
 
 
 def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) -> None:
-    """Eight replicas use ZeRO-3 on links without cost, so the step is the total work divided by the cores."""
+    """Eight replicas use ZeRO-3 on links without cost, so the step time is the total work divided by the cores."""
     result = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e15))
     model = Model(layers=3, hidden=256, heads=8)
@@ -255,7 +256,7 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
 def test_replicas_lose_what_driving_takes_and_nothing_to_waiting_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight replicas do the same, so none computes while another waits."""
+    """Eight replicas do the same work, so none computes while another waits."""
     train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", overlap=True, bucket_mb=1.0)
     workload = Workload(Model(layers=3, hidden=256, heads=8), train, Layout(dp=8), 2)
 
@@ -275,7 +276,7 @@ def test_replicas_lose_what_driving_takes_and_nothing_to_waiting_ranks(
 
 
 def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
-    """The first of two messages in flight has the link alone and does not share it with the second."""
+    """The first of two messages in flight uses the link alone and does not share it with the second message."""
     result = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     train = make_train(
         global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1, schedule="gpipe", overlap=True
@@ -314,7 +315,7 @@ def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
-    """The run computed as on cores that are 1.3 times slower, on links with half of the bandwidth in the table."""
+    """The run computed 1.3 times as long as predicted, on links with half of the bandwidth in the table."""
     result = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e8))
     slow = replace(result, shared_cores=CORES / 1.3, fabric=replace(result.fabric, share=result.fabric.share / 2))
@@ -344,7 +345,7 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
 def test_intervals_of_shared_cores_contain_8_of_10_measured_times(learned: bool) -> None:
     """Return the predicted and measured times of five stored comparisons.
 
-    Errors of the inputs would add to the width.
+    Input errors would add to the interval width.
     """
     held = []
     for path in sorted((ROOT / "results" / "reference").glob("predict-measured*.json")):
@@ -357,8 +358,9 @@ def test_intervals_of_shared_cores_contain_8_of_10_measured_times(learned: bool)
 
 
 def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:
-    """Measured on four nodes with two ranks each: 12/7 of a ring's bytes between nodes, if each rank sends to each
-    other.
+    """Measured on four nodes with two ranks each.
+
+    If each rank sends to each other rank, 12/7 of a ring's bytes cross nodes.
     """
     bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0).fabric
     reference = (("reduce-scatter", 12 / 7), ("all-gather", 1.0), ("all-reduce", 1.5))

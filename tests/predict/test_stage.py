@@ -1,4 +1,4 @@
-"""Computation costs of a stage: groups of buckets, and tensor grids."""
+"""Tests of the computation costs of a stage: groups of buckets, and tensor grids."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_groups_hold_all_buckets_and_leave_the_ends_alone(buckets: int) -> None:
 
 @pytest.mark.parametrize("ratio", [0.2, 0.9, 1.0, 1.1, 5.0])
 def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
-    """Return the times of a backward pass with 200 equal buckets, on networks faster and slower than itself."""
+    """Return the times of a backward pass with 200 equal buckets, on networks faster and slower than the pass."""
 
     def seconds(groups: list[int]) -> float:
         filled = [
@@ -79,7 +79,7 @@ def test_bytes_of_a_grid_are_those_of_the_volume_model_axis_by_axis(layout: Layo
 
 
 def test_pieces_of_a_grid_cost_as_many_calls_as_ranks() -> None:
-    """Each reduction is a scatter and an all-gather, with the cost of a call."""
+    """Each reduction is a scatter and an all-gather, each with the cost of a call."""
     fabric = machine().fabric
     for place in (GroupPlacement(1, 4), GroupPlacement(4, 1, 4)):
         total, pieces = (fabric.collective_seconds(item, 1e8, place) for item in ("all-reduce", "broadcast"))
@@ -102,7 +102,7 @@ def test_a_grid_is_timed_encoded_and_held(layout: Layout) -> None:
 
 
 def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
-    """The time is 1 / ranks of the whole, except for the efficiency of smaller products."""
+    """The time is 1 / ranks of the total, except for the lower efficiency of smaller products."""
     total = StepModel(workload(Layout()), machine()).run().parts
     for layout in (Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="3d")):
         parts = StepModel(workload(layout), machine()).run().parts
@@ -125,7 +125,7 @@ def of_program(program: TrainingProgram, **changes: object) -> Workload:
 
 @pytest.mark.parametrize(("word", "out", "into"), [("column", 40960, 10240), ("row", 10240, 40960)])
 def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, out: int, into: int) -> None:
-    """Only products whose rows are exchanged count; in a column-parallel layer this is the forward pass."""
+    """Only products whose rows are exchanged are included. In a column-parallel layer, this is the forward pass."""
     together = replace(MEGATRON_CORE, overlaps_tensor="backward")
     total, pieces, alone = (
         costs(item)._time_layer(word, out, into)

@@ -1,4 +1,4 @@
-"""Predictions of pipelines without a flush: no bubble, stashed weights by the formula, traffic of headers."""
+"""Tests of predictions of pipelines without a flush: no bubble, stashed weights by the formula, header traffic."""
 
 from dataclasses import replace
 

@@ -13,11 +13,11 @@ import pyarrow.parquet
 from hpcbench.report.export import TABLES
 
 Rows = list[dict[str, Any]]
-"""A row without what is absent; columns of JSON are read."""
+"""A row without missing values. JSON columns are parsed."""
 
 
 def _csv(path: Path, table: str) -> Rows:
-    # an apostrophe is put before what a spreadsheet would take for a formula
+    # text that a spreadsheet would take for a formula is prefixed with an apostrophe
     read = {"text": lambda message: message.removeprefix("'"), "json": json.loads, "integer": int, "real": float}
     types = {column.name: read[column.type] for column in TABLES[table].columns}
     with path.open(encoding="utf-8", newline="") as stream:
@@ -70,5 +70,5 @@ READ: dict[str, Callable[[Path, str], Rows]] = {
 
 
 def exact(rows: Rows) -> list[list[tuple[str, str]]]:
-    """Return rows that can be compared: NaN equals NaN, and 1 differs from 1.0."""
+    """Return rows that can be compared. NaN equals NaN, and 1 differs from 1.0."""
     return [sorted((name, json.dumps(value, sort_keys=True)) for name, value in row.items()) for row in rows]

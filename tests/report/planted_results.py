@@ -1,4 +1,4 @@
-"""Submissions on disk with planted numbers, which a report must read back."""
+"""Synthetic submissions on disk, whose numbers a report must reproduce."""
 
 import json
 import random
@@ -27,32 +27,32 @@ RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
 
 @dataclass
 class Planted:
-    """A run with the planted numbers of its log."""
+    """A run with given numbers in its log."""
 
     scheme: str
     repeat: int
     seconds: float
-    """Seconds of each step after the warm-up. Steps of the warm-up take ten times as long."""
+    """Time of each step after warm-up in seconds. Warm-up steps take ten times as long."""
     noise: float = field(default=0.0, kw_only=True)
-    """Scatter of the steps' times, relative to them."""
+    """Relative scatter of the step times."""
     loss: float
     """Validation loss at the end."""
     coded: float | None = field(default=None, kw_only=True)
-    """Part of the bytes that went through the scheme's codec; None for a log that does not give it."""
+    """Fraction of the bytes that the scheme's codec processed, or None for a log without it."""
     wire: float = 1.0
     """Wire bytes per message byte, if a codec or the MPI library can reduce them."""
     cell: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then uses the MPI library's own collectives."""
     exposed: float = 0.2
-    """Part of each step in which ranks wait for messages.
+    """Fraction of each step in which ranks wait for messages.
 
     Half of this time is added as hidden time. A tenth of it is spent in encoding, and a tenth in decoding.
     """
     hosts: dict[str, float] = field(default_factory=dict)
-    """Factor of the computing time for each host. The ranks lie on the hosts in equal parts.
+    """Computing time factor for each host. The ranks are divided evenly among the hosts.
 
-    Without hosts, the ranks lie on n1, without computing times.
+    Without hosts, the ranks are on n1, and the log contains no computing times.
     """
 
     @property
@@ -63,7 +63,7 @@ class Planted:
 
     @property
     def id(self) -> str:
-        """The run's id, in the form of `submit`."""
+        """The run's id, in the format of `submit`."""
         return "-".join([f"r{self.repeat}", *(f"{key}{value}" for key, value in self.cell.items()), self.scheme])
 
 
@@ -184,12 +184,9 @@ def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> Path:
-    """Write a submission in which all runs completed, with a job for each repeat.
+    """Write a submission of completed runs, with a job for each repeat.
 
-    Returns
-    -------
-    Path
-        `root`.
+    Returns ------- Path `root`.
     """
     jobs: dict[str, list[str]] = {}
     for run in runs:

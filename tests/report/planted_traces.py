@@ -1,4 +1,4 @@
-"""Traces of ranks with planted times, in the directory of a run."""
+"""Rank traces with given times, in the directory of a run."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MS = 1e-3
 
 
 def plant(run: Path, ranks: int = 4, *, ahead: float = 50.0, steps: tuple[int, ...] = (4, 5, 6)) -> None:
-    """Write steps of 100 ms. The clock of each rank is ahead of that of the previous rank."""
+    """Write steps of 100 ms. The clock of each rank is ahead of the previous rank's clock."""
     directory = run / DIRECTORY
     directory.mkdir()
     for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""Submissions in memory whose runs synchronize in different ways, with planted numbers."""
+"""Synthetic submissions in memory, whose runs use different synchronization methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Run:
     """A run, and the numbers in its log."""
 
     cell: dict[str, Any]
-    """Such as ``{"train.schedule": "pipedream", "layout.pp": 4}``."""
+    """Settings such as ``{"train.schedule": "pipedream", "layout.pp": 4}``."""
     repeat: int = 1
     scheme: str = "baseline"
     seconds: float = 1.0
@@ -32,9 +32,9 @@ class Run:
     """Validation losses by step."""
     state: str = "completed"
     stages: Sequence[tuple[float, float]] = ()
-    """Of each stage, seconds of both passes and seconds of waiting for messages in them."""
+    """For each stage, the time of both passes and the waiting time for messages within them, in seconds."""
     ages: Sequence[Mapping[str, int]] = ()
-    """Of each stage or shard, gradients by staleness."""
+    """For each stage or shard, gradients by staleness."""
 
 
 def _log(run: Run) -> RunLog:

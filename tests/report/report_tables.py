@@ -1,11 +1,12 @@
-"""The entries of the tables of a report."""
+"""Access to the entries of report tables."""
 
 from hpcbench.present.document import Document, Entry, Table
 
 
 def entries(document: Document, name: str) -> dict[str, dict[str, Entry]]:
-    """Return the entries of the tables of that name, by the first value of the row and the column; empty if there are
-    none.
+    """Return the entries of the named tables, by the first value of row and column.
+
+    Without such a table, return nothing.
     """
     blocks = [block for chapter in document.chapters for block in chapter.blocks]
     values_by_name = {}

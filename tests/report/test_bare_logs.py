@@ -1,4 +1,4 @@
-"""Single logs of hpcbench and of other frameworks: their content is shown, and nothing is compared."""
+"""Tests of single logs of hpcbench and of other frameworks. Their content is shown, and nothing is compared."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 
-# Made after the lines of the frameworks' own loggers.
+# Modeled after the lines of the frameworks' own loggers.
 LOGS = {
     "megatron.log": (
         " [2026-01-01 10:00:10] iteration       10/     100 | consumed samples:         5120 |"
@@ -46,7 +46,7 @@ def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
     assert titan["device_bytes"].value == pytest.approx(44.29 * 2**30, rel=1e-3)
     assert (megatron["loss_train"].shown, titan["loss_train"].shown) == ("9.8765", "10.2504")
     assert megatron["tokens_per_s_per_rank"].shown == "-" and titan["tokens_per_s_per_rank"].value == 7123
-    # The log has no end event, so that the run did not succeed.
+    # The log contains no end event, so the run did not succeed.
     assert {row["state"].value for row in table_rows.values()} == {"incomplete"}
     assert "loss_valid" not in megatron and "scheme" not in megatron
 

@@ -1,4 +1,4 @@
-"""Bundles: the report stays the same, names are replaced on request, and hostile archives do no harm."""
+"""Tests of bundles: the report is unchanged, names are replaced on request, and hostile archives do no harm."""
 
 import io
 import json
@@ -22,7 +22,7 @@ USER, LOGIN = "alice", "login7.cluster.example.org"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Write a submission with its usual files, and with files that a bundle leaves out."""
+    """Write a submission with its usual files, and with files that a bundle excludes."""
     runs = [Planted(name, r, s, loss=2.0, hosts={"nid01": 1.0, "nid02": 1.1}) for name, s in SECONDS for r in (1, 2, 3)]
     submission_root = write(tmp_path / f"home/{USER}" / "results" / "001", runs)
     plant_trace(submission_root / "runs" / "r1-baseline", ranks=2)
@@ -47,7 +47,7 @@ def hpcbench(*message: object) -> Any:
 
 
 def packed(path: Path) -> dict[str, bytes]:
-    """Return name and content of each file."""
+    """Return the name and content of each file."""
     with tarfile.open(path) as tar:
         owners = {(member.uid, member.gid, member.uname, member.gname) for member in tar.getmembers()}
         assert owners == {(0, 0, "", "")}, "nobody's"

@@ -1,4 +1,4 @@
-"""Inconsistent logs: each planted fault is reported with its line and both figures, and nothing else is."""
+"""Tests of inconsistent logs. Each injected error is reported with its line and both figures, and nothing else is."""
 
 # ruff: noqa: E501
 
@@ -24,7 +24,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Return the notes on the log after one change in one of its lines."""
+    """Return the notes on a log after a change in one of its lines."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"
@@ -68,7 +68,7 @@ def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
 
 
 def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
-    """0.05 samples/s may be 0.0549, so numbers with few digits are compared up to these digits."""
+    """0.05 samples/s may be 0.0549, so rounded numbers are compared to their printed digits."""
     lines = log_lines(Planted("baseline", 1, 145.9, 2.7))
     assert "samples/s 0.05 " in lines[-6]
     path = tmp_path / "log.txt"
@@ -96,7 +96,7 @@ def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
 
 
 def shaped(formula: float, column: str) -> RunResult:
-    """Return a run of the planted shape that prints the result of a formula under a name."""
+    """Return a run of the synthetic shape that prints the result of a formula under a name."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
     run.settings = LoggedSettings.read(settings(RUN))
@@ -148,7 +148,7 @@ def test_what_is_recomputed_says_what_was_executed(tmp_path: Path, recompute: st
     assert stated(tmp_path, recompute, recompute) == []
     for other in MODES:
         if {recompute, other} == {"full", 2} or recompute == other:
-            continue  # every n layers costs what all do
+            continue  # every n layers costs as much as all layers
         result = stated(tmp_path, recompute, other)
         text = ["hardware_flops_per_sample", "neox_flops_per_sample"]
         if {recompute, other} == {"none", "selective"}:
@@ -171,7 +171,7 @@ def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_neox_formula_by_hand() -> None:
-    """24 f s l h^2 (1 + s/(6h) + V/(16 l h)) for 20B: 348.5 TFLOP a sample with recomputation, three quarters without."""
+    """24 f s l h^2 (1 + s/(6h) + V/(16 l h)) for 20B: 348.5 TFLOP per sample with recomputation, 3/4 without."""
     shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
     with_, without = (flops.count_neox_flops(**shape, recompute=again) for again in ("full", "none"))
     assert with_ / 1e12 == pytest.approx(348.5, abs=0.1)
@@ -199,7 +199,7 @@ def test_mfu_that_is_claimed_against_flops_and_peak() -> None:
     assert "MFU 110.0% is impossible" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
 
 
-# ---------------------------------------------------------------- foreign logs: what needs no shape
+# ---------------------------------------------------------------- foreign logs: checks without a shape
 
 
 def test_a_foreign_log_that_agrees_has_no_notes() -> None:

@@ -1,4 +1,4 @@
-"""Losses at equal wall-clock time, computed by hand."""
+"""Tests of losses at equal wall-clock time, computed by hand."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def falling(n: int) -> list[float]:
 
 
 def test_the_time_of_the_faster_run_is_when_losses_are_taken() -> None:
-    # The slower run has done 2 of its 4 steps when the faster one has done all: losses 9 and 7.
+    # The slower run has completed 2 of its 4 steps when the faster one has completed all: losses 9 and 7.
     slow, fast = log([2.0] * 4, falling(4)), log([1.0] * 4, falling(4))
     assert find_losses_at_equal_time(read_curve(slow), read_curve(fast)) == (9.0, 7.0)
     assert find_losses_at_equal_time(read_curve(fast), read_curve(slow)) == (7.0, 9.0)

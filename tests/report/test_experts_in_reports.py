@@ -1,4 +1,4 @@
-"""Experts in reports: balance, drops, and the time of the all-to-all, from the log of a run."""
+"""Tests of experts in reports: balance, drops, and all-to-all time, from the log of a run."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
 
 
 DENSE = 640_000_000.0
-"""Operations of a sample of the planted model without experts."""
+"""Operations per sample of the synthetic model without experts."""
 ROUTER = 2 * 128 * 4 * 120
 
 
@@ -104,7 +104,7 @@ def beyond_dense(rows: float, routers: int = 1) -> float:
 
 
 def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: Any) -> Measures:
-    """Return a run whose steps kept different numbers of tokens, with places for 320 rows.
+    """Return a run whose steps kept different numbers of tokens, with slots for 320 rows.
 
     Tokens choose 256 of them.
     """
@@ -129,7 +129,7 @@ def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: An
 
 @pytest.mark.parametrize(("ep", "tp", "executed"), [(1, 1, 0.95 * 256), (4, 1, 320), (1, 2, 320), (2, 2, 320)])
 def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, ep: int, tp: int, executed: float):
-    """A twentieth of the choices was dropped, and differing step lines cause no note."""
+    """A twentieth of the choices was dropped. Varying step lines cause no note."""
     run = with_experts(tmp_path / "log.txt", LAYERS, ep=ep, tp=tp)
     assert run.notes == ()
     rate = run.samples_per_s / 8

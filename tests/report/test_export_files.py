@@ -1,4 +1,4 @@
-"""`report --export FILE`: the content of each file, and the behavior if something fails."""
+"""Tests of `report --export FILE`: the content of each file, and the behavior on errors."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeyp
         return most
 
     peak(1000)  # imports
-    # 5,000 tuples of 33 places are 1.5 MB
+    # 5,000 tuples of 33 slots take 1.5 MB
     assert peak(6000) < peak(1000) + 500_000
 
 

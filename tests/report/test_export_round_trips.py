@@ -1,4 +1,4 @@
-"""Exported values equal those of the logs to the last bit, in every kind of file."""
+"""Tests that exported values are bitwise identical to those of the logs, in every kind of file."""
 
 import json
 import math

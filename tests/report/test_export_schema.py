@@ -1,4 +1,4 @@
-"""The schema of the export: its columns, its version, and the page that documents it."""
+"""Tests of the export schema: its columns, its version, and its documentation page."""
 
 import json
 import os

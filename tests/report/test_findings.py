@@ -1,4 +1,4 @@
-"""Findings about two schemes at a share of the level, and error rates over all schemes of simulated studies."""
+"""Tests of findings about two schemes at a fraction of the level, and of error rates in simulated studies."""
 
 import math
 import random
@@ -27,7 +27,7 @@ MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """Return the share at which a comparison of `pairs` pairs is tested at the whole level."""
+    """Return the fraction at which a comparison of `pairs` pairs is tested at the whole level."""
     return LEVEL / compute_level_part(pairs)
 
 
@@ -66,9 +66,9 @@ def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> 
         ((0.0050, 0.0052, 0.0051), "as good", None),
         ((0.10, 0.11, 0.12), "worse", "worse"),
         ((-0.10, -0.11, -0.12), "better", "better"),
-        # A difference that is shown, but not to be beyond the margin.
+        # A significant difference, but not significantly beyond the margin.
         ((0.0205, 0.021, 0.0195), "not shown", None),
-        # No difference is found, and no equivalence either.
+        # Neither a significant difference nor equivalence.
         ((-0.02, 0.01, 0.03), "not shown", None),
         ((0.0,), "not shown", None),
     ],
@@ -79,7 +79,7 @@ def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None)
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
-    """The 95 % interval decides whether it differs, and the 90 % interval whether it is within a margin."""
+    """The 95 % interval decides on significance, the 90 % interval on equivalence within a margin."""
     rng = random.Random(5)
     seen = set()
     for _ in range(300):
@@ -105,20 +105,20 @@ def test_the_same_pairs_show_less_with_a_smaller_share() -> None:
     assert alone.equal is not None and among.equal is not None
     assert alone.equal.adjusted == pytest.approx(alone.equal.raw)
     assert among.equal.adjusted == pytest.approx(4 * among.equal.raw)
-    # Intervals are each for itself.
+    # Intervals are not corrected for multiple comparisons.
     assert (among.low, among.high) == (alone.low, alone.high)
     assert test.finding(0.0).shown == "not shown", "without a share nothing is asked"
 
 
 def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
-    """Otherwise a report that is read again after more repeats has another chance of a false finding."""
+    """Otherwise, reading a report again after more repeats would add a chance of a false finding."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
     assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, the finding follows from the interval; together with inconclusive comparisons fewer are significant."""
+    """Alone, the finding follows from the interval. Together with inconclusive comparisons, fewer are significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
@@ -135,7 +135,7 @@ def test_one_pair_has_no_test() -> None:
 
 
 def test_the_question_says_which_share_decides() -> None:
-    """The finding is made just above the smallest share, and not just below it."""
+    """The finding is made just above the smallest fraction, and not just below it."""
     rng = random.Random(8)
     for _ in range(25):
         values = [(math.exp(rng.gauss(0.05, 0.02)), 1.0) for _ in range(rng.randint(2, 9))]
@@ -177,7 +177,7 @@ class Rates:
 
 
 def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200, *, matched: bool = True) -> Rates:
-    """Simulate studies with a shared baseline; `matched`: whether values of a pair share machine and seed."""
+    """Simulate studies with a shared baseline. `matched` states whether values of a pair share machine and seed."""
     rng = random.Random(6)
     false_any = false_speed = false_loss = right_speed = right_loss = 0
     margins = math.log1p(MARGIN), MARGIN * 2.5
@@ -218,7 +218,7 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
 
 AT_MARGIN = (math.log1p(MARGIN), MARGIN * 2.5)
 BOUND = 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
-"""Five in a hundred, and what 200 studies may show more of it in one of 200 tries."""
+"""Five in a hundred, plus the excess that 200 studies show in one of 200 tries."""
 
 
 @pytest.mark.parametrize(

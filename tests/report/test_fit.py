@@ -1,4 +1,4 @@
-"""Division of wide tables into parts."""
+"""Tests of the division of wide tables into parts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def test_a_table_that_fits_is_whole() -> None:
 def test_groups_stay_together() -> None:
     planted_table = table([10, 10, 10, 10], [0, 0, 1, 1])
     assert parts(planted_table, 39, 2) == [(0, 1, 2), (0, 3, 4)]
-    # Not even one group fits: what must be apart is, column by column.
+    # Not even one group fits, so its columns are divided individually.
     assert parts(planted_table, 27, 2) == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 

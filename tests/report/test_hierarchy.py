@@ -1,4 +1,4 @@
-"""One level for all questions of a report: shares, their order, and false findings of simulated reports."""
+"""Tests of the single level for all questions of a report: shares, their order, and false findings in simulations."""
 
 import random
 import sys
@@ -20,7 +20,7 @@ from simulated.reports import NULL, TRUTHS, FalseFindings, draw_runs
 from simulated.studies import CRITERIA
 
 OPEN, SIDE, WHOLE = Question(1.0, 1.0), Question(0.0, 1.0), Question(0.0, 0.0)
-"""A question that nothing decides, one that is decided in part, one that is decided with any share."""
+"""An undecided question, a partly decided question, and a question that is decided with any share."""
 
 
 def drawn(rng: random.Random) -> Question:
@@ -43,7 +43,7 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 
 
 def held(chain: Chain, shares: Shares) -> float:
-    """Return the share that the undecided questions of a chain use at once, which none of them passes on."""
+    """Return the share that the undecided questions of a chain use together. They pass no share on."""
     amount = 0.0
     loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:
@@ -69,7 +69,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
 
 
 def test_nothing_is_lost_when_more_is_decided() -> None:
-    """The procedure is valid because shares of undecided questions grow with the set of decided ones."""
+    """The procedure is valid because shares of undecided questions grow with the set of decided questions."""
     rng = random.Random(2)
     undecided = 0
     for _ in range(300):
@@ -135,7 +135,7 @@ def test_the_order_within_a_chain(speed: Question | None, loss: Question | None,
 
 
 def test_the_answers_of_all_cells_come_first() -> None:
-    """Details get no share before an answer of their cell is decided, and all of it when every answer is."""
+    """Details receive no share until an answer of their cell is decided, and the whole level when all answers are."""
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
@@ -166,7 +166,7 @@ def most(reports: int) -> float:
     ],
 )
 def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, reports: int) -> None:
-    """With a family for each question, 12 % of the first kind and two thirds of the second had a false finding."""
+    """With one family per question, 12 % of the first kind and two thirds of the second had a false finding."""
     rng = random.Random(f"{truth} {cells} {pairs}")
     count = FalseFindings()
     for _ in range(reports):
@@ -185,7 +185,7 @@ def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
 
 
 def test_what_pays_is_found_with_three_pairs() -> None:
-    """One level for all questions keeps the power: gains of 1.3 and more, at a scatter of 1 % between runs."""
+    """One level for all questions retains the power: gains of 1.3 and more, with a scatter of 1 % between runs."""
     rng, truth = random.Random(12), TRUTHS["gains of 1.3 to 1.6"]
     rows = [
         row

@@ -1,4 +1,4 @@
-"""`hpcbench history`: a planted regression is found in stored submissions, and none where none is."""
+"""Tests of `hpcbench history`: an injected regression is found in stored submissions, and no other."""
 
 import json
 import random
@@ -22,7 +22,7 @@ from hpcbench.report.main import report
 def simulate(
     factors: list[float], *, seed: int, runs: int = 3, daily: float = 0.01, noise: float = 0.005
 ) -> list[SubmissionSpeed]:
-    """Return submissions whose speed scatters from day to day and, less, from run to run."""
+    """Return submissions whose speed varies from day to day and, less, from run to run."""
     draw = random.Random(seed)
     points = []
     for number, factor in enumerate(factors):
@@ -34,7 +34,7 @@ def simulate(
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
-    """Function that returns a directory with ten exports. The last three have another speed and another PyTorch."""
+    """Function that returns a directory with ten exports. The last three have a different speed and PyTorch version."""
 
     def store(factor: float) -> Path:
         top = tmp_path_factory.mktemp("history")
@@ -89,14 +89,14 @@ def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
 
 
 def test_false_alarms_are_rare_and_regressions_are_found() -> None:
-    """At most 5 % of series without a change report one; 6 % slower since the newest one or three are found."""
+    """At most 5 % of series without a change report one. A slowdown of 6 % in the newest one or three is found."""
     alarms = sum(bool(find_changes(simulate([1.0] * 10, seed=seed))) for seed in range(400))
     assert alarms <= 28  # 5 % of 400, and 1.8 standard errors
     for last, least in (
         (1, 45),
         (3, 54),
         (5, 54),
-    ):  # of 60; one submission among days that differ by 1 % is the hardest
+    ):  # of 60; a single submission among days that differ by 1 % is the hardest case
         factors = [1.0] * (10 - last) + [0.94] * last
         found_at = [[change.at for change in find_changes(simulate(factors, seed=seed))] for seed in range(60)]
         assert sum(10 - last in places for places in found_at) >= least, last

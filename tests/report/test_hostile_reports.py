@@ -1,4 +1,4 @@
-"""Hostile names and texts: each format shows them as text and keeps its structure."""
+"""Tests of hostile names and texts. Each format shows them as text and keeps its structure."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
     runs = [Planted("baseline", repeat, 0.2, 2.7) for repeat in range(1, len(EVIL) + 1)]
     write(tmp_path / "001", runs)
     plan = json.loads((tmp_path / "001/submission.json").read_text())
-    # Of a plan with half a pair of surrogates nothing is read.
+    # A plan with an unpaired surrogate is not read at all.
     names = [evil.replace("\ud800", "") for evil in EVIL.values()]
     plan["study"] = plan["site"] = " ".join(name[:50] for name in names)
     for run, evil, name in zip(plan["runs"], EVIL.values(), names, strict=True):
@@ -54,13 +54,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def write_report(root: Path, format: str) -> str:
-    """Build the report of a plan that `hpcbench submit` would refuse, with names that only a single log may have."""
+    """Build the report of a plan that `hpcbench submit` would refuse, with names that only a single log may contain."""
     loaded = submission.load(root, {})
     for run, evil in zip(loaded.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")
     cells = compare([measure(run) for run in loaded.runs], "baseline", loaded.plan.criteria)
     out = ReportRequest([(loaded, cells)], resolve_tables("all"), None).write(format)
-    assert out.encode()  # no half of a pair of surrogates
+    assert out.encode()  # no unpaired surrogate
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     return out
 
@@ -144,7 +144,7 @@ def test_json_of_what_a_log_nests_deep(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
 def test_a_document_of_nothing_else(evil: str) -> None:
-    """Writers escape titles, heads and notes like entries."""
+    """Writers escape titles, headers and notes like entries."""
     table = Table("t", evil, (Column("a", evil, text=True), Column("b", evil)), ((Entry(evil), Entry(evil)),), (evil,))
     document = Document(evil, (Chapter(evil, evil, (table, Sentences((evil,), "bad"))),))
     for text in (rich_text.write(document), markdown.write(document), latex.write(document)):

@@ -1,4 +1,4 @@
-"""p-values, corrections and sample sizes, compared with SciPy 1.17.1, statsmodels 0.15.0 and definitions."""
+"""Tests of p-values, corrections and sample sizes, against SciPy 1.17.1, statsmodels 0.15.0 and definitions."""
 
 import itertools
 import math
@@ -83,7 +83,7 @@ def test_welch_agrees_with_a_published_example() -> None:
 
 
 def test_welchs_freedom_does_not_depend_on_the_unit() -> None:
-    """Squares of tiny variances are 0, which would be a divisor."""
+    """Squares of tiny variances underflow to 0, which would be a divisor."""
     first, second = [1.0, 2.0, 4.0], [1.0, 1.5, 7.0, 3.0]
     tiny = welch([1e-85 * x for x in first], [1e-85 * x for x in second])
     assert tiny.freedom == pytest.approx(welch(first, second).freedom, rel=1e-9)
@@ -101,8 +101,9 @@ def test_holm_by_hand() -> None:
 
 
 def closed(p: list[list[float]]) -> list[list[float]]:
-    """Compute adjusted p-values by definition: the largest of the Bonferroni tests of all hypotheses that may be true
-    together.
+    """Compute adjusted p-values by definition.
+
+    The result is the largest Bonferroni-adjusted p-value over all sets of hypotheses that may be true together.
     """
     names = [(i, j) for i, group in enumerate(p) for j in range(len(group))]
     selected = [[0.0] * len(group) for group in p]
@@ -159,5 +160,5 @@ def test_the_next_look_is_the_first_that_suffices() -> None:
 
 def test_the_looks_divide_the_level() -> None:
     assert sum(map(compute_level_part, LOOKS)) == pytest.approx(1.0)
-    # A number of pairs between two looks counts as the later one, and what is beyond the last as the last.
+    # A number of pairs between two looks counts as the later look, and a number beyond the last look as the last.
     assert [compute_level_part(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]

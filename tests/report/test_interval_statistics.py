@@ -1,4 +1,4 @@
-"""Intervals compared with calculations by hand."""
+"""Tests of intervals, compared with calculations by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""JUnit XML: the result of each state of a run, and of thresholds."""
+"""Tests of JUnit XML: the result for each run state, and for thresholds."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The live view, with a controlled clock and scheduler."""
+"""Tests of the live view, with a controlled clock and scheduler."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -172,7 +172,7 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     stage.grow("baseline", 10)
     assert follower.poll()[0].step == 7
     assert fed == [len(stage.lines["baseline"][9])]
-    # A log that was written again is read again.
+    # A rewritten log is read again.
     stage.grow("baseline", 5)
     assert follower.poll()[0].step == 2
 
@@ -192,7 +192,7 @@ def test_a_failed_run_is_looked_through_once(stage: Stage, monkeypatch: pytest.M
     follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
     assert ["ValueError: one" in follower.poll()[0].verdict.reason for _ in range(3)] == [True] * 3
     assert len(looked) == 1
-    # What comes late is seen when the log grows, and when the job has ended.
+    # Late output is read when the log grows, and when the job has ended.
     (stage.run("baseline") / "err.txt").write_text("ValueError: two\n")
     stage.grow("baseline", 10)
     assert "ValueError: two" in follower.poll()[0].verdict.reason
@@ -210,7 +210,7 @@ def test_time_left_by_hand(stage: Stage) -> None:
     runs = follower.poll()
     assert runs[0].left == pytest.approx(4 * 0.25)
     assert runs[0].elapsed == 10
-    # The second run will take as long as the first: 10 s so far and one to come.
+    # The second run will take as long as the first: 10 s elapsed and one run remaining.
     assert follower.left(runs) == pytest.approx(1 + 11)
 
 
@@ -284,7 +284,7 @@ def test_nothing_to_follow(tmp_path: Path) -> None:
 
 
 def test_lines_say_when_nothing_starts(stage: Stage) -> None:
-    """A user whose jobs wait for another submission must not see an empty screen."""
+    """A user whose jobs are pending for another submission must not see an empty screen."""
     stage.script = [lambda: None] * 6 + [lambda: stage.start("baseline")]
     stage.script += [lambda: stage.end("baseline"), lambda: stage.end_job(1)]
     _, out = stage.follow()
@@ -309,7 +309,7 @@ def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stale", [State.RUNNING, State.PENDING, State.UNKNOWN])
 def test_an_end_is_not_left_for_an_older_answer(stage: Stage, stale: State) -> None:
-    """A run was cancelled with its job; then the scheduler reports once more that the job runs."""
+    """A run was cancelled with its job. Afterwards, the scheduler reports once more that the job is running."""
 
     def cancelled() -> None:
         stage.end("baseline", 143)

@@ -1,4 +1,4 @@
-"""Modules for login nodes import neither torch nor MPI."""
+"""Tests that modules for login nodes import neither torch nor MPI."""
 
 import subprocess
 import sys

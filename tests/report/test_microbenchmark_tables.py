@@ -1,4 +1,4 @@
-"""Tables of other tools in a report: a single one, and several of the same benchmark side by side."""
+"""Tests of other tools' tables in a report: a single table, and several tables of the same benchmark side by side."""
 
 import json
 from pathlib import Path

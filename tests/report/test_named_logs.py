@@ -1,4 +1,4 @@
-"""Logs whose schemes the user names: ``baseline=a.log zfp=b.log``."""
+"""Tests of logs whose schemes the user names: ``baseline=a.log zfp=b.log``."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_logs_of_a_name_are_repeats_in_the_order_given(tmp_path: Path, base: lis
     compared_cell = cell(named(baseline=base, zfp=zfp))
     row = compared_cell.row("zfp")
     assert compared_cell.baseline == "baseline" and row is not None and row.speed is not None and row.loss is not None
-    # Only with the right partners are all ratios and all differences the same.
+    # Only with the correct partners are all ratios and all differences the same.
     assert row.speed.pairs == 3 and row.speed.estimate == pytest.approx(1.25, rel=1e-3)
     assert row.speed.low == pytest.approx(1.25, rel=1e-3)
     assert row.loss.estimate == pytest.approx(0.001) and row.loss.high == pytest.approx(0.001, rel=1e-6)

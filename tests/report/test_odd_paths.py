@@ -1,4 +1,4 @@
-"""Names of files that are not UTF-8: each format writes its file, and the page links to the right one."""
+"""Tests of file names that are not UTF-8. Each format writes its file, and the page links to the correct file."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from hpcbench.report.main import report
 COLLECT = Path(__file__).parents[1] / "collect"
 INPUTS = (COLLECT / "dialects" / "logs" / "megatron-2026.log", COLLECT / "microbenchmarks" / "osu-bw-5.6.txt")
 ODD = [b"\xff", b"b\xe4d \xed\xa0\x80", "\N{SNOWMAN}".encode() + b"\x80"]
-"""A single byte, Latin-1 with an encoded surrogate, and a character with one byte too many."""
+"""A single byte, Latin-1 with an encoded surrogate, and a character with an extra byte."""
 
 
 def odd_path(directory: Path, name: bytes, suffix: str) -> Path:

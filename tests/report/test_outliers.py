@@ -1,4 +1,4 @@
-"""Unusual nodes and allocations are named, and no others."""
+"""Tests that outlier nodes and allocations are named, and no others."""
 
 import random
 from dataclasses import replace
@@ -51,7 +51,7 @@ def test_a_node_that_was_slow_once_of_many_times_is_not() -> None:
     assert list_slow_hosts(once) == []
     (twice,) = list_slow_hosts([*once, run(hosts=nodes(1.2))])
     assert (twice.name, twice.slow, twice.runs) == ("n7", 2, 4)
-    # It was in one run only: that is all there is to judge it by.
+    # The node was in one run only, so only this run can be evaluated.
     assert [host.name for host in list_slow_hosts([run(hosts=nodes(1.2)), run(hosts=nodes())])] == ["n7"]
 
 
@@ -63,13 +63,13 @@ def test_little_is_no_matter_and_fast_is_no_fault() -> None:
 def test_three_nodes_do_not_tell() -> None:
     few = run(hosts={"a": 1.0, "b": 1.0001, "c": 4.5})
     assert list_slow_hosts([few, few]) == []
-    # Nor do they count among the runs that a node was in.
+    # Nor are they counted among the runs of a node.
     (result,) = list_slow_hosts([few, run(hosts={**nodes(), "c": 4.5})])
     assert (result.name, result.slow, result.runs) == ("c", 1, 1)
 
 
 def test_healthy_machines_name_few_nodes() -> None:
-    """64 nodes scatter by 2 % in each of 6 runs, drawn 50 times: almost none is an outlier twice."""
+    """64 nodes scatter by 2 % in each of 6 runs, drawn 50 times. Almost none is an outlier twice."""
     rng = random.Random(7)
     named = sum(
         len(list_slow_hosts([run(hosts={f"n{k}": rng.gauss(1, 0.02) for k in range(64)}) for _ in range(6)]))

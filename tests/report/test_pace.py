@@ -1,4 +1,4 @@
-"""Speed is work divided by time: in all kinds of logs, with steps that stall, and with the rule for the first step."""
+"""Tests that speed is work divided by time: in all kinds of logs, with stalled steps, and with the first-step rule."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ from hpcbench.report.notes import list_notes
 from hpcbench.report.sections import read
 
 STALLS = [1.0, 8.0, 1.0, 8.0, 1.0] * 6
-"""Seconds of steps. Two in five steps take eight times as long."""
+"""Step times in seconds. Two in five steps take eight times as long."""
 MEAN = 3.8
 
 
@@ -47,7 +47,7 @@ def stall(log: Path, factor: float = 8.0) -> None:
 
 
 def stalled(root: Path) -> Path:
-    """Return a submission whose codec takes 0.45 times the baseline's time in most steps, else 3.6 times."""
+    """Return a submission whose codec takes 0.45 times the baseline's time in most steps, and 3.6 times in others."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 100), 2.7)
         for k in range(1, 6)
@@ -65,9 +65,7 @@ def cell(root: Path) -> Cell:
 
 
 def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **columns: Any) -> Measures:
-    """Return a run with the log of another framework, with these columns after a step that took a hundred times as
-    long.
-    """
+    """Return a run with another framework's log and these columns, after a step that took a hundred times as long."""
     log = RunLog(Path("train.log"), dialect="other")
     warm = {"seconds": 100.0, "samples": 16}
     log.steps.add(Step(1, line=1, **{name: warm.get(name, 0.01) for name in columns}))
@@ -150,7 +148,7 @@ def test_printed_flops_and_utilization_are_work_over_time(column: str) -> None:
 
 
 def test_steps_of_unequal_work_count_by_their_time() -> None:
-    """Twice the samples in twice the time have the same rate; a harmonic mean would weight both steps equally."""
+    """Twice the samples in twice the time give the same rate. A harmonic mean would weight both steps equally."""
     run = foreign(4, seconds=[1.0, 3.0, 1.0, 3.0], samples_per_s=[10.0, 20.0, 10.0, 20.0])
     assert run.samples_per_s == pytest.approx((10 + 60) / 4)
 
@@ -166,7 +164,7 @@ def test_a_known_batch_is_divided_by_the_mean_time(settings: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("columns", ["seconds", "tokens_per_s_per_rank", "both"])
 def test_a_line_counts_by_the_steps_that_it_covers(columns: str) -> None:
-    """A framework prints means over ten steps, and over three at the end; then lines are lost."""
+    """A framework prints means over ten steps, and over three steps at the end. Later lines are lost."""
     seconds = {10: 50.0, 20: 1.0, 30: 3.0, 33: 9.0, 43: 1.0, 5043: 3.0}
     log = RunLog(Path("train.log"), dialect="other")
     for step, time in seconds.items():
@@ -286,7 +284,7 @@ def test_a_stated_warm_up_is_taken_as_it_is() -> None:
 
 
 def test_a_running_mean_is_not_averaged_again(tmp_path: Path) -> None:
-    """DeepSpeed before 2023 prints its mean since the second step, so the last value is the mean of all."""
+    """DeepSpeed before 2023 prints its mean since the second step, so the last value is the mean of all steps."""
     path, lines = tmp_path / "train.log", []
     for k in range(1, 11):
         mean = 32 / fmean(STALLS[: 2 * k])

@@ -1,4 +1,4 @@
-"""Phases of a step, host links and persistent memory in reports, compared with simulations and planted faults."""
+"""Tests of step phases, host links and persistent memory in reports, against simulations and injected errors."""
 
 import json
 from collections.abc import Iterator
@@ -32,9 +32,7 @@ REDUCTION, OPTIMIZER, OTHER = 0.03, 0.02, 0.005
 def stages(
     name: str, p: int, m: int, v: int, *, forward: float = 0.004, backward: float = 0.011
 ) -> list[dict[str, Any]]:
-    """Return the measurements of a schedule whose messages take no time. A stage that has finished waits for the others
-    in the reduction.
-    """
+    """Return measurements of a schedule with instant messages. Finished stages wait for the others in the reduction."""
     parts = p * v
     line = simulated.simulate(
         SCHEDULES[name], microbatches=m, forward_s=[forward] * parts, backward_s=[backward] * parts, stages=p
@@ -84,7 +82,7 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     ("name", "p", "m", "v"), [("gpipe", 4, 4, 1), ("1f1b", 2, 4, 1), ("1f1b", 4, 8, 1), ("interleaved", 4, 8, 2)]
 )
 def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: str, p: int, m: int, v: int) -> None:
-    """The simulation uses the actions of the schedule, the closed form does not."""
+    """The simulation uses the actions of the schedule; the closed form does not."""
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     set_up(root, layout={"dp": 2, "tp": 4 // p, "pp": p, "chunks": v}, train={"global_batch": 4 * m, "micro_batch": 2})
     rows = stages(name, p, m, v)
@@ -99,7 +97,7 @@ def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: st
         assert table_rows[f"{part}_part"].value == pytest.approx(mean / step, rel=1e-12)
     shown = sum(table_rows[f"{part}_part"].value for part in ("forward", "backward", "bubble", "reduction"))
     assert shown + (OPTIMIZER + OTHER) / step == pytest.approx(1, rel=1e-12)
-    # what the stages wait in their own passes leaves out who is done first
+    # the waiting time within a stage's own passes does not include the wait for other stages at the end
     assert table_rows["bubble_s"].value / step < table_rows["idle_part"].value
 
 

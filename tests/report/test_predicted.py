@@ -1,4 +1,4 @@
-"""Predictions made at submission, compared with the measurements."""
+"""Tests of predictions made at submission, compared with the measurements."""
 
 import json
 from pathlib import Path

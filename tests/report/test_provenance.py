@@ -1,4 +1,4 @@
-"""Provenance of results in a report, and differences between compared runs."""
+"""Tests of the provenance of results in a report, and of differences between compared runs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Published figures: the files, and their comparison with measurements."""
+"""Tests of published figures: the files, and their comparison with measurements."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A quantity is declared once: all outputs follow its declaration, including its averages."""
+"""Tests that a quantity is declared once. All outputs follow its declaration, including averages."""
 
 import csv
 import json
@@ -56,7 +56,7 @@ for form in ("html", "csv", "json"):
 
 
 def test_a_declaration_is_all_that_a_new_quantity_needs(tmp_path: Path) -> None:
-    """The event contains the quantity, but no output shows it before it is declared."""
+    """The event contains the quantity, but no output shows it until it is declared."""
     root, out = plant(tmp_path / "001"), tmp_path / "out"
     out.mkdir()
     for log in root.glob("runs/*mzhybrid/log.txt"):
@@ -107,7 +107,7 @@ def measured(path: Path, run: Planted) -> Measures:
 
 @pytest.mark.parametrize("item", [STEP_SECONDS, SAMPLES, LOSS_TRAIN, EXPOSED], ids=lambda item: item.key)
 def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, item: Quantity) -> None:
-    """The steps scatter so much that median, mean and last value differ."""
+    """The steps vary so much that median, mean and last value differ."""
     run = measured(tmp_path / "log.txt", Planted("mzhybrid", 1, 0.4, 2.7, noise=0.8))
     steps = run.run.log.steps if run.run.log else None
     assert steps is not None

@@ -1,4 +1,4 @@
-"""A submission compared with an earlier one: the reported changes, and those that cause status 1."""
+"""Tests of comparisons with an earlier submission: the reported changes, and those that cause exit status 1."""
 
 import json
 import math
@@ -22,7 +22,7 @@ SCATTER = (1.0, 1.002, 0.999, 1.001)
 
 
 def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list[Planted]:
-    """Write four repeats whose speeds scatter by 0.1 %, and whose losses depend on the seed."""
+    """Write four repeats whose speeds vary by 0.1 %, and whose losses depend on the seed."""
     return [
         Planted(scheme, k + 1, seconds * SCATTER[(k + i) % 4] * (1 + shift), loss + 0.05 * k + 1e-4 * ((k + i) % 3))
         for k in range(4)
@@ -120,7 +120,7 @@ def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path)
 
 
 def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
-    """The squares of the values overflow."""
+    """Squares of the values overflow."""
     absurd = [replace(run, loss=1e200 * run.repeat) for run in planted(SCHEMES)]
     assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"not shown"}
 

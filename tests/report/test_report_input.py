@@ -1,4 +1,4 @@
-"""Input of `report`: results, logs, and other files."""
+"""Tests of the input of `report`: results, logs, and other files."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_a_cut_log_reports_what_it_holds(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_running_runs_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Without an exit mark the job's state is the scheduler's; "slurm" is not asked from here.
+    # Without a recorded end, the scheduler determines the job's state, and "slurm" is not queried from here.
     root = write(tmp_path / "001", PAIR)
     plan = json.loads((root / "submission.json").read_text())
     (root / "submission.json").write_text(json.dumps({**plan, "scheduler": "slurm"}))

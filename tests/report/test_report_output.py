@@ -1,4 +1,4 @@
-"""Output for users: the table at two widths, and the formats for other programs."""
+"""Tests of output for users: the table at two widths, and the formats for other programs."""
 
 import csv
 import io

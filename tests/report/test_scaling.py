@@ -1,4 +1,4 @@
-"""Strong and weak scaling, compared with closed forms."""
+"""Tests of strong and weak scaling, compared with closed forms."""
 
 import json
 import math
@@ -18,22 +18,21 @@ SERIAL, PARALLEL = 0.05, 0.8
 
 
 def amdahl(ranks: int) -> float:
-    """Return the seconds of a step with a serial part."""
+    """Return the step time in seconds, with a serial part."""
     return SERIAL + PARALLEL / ranks
 
 
 def logarithmic(ranks: int) -> float:
-    """Return the seconds of a step whose all-reduce grows with the logarithm of the ranks."""
+    """Return the step time in seconds, with an all-reduce that grows with the logarithm of the number of ranks."""
     return 0.1 * (1 + 0.05 * math.log2(ranks))
 
 
 def plant(
     root: Path, seconds: Callable[[int], float], batch: Callable[[int], int], sizes: tuple[tuple[int, int], ...] = PLAIN
 ) -> Path:
-    """Return a study with one run per scheme and size. The size has ranks and tensor-parallel ranks. The codec is twice
-    as slow, and has no run at the smallest size.
+    """Return a study with one run per scheme and size. A size is a number of ranks and of tensor-parallel ranks.
 
-    The codec is twice as slow, and has no run at the smallest size.
+    The codec is twice as slow, and is not run at the smallest size.
     """
     runs = [
         Planted(scheme, 1, slower * seconds(ranks), 2.7, cell={"number": number})

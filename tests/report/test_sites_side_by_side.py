@@ -1,4 +1,4 @@
-"""Reports of submissions of several sites: the gains of the schemes stand side by side."""
+"""Tests of reports on submissions from several sites. The gains of the schemes are shown side by side."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from hpcbench.report.sections import read
 
 
 def on_site(root: Path, site: str, seconds: dict[str, float]) -> Path:
-    """Write a submission of a site in which each scheme has three runs."""
+    """Write a submission from a site, with three runs of each scheme."""
     runs = [Planted(scheme, k, time * (1 + k / 999), 2.7) for k in (1, 2, 3) for scheme, time in seconds.items()]
     write(root, runs)
     for path in (root / "submission.json", *root.glob("runs/*/*.json"), *root.glob("runs/*/log.txt")):

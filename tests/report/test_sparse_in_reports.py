@@ -1,4 +1,4 @@
-"""Gradients by rows in reports, from the log of a run."""
+"""Tests of row-sparse gradients in reports, from the log of a run."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each state of a run is in the report with its reason, and only completed runs look like success."""
+"""Tests that each run state is reported with its reason, and that only completed runs are reported as successful."""
 
 import json
 from collections.abc import Callable
@@ -21,19 +21,19 @@ from hpcbench.report.measures import measure
 
 @dataclass
 class Fate:
-    """A change of a completed run."""
+    """A change to a completed run."""
 
     state: State
     reason: str
     job: State = State.COMPLETED
     keep: int | None = None
-    """Remaining lines of its log. Without lines the log is missing; None keeps all lines."""
+    """Remaining lines of its log. An empty list means that the log is missing; None keeps all lines."""
     tail: str = ""
     """What follows them."""
     exit: int | None = None
-    """In its status file; None: it has none."""
+    """Value in its status file, or None without a status file."""
     marker: str | None = None
-    """The content of an unusual marker."""
+    """Content of an unusual marker."""
 
 
 def end(state: str, reason: str) -> str:

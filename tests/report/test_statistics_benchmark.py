@@ -1,4 +1,4 @@
-"""The benchmark of the statistics in its tiny form, with the same entry point and output."""
+"""Tests of the statistics benchmark in its tiny form, with the same entry point and output."""
 
 import re
 import subprocess
@@ -19,12 +19,12 @@ def test_the_tiny_form_prints_all_tables_and_the_goals() -> None:
     power = done.stdout.partition("whose truth is found")[2]
     alone = re.search(r"^gains of 1.3 to 1.6 +1 +5 +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", power, re.MULTILINE)
     assert nine is not None and alone is not None
-    # One report of nine cells and two of one cell, whose seeds are fixed.
+    # One report of nine cells and two of one cell, with fixed seeds.
     assert float(nine[2]) == 0 and [float(share) for share in alone.groups()] == [100, 100, 100, 100]
     assert re.search(r"^normal +large +3( +[\d.]+){6}$", done.stdout, re.MULTILINE)
     dominated = re.search(r"^normal +8 +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
     assert dominated is not None
-    # Of the 30 studies, whose seeds are fixed: each dominated scheme is found; one in twenty of the others, and chance.
+    # 30 studies with fixed seeds. Each dominated scheme is found, and one in twenty of the others, plus chance.
     result, equal, others = map(float, dominated.groups())
     assert result >= 95 and equal <= others <= 10
     gains = re.search(r"^normal +3 +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)

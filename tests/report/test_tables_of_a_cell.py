@@ -1,4 +1,4 @@
-"""The tables of one cell, compared with planted values: speed, traffic, loss, memory."""
+"""Tests of the tables of one cell, compared with known values: speed, traffic, loss, memory."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from hpcbench.report.sections import read
 
 STEPS, WARMUP, RANKS = 12, 2, 8
 SHARES = (STEPS - WARMUP) * RANKS
-"""What seconds of the traffic event are divided by."""
+"""Divisor of the times in the traffic event."""
 BASELINE = [
     {"dimension": "TP", "message": 4000, "wire": 4000, "exposed_s": 0.08, "hidden_s": 0.02, "transfer_s": 0.1},
     {"dimension": "DP", "message": 2000, "wire": 2000, "exposed_s": 0.02, "hidden_s": 0.06, "transfer_s": 0.08},
@@ -40,7 +40,7 @@ def plant(root: Path, *, repeats: int = 2) -> Path:
 
 
 def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the event of a run, with seconds per step and rank in place of sums."""
+    """Return a run's event with seconds per step and rank instead of sums."""
     collected = []
     for channel in channels:
         seconds = {key: value * SHARES for key, value in channel.items() if key.endswith("_s")}
@@ -50,7 +50,7 @@ def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
-    """Replace the event of that name in a log, or insert it before the end."""
+    """Replace the named event in a log, or insert it before the end."""
     head = f'{{"event": "{event}"'
     lines = [line for line in log.read_text().splitlines(keepends=True) if not line.startswith(head)]
     new = [json.dumps({"event": event, **data}) + "\n"] if data is not None else []
@@ -186,13 +186,13 @@ def test_loss_at_equal_steps_and_at_equal_time(tmp_path: Path) -> None:
     codec = table(root, "loss")["mzhybrid"]
     assert codec["loss_difference"].value == pytest.approx(0, abs=1e-12)
     assert (codec["loss_shown"].shown, codec["loss_shown"].tone) == ("as good", "good")
-    # When the faster one is done, the baseline has but taken half of its steps, and the loss falls by the step.
+    # When the faster run ends, the baseline has completed only half of its steps, and the loss depends on the step.
     assert codec["loss_in_time_difference"].value < -1
     assert (codec["loss_in_time_shown"].shown, codec["loss_in_time_shown"].tone) == ("better", "good")
 
 
 def test_losses_beyond_all_measure_are_not_known(tmp_path: Path) -> None:
-    """The sum is infinite, so it is unknown and does not raise an error."""
+    """The sum is infinite. The value is therefore unknown, and no error is raised."""
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*-mzhybrid/log.txt"):
         log.write_text(re.sub(r"\| loss \S+ ", "| loss 1e308 ", log.read_text()))

@@ -1,4 +1,4 @@
-"""Titles above a table."""
+"""Tests of table titles."""
 
 from pathlib import Path
 

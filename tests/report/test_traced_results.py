@@ -1,4 +1,4 @@
-"""From a figure of a report back to its line in the log, and to the provenance of the measurement."""
+"""Tests that trace a figure of a report to its line in the log, and to the provenance of the measurement."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ repeats: 1
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Path:
-    """Run a submission of a study in a git checkout with a change."""
+    """Run a study's submission in a git checkout with a change."""
     need(explain_missing("git"))
     folder = tmp_path_factory.mktemp("traced")
     study = folder / "study.yaml"
@@ -48,7 +48,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | Non
 
 
 def figures(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return the only run of the report as JSON."""
+    """Return the report's only run as JSON."""
     report([root], "json")
     [submission] = json.loads(capsys.readouterr().out)["submissions"]
     [cell] = submission["cells"]

@@ -1,4 +1,4 @@
-"""``hpcbench report --trace``: the ranks of a run in one file, and a figure of one step per scheme."""
+"""Tests of ``hpcbench report --trace``: the ranks of a run in one file, and a figure of one step per scheme."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ from hpcbench.report.sections import read
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a submission of two schemes, one of them traced."""
+    """Write a submission of two schemes. One scheme is traced."""
     runs = [Planted("baseline", 1, 0.1, loss=2.0), Planted("naive-zfp8", 1, 0.08, loss=2.0)]
     written = write(tmp_path_factory.mktemp("traced") / "001", runs)
     plant(written / "runs" / "r1-naive-zfp8", ranks=10)
@@ -80,7 +80,7 @@ def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
     with styled():
         (axes,) = drawn(figure).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"rank {k}" for k in (0, 3, 6, 9)]
-    # A step of 100 ms; the backward pass of odd ranks takes 5 ms longer, which rank 0 does not show.
+    # A step of 100 ms; the backward pass of odd ranks takes 5 ms longer, which is not visible on rank 0.
     expected = {"forward": (0, 30), "backward": (30, 70), "other": (70, 72), "waiting": (72, 80)}
     expected |= {"codec": (60, 64), "messages under way": (60, 79), "optimizer": (80, 100)}
     columns = {bars.get_label(): bars for bars in axes.containers if not str(bars.get_label()).startswith("_")}
@@ -95,7 +95,7 @@ def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
 
 
 def test_a_step_of_hundreds_of_pieces_has_few_columns_and_kinds(tmp_path: Path) -> None:
-    """Return spans of micro-batches and waits in turn, and a phase and a codec too short to be visible."""
+    """Return alternating spans of micro-batches and waits, and a phase and a codec too short to be visible."""
     schemes = ["baseline", "identity", "naive-bf16", "naive-int8", "naive-zfp8"]
     written = write(tmp_path / "001", [Planted(scheme, 1, 0.1, loss=2.0) for scheme in schemes])
     for scheme in schemes:

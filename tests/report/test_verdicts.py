@@ -1,4 +1,4 @@
-"""Verdicts: each branch, for intervals and for whole submissions with planted truths."""
+"""Tests of verdicts: each branch, for intervals and for complete synthetic submissions."""
 
 import json
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from hpcbench.report.sections import read
 from hpcbench.report.verdicts import NO_BASELINE, resolve_verdict
 
 SIZE = "gpt-tiny 0.8 M parameters, 12 steps"
-"""Model and size of the planted runs, as a headline names them."""
+"""Model and size of the synthetic runs, as in a headline."""
 NOISE = (1.00, 1.01, 0.99, 1.005)
-"""Variation of the machine that is the same for all schemes of a repeat."""
+"""Machine variation that all schemes of a repeat share."""
 JITTER = (0.0, 0.002, -0.002, 0.001)
-"""What it does to each run by itself."""
+"""Machine variation of each run."""
 
 
 def planted(
@@ -171,14 +171,14 @@ def test_cells_are_not_mixed(tmp_path: Path) -> None:
 
 
 def fail(root: Path, run: str, status: int, keep: int = 9) -> None:
-    """Cut a run in its middle."""
+    """Cut a run's log in the middle."""
     path = root / "runs" / run / "log.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:keep]))
     write_marker(path.parent, f"j{int(run[1]):04}-r{run[1]}", status)
 
 
 def diverge(root: Path, run: str, step: int) -> None:
-    """Make the loss of a run become NaN."""
+    """Change a run's loss to NaN."""
     path = root / "runs" / run / "log.txt"
     lines = path.read_text().splitlines(keepends=True)[: 3 + step]
     before, after = lines[-1].split("| loss ")
@@ -423,8 +423,8 @@ def test_each_change_of_loss_has_its_words(tmp_path: Path) -> None:
     rows = cell(write(tmp_path, runs)).rows[1:]
     shown = {row.scheme: row.loss_shown for row in rows}
     assert shown == {"better": "better", "close": "as good", "alike": "as good", "worse": "worse"}
-    # All ran equally fast: the losses at equal time are those of the last step. That no speed is shown to differ leaves
-    # nothing of the level for them.
+    # All ran equally fast, so losses at equal time are those of the last step. Because no speed differs significantly,
+    # # none of the level remains for them.
     in_time = {row.scheme: (round(row.loss_in_time.estimate, 4), row.loss_in_time.shown) for row in rows}
     changes = {"better": -0.2, "close": 0.005, "alike": 0.0, "worse": 0.2}
     assert in_time == {scheme: (change, "not shown") for scheme, change in changes.items()}
@@ -461,7 +461,7 @@ def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
 
 
 def test_step_times_have_two_intervals(tmp_path: Path) -> None:
-    """One interval is over the runs of a scheme, the other within a run."""
+    """One interval is over the runs of a scheme, the other is within a run."""
     root = write(tmp_path, planted({"baseline": (0.2, 2.7)}), steps=42)
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
@@ -497,7 +497,7 @@ def test_slow_nodes_and_odd_allocations_are_named(tmp_path: Path) -> None:
 def test_a_speed_of_about_one_is_not_called_too_few_repeats(tmp_path: Path, repeats: int, others: int) -> None:
     """1.00 (0.98 to 1.02) is as fast within 3 %.
 
-    Together with undecided comparisons it is inconclusive, not unknown.
+    Together with undecided comparisons, it is inconclusive, not unknown.
     """
     ratios = {3: (0.992, 1.0, 1.008), 5: (0.984, 0.992, 1.0, 1.008, 1.016)}[repeats]
     names = ["mzhybrid", *(f"other{k}" for k in range(others))]

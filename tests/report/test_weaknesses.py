@@ -1,4 +1,4 @@
-"""Weaknesses of a verdict, one at a time; and speeds over the common steps of a pair."""
+"""Tests of each weakness of a verdict, and of speeds over the common steps of a pair."""
 
 import csv
 import io
@@ -62,14 +62,14 @@ def fall(root: Path) -> None:
 
 
 def run_at_once(root: Path) -> None:
-    """The job of the second repeat begins half a minute after that of the first, which takes a minute."""
+    """The second repeat's job begins half a minute after the first repeat's, which takes a minute."""
     for path in root.glob("runs/r2-*/status.json"):
         text = path.read_text()
         path.write_text(text.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
 
 
 def names(root: Path) -> list[str]:
-    """Return the weaknesses of the scheme, except the one that all studies with few pairs have."""
+    """Return the weaknesses of the scheme, without the one that all studies with few pairs share."""
     weak = find_weaknesses(cell(root)).names("mzhybrid")
     assert "rare_failures" in weak
     return [name for name in weak if name != "rare_failures"]
@@ -81,7 +81,7 @@ def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
 
 
 def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
-    """The least n with 0.9 ** n <= 5 % is 29: a scheme that fails in one run of ten passes fewer pairs too often."""
+    """The smallest n with 0.9 ** n <= 5 % is 29. With fewer pairs, a scheme with 10 % failing runs passes too often."""
     assert MANY_PAIRS == 29 and 0.9**29 <= 0.05 < 0.9**28
     root = strong(tmp_path)
     weak = find_weaknesses(cell(root))
@@ -91,7 +91,7 @@ def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> None:
-    """A slower scheme may be chosen for its loss, too. If all losses are identical, the scheme changed nothing."""
+    """A slower scheme may be chosen for its loss. If all losses are identical, the scheme changed nothing."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + loss * (1 + k % 2))
         for k in range(1, 6)
@@ -107,7 +107,7 @@ def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> N
 
 
 def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
-    """At 40 pairs the mean of one failure of 0.1 is within the margin of 0.027, with its whole interval."""
+    """At 40 pairs, the mean with one failure of 0.1 is within the margin of 0.027, including its whole interval."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + 0.1 * (scheme == "mzhybrid" and k == 7))
         for k in range(1, 41)
@@ -134,7 +134,7 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
 
 
 def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
-    """The ratio drifts over ten repeats; the same ratios in another order are no reason to warn."""
+    """The ratio drifts over ten repeats. The same ratios in another order cause no warning."""
     marked = []
     for k, order in enumerate((range(10), (0, 7, 3, 9, 1, 6, 4, 8, 2, 5))):
         runs = [
@@ -199,7 +199,7 @@ def test_cores_that_may_be_shared_and_are_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("oversubscribe", ["true", "false"])
 def test_virtual_hosts_of_one_machine_share_its_cores(tmp_path: Path, oversubscribe: str) -> None:
-    """Four hosts have two ranks each, with equal core numbers: on one machine eight ranks share two cores."""
+    """Four hosts run two ranks each, with equal core numbers. On one machine, eight ranks would share two cores."""
     root = strong(tmp_path)
     change(root, '"oversubscribe": true', f'"oversubscribe": {oversubscribe}')
     for log in root.glob("runs/*/log.txt"):
@@ -236,7 +236,7 @@ def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: P
 
 
 def slow_after(log: Path, last: int) -> None:
-    """Make the steps after one take three times as long."""
+    """Make all steps after a given step take three times as long."""
     lines = []
     for line in log.read_text().splitlines(keepends=True):
         step = re.match(r"step +(\d+)/", line)
@@ -264,7 +264,7 @@ def cut(log: Path) -> None:
 def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
     tmp_path: Path, fault: Callable[[Path], None], last: int, means: list[float]
 ) -> None:
-    """One run of a pair lacks steps that the other has; their common steps are equally fast."""
+    """One run of a pair lacks steps that the other contains. Their common steps are equally fast."""
     runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = write(tmp_path, runs, steps=60, warmup=2)
     for log in root.glob("runs/*/log.txt"):

@@ -1,4 +1,4 @@
-"""The clusters that the tests of the batch system submit to."""
+"""Clusters to which the batch system tests submit."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from slurm_on_one_machine import Cluster, why_not
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Three nodes with accounting.
 
-    Jobs in ``gentle`` get a signal before they are preempted by ``urgent``. A job that must end has ten seconds for
-    it, because Slurm's default of thirty takes long.
+    Jobs in ``gentle`` receive a signal before ``urgent`` preempts them. A job that must end is given ten seconds,
+    because Slurm's default of thirty takes long.
     """
     need(why_not())
     partitions: dict[str, dict[str, str | int]] = {
@@ -27,7 +27,7 @@ def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
-    """The cluster of the session, idle before and after a module; within the module it is the Slurm of this process."""
+    """The session's cluster, idle before and after a module. Within the module, it is this process's Slurm."""
     with _chosen(cluster_of_session):
         yield cluster_of_session
         cluster_of_session.run(["scancel", "--user=root"], check=True)

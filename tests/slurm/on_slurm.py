@@ -1,4 +1,4 @@
-"""Submissions to a real Slurm, by commands or by functions. Most ranks are fakes."""
+"""Submissions to a real Slurm, with commands or functions. Most ranks are fakes."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from hpcbench.contract.job_state import Status
 from hpcbench.contract.state import State
 
 PATIENCE = 100.0
-"""Deadline in seconds of every wait: Slurm checks limits only every 30 s, and the machine may be busy."""
+"""Timeout of every wait in seconds. Slurm checks limits only every 30 s, and the machine may be busy."""
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 class OnSlurm(Fake):
-    """A study and a site whose scheduler is Slurm. Its launcher does what a test sets for each scheme."""
+    """A study and a site that uses Slurm. Its launcher acts as a test specifies for each scheme."""
 
     def __init__(self, directory: Path, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -32,11 +32,11 @@ class OnSlurm(Fake):
         super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 4}, **changes})
 
     def submit(self, **options: Any) -> Path:
-        """Submit the study as it is now; return the submission's directory."""
+        """Submit the study in its current form, and return the submission's directory."""
         return self.submission(**options).root
 
     def submission(self, **options: Any) -> SubmitResult:
-        """Submit the study as it is now; return the submission with its notes."""
+        """Submit the study in its current form, and return the submission with its notes."""
         return submit(self.study, Options(**{"site": str(self.site), "out": self.directory / "out", **options}))
 
 
@@ -61,7 +61,7 @@ def unfold(text: str) -> str:
 
 
 def report(root: Path) -> dict[str, Any]:
-    """Return the report's data of each run, by the id of the run."""
+    """Return the report's data of each run, by run id."""
     done = hpcbench("report", root, "--format", "json", cwd=root)
     assert done.returncode in (0, 1), done.stderr
     return {run["run"]: run for run in runs_in(json.loads(done.stdout))}
@@ -77,7 +77,7 @@ def runs_in(node: Any) -> list[dict[str, Any]]:
 
 
 def job(root: Path, number: int = 0) -> Status:
-    """Return the status of one of the jobs."""
+    """Return the status of a job."""
     return list(track(root).jobs.values())[number]
 
 
@@ -88,13 +88,13 @@ def wait_state(root: Path, *states: State, number: int = 0) -> Status:
 
 
 def wait_over(root: Path, seconds: float = PATIENCE) -> Tracked:
-    """Wait until no run of the submission is waiting or running."""
+    """Wait until all runs of the submission have ended."""
     wait_for(lambda: track(root).over, seconds)
     return track(root)
 
 
 def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 1) -> None:
-    """Wait until a run is in a state, in its first attempt or another one."""
+    """Wait until a run is in a state, in its first or a later attempt."""
 
     def there() -> bool:
         run_state = track(root).runs[run]

@@ -1,4 +1,4 @@
-"""How jobs end on a real Slurm (limits, signals, users, other jobs), and their states afterwards."""
+"""Tests of job ends on a real Slurm (limits, signals, users, other jobs), and of the states afterwards."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""Jobs that Slurm without accounting has forgotten: status files give their ends; without one a job never succeeds."""
+"""Tests of jobs that Slurm without accounting has forgotten.
+
+Ends come from status files; without them, no job succeeds.
+"""
 
 from pathlib import Path
 
@@ -17,11 +20,11 @@ if [ "$HPCBENCH_ATTEMPT" = 1 ]; then
   (until [ -e runs/r1-baseline/status.json ]; do sleep 0.1; done; kill -KILL $$) &
 fi
 """
-"""Code that kills the job script of a first attempt after its run has begun, so that it writes no end."""
+"""Code that kills the job script of a first attempt during its run, so that no end is recorded."""
 
 
 class Forgotten:
-    """Submissions that Slurm has forgotten. They were not polled after they were submitted."""
+    """Submissions that Slurm has forgotten. They were never polled."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.places = {}

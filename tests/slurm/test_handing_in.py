@@ -1,4 +1,4 @@
-"""Job arrays, dependent studies and cancelling, with other jobs in the queue of a real Slurm."""
+"""Tests of job arrays, dependent studies and cancellation, with other jobs in the queue of a real Slurm."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Commands and daemons that die or hang at a bad moment: no job is lost, submitted twice, or shown in a wrong state."""
+"""Tests of commands and daemons that die or hang. No job is lost, submitted twice, or shown in a wrong state."""
 
 import os
 import shutil
@@ -29,12 +29,12 @@ case $(wc -l < "$here/calls") in
   *) exec {sbatch} "$@" ;;
 esac
 """
-"""An sbatch that kills its caller or hangs, at the call whose number the environment gives."""
+"""An sbatch that kills its caller or hangs, at the call whose number the environment specifies."""
 
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> OnSlurm:
-    """Four jobs of one run. No other test has a study of this name."""
+    """Four jobs of one run. The study's name is unique among the tests."""
     place = OnSlurm(tmp_path / "place", cluster)
     name = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]").replace("_", "-")[:60]
     place.write_study(study=name, matrix={"scheme": ["baseline"]}, repeats=4)
@@ -43,7 +43,7 @@ def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> O
 
 @pytest.fixture
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory at the front of PATH that contains the faulty sbatch."""
+    """A directory at the beginning of PATH with the faulty sbatch."""
     sbatch = shutil.which("sbatch")
     directory = tmp_path / "shim"
     directory.mkdir()
@@ -54,14 +54,14 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def again(place: OnSlurm) -> str:
-    """Run the same command again; return its output."""
+    """Run the same command again, and return its output."""
     done = hpcbench("submit", "study.yaml", "--site", "site.yaml", "--out", "out", cwd=place.directory)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def check_once(place: OnSlurm, cluster: Cluster) -> None:
-    """Check that each job was submitted once, has Slurm's id in the ledger, and completes."""
+    """Check that each job was submitted once, is recorded with Slurm's id, and completes."""
     root = place.directory / "out" / "001"
     assert [path.name for path in (place.directory / "out").iterdir() if path.name.isdigit()] == ["001"]
     tracked = wait_over(root)
@@ -119,7 +119,7 @@ def test_two_submits_at_the_same_time_submit_once(place: OnSlurm, cluster: Clust
 
 @pytest.fixture
 def controlled(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; its controller is started again after the test."""
+    """The cluster. Its controller is restarted after the test."""
     yield cluster
     if cluster.run(["scontrol", "ping"]).returncode:
         cluster.start_controller()

@@ -1,4 +1,4 @@
-"""Nodes that crash or are taken down while a job runs, and jobs that are preempted."""
+"""Tests of nodes that crash or are taken down while a job runs, and of preempted jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
 
 @pytest.fixture
 def fragile(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; its nodes are restored after the test."""
+    """The cluster. Its nodes are restored after the test."""
     yield cluster
     for node in cluster.nodes:
         if cluster.node_state(node).startswith("DOWN"):

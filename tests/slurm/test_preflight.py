@@ -1,4 +1,4 @@
-"""Checks before submission: a real Slurm reports when it would start the jobs, and which it would refuse."""
+"""Tests of checks before submission. A real Slurm reports when it would start the jobs, and which it would refuse."""
 
 import re
 import sys

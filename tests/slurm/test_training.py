@@ -1,4 +1,4 @@
-"""Real MPI training over nodes on a real Slurm, from `hpcbench submit` to `hpcbench report`."""
+"""Tests of real multi-node MPI training on a real Slurm, from `hpcbench submit` to `hpcbench report`."""
 
 import json
 import re
@@ -41,7 +41,7 @@ if os.environ.get("HPCBENCH_ATTEMPT") == "1":
 
     StopRequest.__call__ = slowly
 """
-"""Code that slows the steps of a first attempt, so that a signal arrives before they are done."""
+"""Code that slows down the steps of a first attempt, so that a signal arrives before they are completed."""
 
 
 def events(root: Path, run: str, log: str = "log.txt") -> dict[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ def places(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Places
 
 @pytest.fixture(scope="module")
 def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
-    """All three, submitted by the command line. The first one waits while another job has all nodes."""
+    """All three, submitted with the command line. The first is pending while another job occupies all nodes."""
     other = ["sbatch", "--parsable", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000"]
     somebody = cluster.run(other, check=True).stdout.strip()
     cluster.wait_job(somebody, "RUNNING")
@@ -153,7 +153,7 @@ def test_ids_attempts_provenance_and_accounting_are_kept(
     for name, seen in load(root).items():
         mark = read_json(root / "jobs" / name / "status.json")
         first, second = sorted(int(host.removeprefix("n")) for host in (mark or {})["hosts"])
-        joined = "-" if second == first + 1 else ","  # Slurm takes any two of its nodes
+        joined = "-" if second == first + 1 else ","  # Slurm uses any two of its nodes
         assert seen.word.state is State.COMPLETED and seen.word.hosts == f"n[{first}{joined}{second}]"
         assert {"Submit", "Start", "ElapsedRaw"} <= set(seen.word.accounting), name
     submitted = read_json(root / "provenance" / "submit.json")

@@ -1,15 +1,15 @@
 """A Slurm cluster of several nodes on one machine, with its own controller, nodes, clients and accounting.
 
-Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so that MPI takes it for a machine. Files and
-network are this machine's. CPUs, memory and GPUs of the nodes need not exist: jobs get numbers of GPUs
-(``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process namespace. Its
-first process ends when the Python process that made the cluster closes it or ends in any way. The kernel then ends
-every daemon and every job, and the directory is removed.
+Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so MPI treats it as a separate machine. Files
+and the network are shared with the machine. The nodes' CPUs, memory and GPUs need not exist: jobs are assigned GPU
+indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process
+namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
+kernel then kills every daemon and every job, and the directory is removed.
 
 Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
-:meth:`Cluster.end_time` makes a running job's limit end sooner. A signal ahead of the limit is sent at the first check
-less than 30 seconds before its time: with ``--time=1 --signal=B:USR1@50`` at the first check after the start. So a job
-gets the signal within 30 seconds. It reaches the limit 30 seconds later if its end is set when the signal has arrived.
+:meth:`Cluster.end_time` moves a running job's limit forward. A warning signal is sent at the first check less than 30
+seconds before its time; with ``--time=1 --signal=B:USR1@50``, this is the first check after the start. Therefore, a job
+receives the signal within 30 seconds. It reaches the limit 30 seconds later if its end is set when the signal arrives.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ _SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _MAX = 50
 _LONGEST = 50
-"""Largest length of a path of temporary files. Slurm adds up to 57 characters, and a socket's name has at most 107."""
+"""Longest path of temporary files. Slurm adds up to 57 characters, and a socket path is limited to 107."""
 _PATIENCE = 60.0
-"""Longest time of a start in seconds; usually it takes one."""
+"""Timeout for a start in seconds. A start usually takes one second."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 
 def why_not(accounting: bool = True) -> str | None:
-    """Return the reason why a cluster cannot be made here, with the remedy, in one line; None if it can."""
+    """Return a one-line reason why a cluster cannot be created here, with the remedy, or None if it can."""
     if os.geteuid() != 0:
         return "a Slurm cluster of one machine needs root: run as root, or in a container"
     missing = [tool for tool in (*_SLURM, *(_ACCOUNTING if accounting else ())) if not shutil.which(tool)]
@@ -60,33 +60,19 @@ def why_not(accounting: bool = True) -> str | None:
 
 
 class Cluster:
-    """A cluster of nodes ``n1``, ``n2``, ...; a context manager. Several clusters may exist at a time.
+    """A cluster of nodes ``n1``, ``n2``, ..., used as a context manager. Several clusters may exist at a time.
 
-    Parameters
-    ----------
-    nodes
-        Number of nodes, 1 to 50.
-    cpus, memory, gpus
-        CPUs, memory in MiB and GPUs that each node claims.
-    accounting
-        Whether there is a database, which ``sacct`` needs. It takes two seconds.
-    partitions
-        Name and options of each partition, in the words of slurm.conf. The first one is the default. Without this there
-        are ``batch`` and ``urgent``; jobs of ``urgent`` put those of ``batch`` back into the queue.
-    settings
-        Other lines of slurm.conf, in place of :data:`~slurm_on_one_machine.config.SETTINGS`.
+    Parameters ---------- nodes Number of nodes, 1 to 50. cpus, memory, gpus CPUs, memory in MiB and GPUs that each node
+    claims. accounting Whether to start a database, which ``sacct`` needs. The start takes two seconds. partitions Name
+    and options of each partition, in the syntax of slurm.conf. The first partition is the default. By default, the
+    partitions are ``batch`` and ``urgent``; jobs in ``urgent`` preempt jobs in ``batch``, which are requeued. settings
+    Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
 
-    Attributes
-    ----------
-    environment : dict of str to str
-        Variables that clients need in addition to their own.
-    directory : Path
-        Directory of the cluster. ``log/`` has a file for each daemon.
+    Attributes ---------- environment : dict of str to str Variables that clients need in addition to their own.
+    directory : Path Directory of the cluster. ``log/`` contains a file for each daemon.
 
-    Raises
-    ------
-    UserError
-        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not start.
+    Raises ------ UserError An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not
+    start.
     """
 
     def __init__(
@@ -138,19 +124,11 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         """Run a client, or a program that calls one.
 
-        Parameters
-        ----------
-        environment
-            Variables in addition to this process's own and those of the cluster.
-        check
-            Whether an exit status other than 0 is an error.
+        Parameters ---------- environment Variables in addition to this process's own and those of the cluster. check
+        Whether an exit status other than 0 is an error.
 
-        Raises
-        ------
-        UserError
-            The command failed, if `check`. The message has its output.
-        subprocess.TimeoutExpired
-            The command took too long. A client that reaches no daemon tries for minutes.
+        Raises ------ UserError The command failed, if `check`. The message contains its output.
+        subprocess.TimeoutExpired The command took too long. A client that reaches no daemon tries for minutes.
         """
         done = subprocess.run(
             list(command),
@@ -166,24 +144,24 @@ class Cluster:
         return done
 
     def job(self, job: str) -> dict[str, str]:
-        """Return the fields of ``scontrol show job`` (``JobState``, ``Reason``, ...); none for a forgotten job."""
+        """Return the fields of ``scontrol show job`` (``JobState``, ``Reason``, ...), or none for a forgotten job."""
         shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 
     def wait_job(self, job: str, state: str, timeout: float = _PATIENCE) -> None:
-        """Wait until a job is in a state, by ``scontrol``'s name."""
+        """Wait until a job is in a state, given as in ``scontrol``."""
         self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
 
     def end_time(self, job: str, seconds: int) -> None:
-        """Set the time limit of a running job to end `seconds` from now. It ends up to 30 seconds later."""
+        """Set the time limit of a running job to end `seconds` from now. The job ends up to 30 seconds later."""
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:
-        """Wait until no job is left and every node takes one."""
+        """Wait until no job is left and every node is available."""
         self._wait("the nodes are not idle", self._idle, timeout)
 
     def stop_controller(self) -> None:
-        """Stop slurmctld. Jobs continue, and clients get no answer."""
+        """Stop slurmctld. Jobs continue, and clients receive no response."""
         self._first.stop("slurmctld")
 
     def start_controller(self) -> None:
@@ -191,7 +169,7 @@ class Cluster:
         self._daemon("slurmctld", ["slurmctld", "-D"], ["scontrol", "ping"])
 
     def stop_accounting(self) -> None:
-        """Stop slurmdbd. ``sacct`` gets no answer, and the controller queues its messages."""
+        """Stop slurmdbd. ``sacct`` receives no response, and the controller queues its messages."""
         self._first.stop("slurmdbd")
 
     def start_accounting(self) -> None:
@@ -200,19 +178,19 @@ class Cluster:
         self._daemon("slurmdbd", command, ["sacctmgr", "-n", "list", "cluster"])
 
     def node_kill(self, node: str) -> None:
-        """Let a node crash: slurmd and all processes of jobs on it are killed.
+        """Crash a node by killing slurmd and all job processes on it.
 
-        The controller detects it after 15 seconds.
+        The controller detects the crash after 15 seconds.
         """
         self._first.crash(node)
         self._crashed.add(node)
 
     def node_down(self, node: str, reason: str = "test") -> None:
-        """Take a node down for repair, as an administrator does. Its jobs are ended."""
+        """Take a node down for repair, as an administrator does. Its jobs are killed."""
         self.run(["scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}"], check=True)
 
     def node_up(self, node: str) -> None:
-        """Bring a node back that crashed or was taken down, and wait until it takes jobs."""
+        """Restore a node that crashed or was taken down, and wait until it accepts jobs."""
         if node in self._crashed:
             self._crashed.remove(node)
             self._first.start(node, node_command(node))
@@ -221,7 +199,7 @@ class Cluster:
         self._wait(f"{node} does not come back", lambda: self.node_state(node) in ("IDLE", "MIXED", "ALLOCATED"))
 
     def node_state(self, node: str) -> str:
-        """Return the state of a node by the controller: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
+        """Return the state of a node according to the controller: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
 
         ``sinfo`` may lag behind.
         """
@@ -259,7 +237,7 @@ class Cluster:
         self.wait_idle()
 
     def _daemon(self, name: str, command: Sequence[str], question: Sequence[str]) -> None:
-        """Start a daemon, and wait until a client of it succeeds."""
+        """Start a daemon, and wait until one of its clients succeeds."""
         self._first.start(name, command)
         self._wait(f"{name} does not answer", lambda: self._answers(name, question))
 
@@ -301,7 +279,7 @@ def _make_directory() -> Path:
 
 
 def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
-    """Make the files and directories of a cluster."""
+    """Create the files and directories of a cluster."""
     for name in ("etc", "log", "run", "state", "munge", "gpu", "db"):
         (directory / name).mkdir()
     for node in nodes:
@@ -312,7 +290,7 @@ def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that no process listens at, below those that the kernel gives to clients."""
+    """Return unused ports, below the range that the kernel assigns to clients."""
     ports: set[int] = set()
     while len(ports) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)

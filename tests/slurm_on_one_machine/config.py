@@ -1,4 +1,4 @@
-"""The configuration files of a cluster of one machine."""
+"""Configuration files of a one-machine cluster."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ SETTINGS: Mapping[str, str | int] = {
     "SlurmdUser": "root",
     "AuthType": "auth/munge",
     "CredType": "cred/munge",
-    # Without control groups, children are identified by their parents, and their use of resources by /proc.
+    # Without control groups, Slurm tracks child processes by their parents, and resource usage through /proc.
     "ProctrackType": "proctrack/linuxproc",
     "TaskPlugin": "task/none",
     "JobAcctGatherType": "jobacct_gather/linux",
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, str | int] = {
     "JobRequeue": 1,
     "PreemptType": "preempt/partition_prio",
     "PreemptMode": "REQUEUE",
-    "ReturnToService": 1,  # a crashed node is used again when it is back, but not one that was taken down
+    "ReturnToService": 1,  # a crashed node is used again when it is back, but not a node that was taken down
     # Jobs start immediately, and a lost node is detected within seconds.
     "SchedulerType": "sched/backfill",
     "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, str | int] = {
     "MinJobAge": 300,
     "OverTimeLimit": 0,
 }
-"""Settings of slurm.conf, apart from paths and names."""
+"""Settings of slurm.conf, except paths and names."""
 
 
 def write(
@@ -57,21 +57,19 @@ def write(
     partitions: Mapping[str, Mapping[str, str | int]],
     settings: Mapping[str, str | int],
 ) -> None:
-    """Write all configuration files below `directory`.
+    """Write all configuration files to `directory`.
 
-    Parameters
-    ----------
-    ports
-        Ports of the controller, of slurmdbd, and of each node.
+    Parameters ---------- ports Ports of the controller, of slurmdbd, and of each node.
     """
     clash = [name for name in _places(directory, ports[0]) if name in settings]
     if clash:
         raise UserError(f"a cluster's setting {clash[0]}: it is where the cluster itself lies, which cannot be changed")
     etc = directory / "etc"
     _save(etc / "hosts", ["127.0.0.1 localhost", f"127.0.0.1 {CONTROLLER} {' '.join(nodes)}"])
-    # slurmd looks for control groups even if it uses none, and does not start without them unless this is set.
+    # slurmd looks for control groups even if it does not use them. Without this setting, it does not start without
+    # # them.
     _save(etc / "cgroup.conf", ["CgroupPlugin=cgroup/v1", "CgroupAutomount=no"])
-    # Without a device file, Slurm counts no GPU and drains the node.
+    # Without a device file, Slurm finds no GPU and drains the node.
     devices = f"{directory}/gpu/fake[0-{gpus - 1}]"
     _save(etc / "gres.conf", [f"Name=gpu Type=fake File={devices}"] if gpus else [])
     lines = _assignments(_places(directory, ports[0]))
@@ -79,7 +77,7 @@ def write(
         lines += _assignments(_accounting(directory, ports[1], gpus))
         _save(etc / "slurmdbd.conf", _assignments(_slurmdbd(directory, ports[1])))
         (etc / "slurmdbd.conf").chmod(0o600)  # otherwise slurmdbd does not start
-    # By default every job takes all memory of its nodes.
+    # By default, every job uses all memory of its nodes.
     lines += _assignments({**SETTINGS, "DefMemPerCPU": memory // cpus, **settings})
     lines += ["GresTypes=gpu"] if gpus else []
     gres = f"Gres=gpu:fake:{gpus}" if gpus else ""
@@ -114,7 +112,7 @@ def _accounting(directory: Path, port: int, gpus: int) -> dict[str, str | int]:
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": "127.0.0.1",
         "AccountingStoragePort": port,
-        # Clients of slurmdbd look here for the socket, not in AuthInfo, and hang without it.
+        # Clients of slurmdbd look for the socket here, not in AuthInfo. Otherwise they hang.
         "AccountingStoragePass": f"{directory}/munge/socket",
         **({"AccountingStorageTRES": "gres/gpu"} if gpus else {}),
     }

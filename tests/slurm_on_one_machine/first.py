@@ -12,16 +12,16 @@ from hpcbench.errors import UserError
 _HERE = Path(__file__).resolve().parent
 _NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _ANSWER = 60.0
-"""Longest time of an answer in seconds."""
+"""Timeout for a response in seconds."""
 
 
 def allowed() -> bool:
-    """Return whether namespaces can be made here."""
+    """Return whether namespaces can be created here."""
     return subprocess.run([*_NAMESPACES, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def node_command(node: str) -> list[str]:
-    """Return the command that starts a node, in namespaces within those of the cluster."""
+    """Return the command that starts a node, in namespaces nested within those of the cluster."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 
@@ -41,7 +41,7 @@ class First:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C goes to the Python process, which then ends the cluster
+            start_new_session=True,  # Ctrl-C is sent to the Python process, which then ends the cluster
         )
         if not self._answer():
             raise UserError("the Slurm cluster's first process did not start")
@@ -51,7 +51,7 @@ class First:
         self._do("start", name, command)
 
     def alive(self, name: str) -> bool:
-        """Return whether a daemon still runs."""
+        """Return whether a daemon is still running."""
         return self._tell("alive", name)
 
     def stop(self, name: str) -> None:
@@ -59,14 +59,14 @@ class First:
         self._do("stop", name)
 
     def crash(self, node: str) -> None:
-        """End all processes of a node at once."""
+        """Kill all processes of a node at once."""
         self._do("crash", node)
 
     def end(self) -> None:
         """End everything."""
         with self._process:
             try:
-                self._process.communicate(timeout=_ANSWER)  # closes its standard input
+                self._process.communicate(timeout=_ANSWER)  # closes its stdin
             except subprocess.TimeoutExpired:
                 self._process.kill()
 

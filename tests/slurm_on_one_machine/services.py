@@ -1,4 +1,4 @@
-"""The services that Slurm needs: munge, and MariaDB for accounting. Both use only a Unix socket."""
+"""Services that Slurm requires: munge, and MariaDB for accounting. Both use only a Unix socket."""
 
 import os
 import shlex
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def munge(directory: Path) -> tuple[list[str], list[str]]:
-    """Make a key. Return the command of the daemon, and of a client that succeeds when the daemon is ready."""
+    """Create a key. Return the daemon's command, and the command of a client that succeeds when the daemon is ready."""
     place = directory / "munge"
     key = os.open(place / "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
     with os.fdopen(key, "wb") as file:
@@ -17,7 +17,7 @@ def munge(directory: Path) -> tuple[list[str], list[str]]:
 
 
 def data_base(directory: Path) -> tuple[list[str], list[str]]:
-    """Return the same for MariaDB, with an empty database for slurmdbd."""
+    """Return the commands for MariaDB, with an empty database for slurmdbd."""
     place = directory / "db"
     (place / "first.sql").write_text(
         "create database slurm;\ncreate user slurm@localhost identified by 'slurm';\n"

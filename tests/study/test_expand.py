@@ -1,4 +1,4 @@
-"""Expansion of studies compared with a brute-force oracle, and the resolved sizes of runs."""
+"""Tests of study expansion, compared with a brute-force oracle, and of the resolved run sizes."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ VALUES: dict[str, list[Any]] = {
 
 @st.composite
 def matrices(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a matrix of up to four keys, some zipped, with exclusions that leave the baseline in every cell."""
+    """Draw a matrix of up to four keys, some zipped, with exclusions that keep the baseline in every cell."""
     keys = draw(st.permutations(list(VALUES)))[: draw(st.integers(1, 4))]
     number = draw(st.integers(0, len(keys))) if len(keys) > 1 else 0
     zipped, single = keys[:number], keys[number:]

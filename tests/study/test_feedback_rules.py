@@ -1,4 +1,4 @@
-"""Error feedback with every codec, number format and channel: it is correct, or refused by name."""
+"""Tests of error feedback with every codec, number format and channel. It is correct, or refused by name."""
 
 import json
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> ExpandedRun
 
 
 def channels_of(run: ExpandedRun) -> Iterator[Channel]:
-    """Yield the run's channels that may have feedback: gradients and, with 1-bit Adam, momenta."""
+    """Yield the run's channels that support feedback: gradients and, with 1-bit Adam, momenta."""
     policy = Policy(run.scheme, message_dtypes(run.study.train))  # type: ignore[union-attr]
     yield policy.channel(*GRADIENTS)
     yield policy.channel(*MOMENTA)

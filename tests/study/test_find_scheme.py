@@ -1,4 +1,4 @@
-"""Lookup of a scheme name in the study, the site and the presets, and the messages if none or several have it."""
+"""Tests of scheme lookup in the study, the site and the presets, and of messages for missing or ambiguous names."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"
 
 
 def run_of(directory: Path, scheme: str, *, study_schemes: list[str], site: list[str]) -> ExpandedRun:
-    """Return the run of `scheme`. The variable WHOSE of a scheme contains its owner, study or site."""
+    """Return the run of `scheme`. The scheme's variable WHOSE contains its owner, study or site."""
 
     def schemes(names: list[str], whose: str) -> dict[str, Any]:
         return {name: {"algorithm": "native", "environment": {"WHOSE": whose}} for name in names}

@@ -1,4 +1,4 @@
-"""Optional settings of a study: each changes something in a run, or a study in which it changes nothing is refused."""
+"""Tests of optional settings of a study. Each changes a run; a study in which a setting has no effect is refused."""
 
 import io
 import json
@@ -53,7 +53,7 @@ FULL: dict[str, Any] = {"model.experts": {"count": 4, "top": 2, "capacity": 0.5,
 ONE_BIT: dict[str, Any] = {"train.zero": 0, "train.steps": 6, "train.clip": 0.0, "train.optimizer": "onebit-adam"}
 PRUNED: dict[str, Any] = {"train.prune": {"pattern": "unstructured", "sparsity": 0.5, "begin": 1, "end": 3}}
 TRAINS, PREDICTED = "trains", "predicted"
-"""Where a change is visible: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
+"""Where a change is visible: in the log of a one-rank run, or in the prediction of time, memory and traffic."""
 
 CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "model.kv_heads": ({}, 1, TRAINS),
@@ -130,7 +130,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "layout.chunks": ({"layout.pp": 2, "model.layers": 4, "train.schedule": "interleaved"}, 2, PREDICTED),
     "layout.stages": ({"layout.pp": 2, "model.layers": 4}, [3, 1], PREDICTED),
 }
-"""Settings with which each setting has an effect, a value other than its default, and where the change is visible."""
+"""Settings under which each setting has an effect, a non-default value, and where the change is visible."""
 
 ELSEWHERE = {
     "data.source": "train/test_data.py",
@@ -153,9 +153,9 @@ ELSEWHERE = {
     "train.keep_messages.message_mb": "contract/test_message_files.py",
     "train.keep_messages.mb": "contract/test_message_files.py",
 }
-"""Settings whose effect needs several ranks or files, and the tests of the engine that show it."""
+"""Settings whose effect requires several ranks or files, and the engine tests that verify it."""
 LABELS = {"model.name"}
-"""Settings that are only shown to people."""
+"""Settings that are only displayed."""
 
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
@@ -251,7 +251,7 @@ MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
 
 
 def written(directory: Path, settings: dict[str, Any]) -> Path:
-    """Write a study file with these settings, by their dotted names; return its path."""
+    """Write a study file with these settings, given by dotted names, and return its path."""
     study: dict[str, Any] = {"schemes": {}}
     for name, value in sorted({**BASE, **settings}.items(), key=lambda item: item[0].count(".")):
         *sections, last = name.split(".") if not name.startswith("matrix") else ("matrix",)
@@ -285,7 +285,7 @@ OPTIONAL = [name for part in ("model", "data", "train", "layout") for name in op
 
 
 def test_every_optional_setting_is_shown_to_change_something() -> None:
-    """A new setting needs a line in one of the tables above."""
+    """A new setting requires an entry in one of the tables above."""
     assert sorted(OPTIONAL) == sorted([*CHANGES, *ELSEWHERE, *LABELS])
     for name, file in ELSEWHERE.items():
         assert name.rpartition(".")[2] in (TESTS / file).read_text(encoding="utf-8"), f"{file} does not use {name}"
@@ -302,14 +302,14 @@ def resolved(run: ExpandedRun, directory: Path) -> contract.Run:
 
 
 def log_of(run: contract.Run) -> list[Any]:
-    """Return the contents of the log of a run of one rank, without times."""
+    """Return the contents of a one-rank run's log, without times."""
     torch.set_num_threads(1)  # more threads would only wait for each other
     stream = io.StringIO()
     loaded = corpus() if run.data == contract.Data() else text.load(run.data, run.train.seq_len)
     comm = MPI.COMM_SELF.Dup()
     trainer = trainer_of(run, comm, Progress(Wait.SPIN), loaded)
     ending = train(trainer, LogWriter(stream))
-    trainer.mesh.free()  # a process can have about 2000 communicators
+    trainer.mesh.free()  # a process can create about 2000 communicators
     comm.Free()
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     lines = [
@@ -374,7 +374,7 @@ def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_pa
 
 
 def test_a_setting_of_a_preset_is_not_refused_as_idle(tmp_path: Path) -> None:
-    """gpt-tiny rotates a quarter of each head, but the study only asks for learned positions."""
+    """gpt-tiny rotates a quarter of each head, but the study only requests learned positions."""
     path = written(tmp_path, {})
     study = json.loads(path.read_text()) | {"model": {"preset": "gpt-tiny", "positions": "learned"}}
     path.write_text(json.dumps(study), encoding="utf-8")

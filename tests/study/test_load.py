@@ -1,4 +1,4 @@
-"""Errors in studies: each names file, line, field and remedy. `--set` follows the same schema."""
+"""Tests of errors in studies. Each names file, line, field and remedy. `--set` follows the same schema."""
 
 import json
 import re
@@ -240,7 +240,7 @@ def test_the_json_schema_knows_every_field_and_says_what_it_is() -> None:
 
 
 def test_each_pattern_of_the_schemas_has_a_phrase() -> None:
-    """No message may show a regular expression."""
+    """No message may contain a regular expression."""
     patterns = set()
     for schema in (Study, ProgramStudy, Site):
         patterns |= set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema.model_json_schema())))

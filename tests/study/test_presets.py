@@ -1,4 +1,4 @@
-"""Presets compared with published numbers, and patterns of scheme names."""
+"""Tests of presets, compared with published numbers, and of scheme name patterns."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Rules of schemes that do not fit the training: refused with file, line, field and remedy, or listed in a note."""
+"""Tests of scheme rules that do not fit the training: refused with file, line, field and remedy, or noted."""
 
 import json
 from dataclasses import replace
@@ -110,7 +110,7 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
 def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
-    """At some stages it applies to no message, which a note reports."""
+    """On some stages, the rule applies to no message, which is noted."""
     exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
     carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
     notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))

@@ -1,4 +1,4 @@
-"""Thresholds of a study: those refused before anything runs, and those in the submission."""
+"""Tests of thresholds of a study: those refused before a run, and those in the submission."""
 
 import json
 from pathlib import Path

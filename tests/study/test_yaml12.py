@@ -1,4 +1,4 @@
-"""YAML 1.2: scalars that YAML 1.1 would convert keep their text, and every error has file and line."""
+"""Tests of YAML 1.2: scalars that YAML 1.1 would convert remain text, and every error names file and line."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of fakes."""
+"""Fixtures for tests of the fakes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,13 +11,13 @@ from fakes import Fake, FakeFlux, FakeLSF
 
 @pytest.fixture(autouse=True)
 def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in a directory of the test: jobs write where they were submitted, which must not be the checkout."""
+    """Run in the test's directory. Jobs write to the directory of submission, which must not be the checkout."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def fake_of() -> Iterator[Callable[..., Fake]]:
-    """Return a maker of fakes of ``lsf`` or ``flux`` whose minutes last a second. Jobs run in the test's directory."""
+    """Return a maker of ``lsf`` or ``flux`` fakes whose minutes last one second. Jobs run in the test's directory."""
     with ExitStack() as stack:
 
         def make(system: str, **options: Any) -> Fake:
@@ -29,11 +29,11 @@ def fake_of() -> Iterator[Callable[..., Fake]]:
 
 @pytest.fixture
 def lsf(fake_of: Callable[..., Fake]) -> Fake:
-    """Return a fake of LSF as on a Sierra-class machine."""
+    """Return a fake LSF as on a Sierra-class machine."""
     return fake_of("lsf")
 
 
 @pytest.fixture
 def flux(fake_of: Callable[..., Fake]) -> Fake:
-    """Return a fake of Flux."""
+    """Return a fake Flux."""
     return fake_of("flux")

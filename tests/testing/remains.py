@@ -1,4 +1,4 @@
-"""Processes that remain from namespaces after the process that made them has ended."""
+"""Processes that remain in namespaces after the process that created them has ended."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The fake bjobs and bhist: the forms of their output."""
+"""Tests of the output formats of the fake bjobs and bhist."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The fake bsub: its input, its refusals with their messages, and its records."""
+"""Tests of the fake bsub: its input, its refusals with their messages, and its records."""
 
 import os
 import shlex
@@ -147,7 +147,7 @@ def test_faults_that_affect_a_submission() -> None:
     lsf.order("mute", program="bsub", text="Batch system daemon not responding ... still trying", times=1)
     done = lsf.run("bsub", "-J", "once", stdin=b"true\n")
     assert (done.returncode, done.stdout) == (255, "")
-    assert [job.name for job in lsf.jobs] == ["once"]  # the job was accepted anyway
+    assert [job.name for job in lsf.jobs] == ["once"]  # the job was accepted nevertheless
     lsf.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=1)
     assert lsf.run("bsub", stdin=b"true\n").stderr == "LSF is down. Please wait ...\n"
     assert len(lsf.jobs) == 1

@@ -1,4 +1,4 @@
-"""The fake flux: directives as in RFC 36, durations, ids, states and results, and jobs that run."""
+"""Tests of the fake flux: directives as in RFC 36, durations, ids, states and results, and running jobs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 
 
 def submit(fake: Fake, script: str, *options: str) -> str:
-    """Queue a script; return its id as it was printed."""
+    """Queue a script, and return its id as printed."""
     done = fake.run("flux", "batch", *options, stdin=script.encode())
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Our LSF back end with each variant of the fake: its submissions are accepted, and it understands the answers."""
+"""Tests of hpcbench's LSF back end with each variant of the fake: submissions are accepted, and answers are parsed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def start(
 
 
 def batch_job(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> BatchJob:
-    """Return a script of one job, or of an array."""
+    """Return the script of a job or an array."""
     script = Path.cwd() / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#BSUB -W {limit}\n{body}\n", encoding="utf-8")
     return BatchJob(name, str(script), [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]

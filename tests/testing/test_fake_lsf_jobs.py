@@ -1,4 +1,4 @@
-"""Jobs of the fake LSF: they run, wait for each other, are signalled, ended and requeued."""
+"""Tests of jobs of the fake LSF: they run, wait for each other, are signaled, killed and requeued."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def submit(fake: Fake, body: str, *options: str) -> None:
 
 
 def until(path: str) -> None:
-    """Wait for the file that a job makes."""
+    """Wait for the file that a job creates."""
     deadline = time.monotonic() + 30
     while not Path(path).exists():
         assert time.monotonic() < deadline, f"{path}: the job did not write it"
@@ -127,7 +127,7 @@ def test_run_limit_warns_and_then_ends(fake_of: Callable[..., Fake]) -> None:
     submit(lsf, TRAPPED, *warned)
     submit(lsf, "trap 'echo hup > hup' HUP; trap 'exit 0' USR2; while :; do sleep 0.05; done", *warned)
     first, second = lsf.wait()
-    assert (first.state, first.exit) == (EXITED, 129)  # a job that does not expect its warning is ended by it
+    assert (first.state, first.exit) == (EXITED, 129)  # the warning signal ends a job that does not handle it
     assert (second.state, second.exit) == (DONE, 0)
     assert second.ended - second.started >= 3.0
     assert Path("hup").exists()
@@ -302,7 +302,7 @@ def test_programs_must_ignore_an_unexpected_usr2(lsf: Fake) -> None:
     until("ready")
     lsf.run("bkill", "-s", "USR2", "2")
     lsf.wait()
-    assert not Path("whole").exists()  # the launcher was ended, and its ranks with it
+    assert not Path("whole").exists()  # the launcher was killed together with its ranks
 
 
 def test_a_script_that_cannot_start(lsf: Fake) -> None:

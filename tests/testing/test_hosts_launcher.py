@@ -1,4 +1,4 @@
-"""The launcher that makes virtual hosts: its ranks, its exit status, and its clean-up."""
+"""Tests of the launcher that creates virtual hosts: its ranks, its exit status, and its cleanup."""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""A Slurm cluster of one machine: MPI takes its nodes for machines, they fail like real ones, and nothing is left."""
+"""Tests of a one-machine Slurm cluster.
+
+MPI treats its nodes as machines, they fail like real nodes, and nothing remains.
+"""
 
 import json
 import os
@@ -45,7 +48,7 @@ def cluster(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 def job(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Return a function that submits a script, which writes to ``out`` in the test's directory.
 
-    Remaining jobs are ended.
+    Remaining jobs are killed.
     """
 
     def submit(script: str, *options: str) -> str:
@@ -129,7 +132,7 @@ def test_a_drained_node_stays_down(cluster: Cluster, job: Callable[..., str]) ->
     cluster.wait_job(lost, "RUNNING")
     cluster.node_down("n1")
     cluster.wait_job(lost, "NODE_FAIL")
-    time.sleep(2)  # until its slurmd has answered twice
+    time.sleep(2)  # until its slurmd has responded twice
     assert cluster.node_state("n1").startswith("DOWN")
     cluster.node_up("n1")
     assert cluster.node_state("n1") == "IDLE"
@@ -156,7 +159,7 @@ def test_accounting_answers_if_wanted(cluster: Cluster) -> None:
     with Cluster(1, accounting=True) as other:
         assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a separate cluster"
         other.wait_job("1", "FAILED")
-        for _ in range(300):  # it learns of jobs with a delay
+        for _ in range(300):  # jobs are reported to it with a delay
             output = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
             if "FAILED" in output:
                 break
@@ -182,7 +185,7 @@ def test_two_clusters_do_not_see_each_other(cluster: Cluster, job: Callable[...,
 
 @pytest.fixture
 def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a directory with a short name for clusters. Nothing of them may be left in it."""
+    """Return a directory with a short name for clusters. Clusters must leave nothing behind in it."""
     need(why_not())
     with tempfile.TemporaryDirectory() as place:
         monkeypatch.setattr("tempfile.tempdir", place)
@@ -197,7 +200,7 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def mark(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Mark the parts of clusters, and check that none of them is left."""
+    """Mark the parts of clusters, and check that none remains."""
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     yield mark

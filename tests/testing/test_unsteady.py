@@ -1,6 +1,6 @@
-"""Tests that fail while others run are run once more alone.
+"""Tests of the repetition of failed tests, alone.
 
-A pass is then reported, and a second failure fails the run.
+If the repetition passes, this is reported; a second failure fails the run.
 """
 
 import subprocess

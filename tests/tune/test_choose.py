@@ -1,4 +1,4 @@
-"""The choice of codecs per dimension, against all combinations."""
+"""Tests of the codec choice per dimension, compared with all combinations."""
 
 import itertools
 import random

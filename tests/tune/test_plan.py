@@ -1,4 +1,4 @@
-"""The plan of a study: pruning by predicted time, names of schemes, and rounds on this machine."""
+"""Tests of the plan of a study: pruning by predicted time, scheme names, and rounds on this machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The race: its decisions on planted outcomes, and searches of synthetic landscapes."""
+"""Tests of the race: its decisions on given outcomes, and searches of synthetic landscapes."""
 
 import math
 import sys
@@ -31,7 +31,7 @@ def _belief() -> Belief:
 
 
 def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[SchemeChoice, list[RaceRound]]:
-    """Run a race whose schemes have these times and losses, and those predicted else."""
+    """Run a race whose schemes have these times and losses. Predictions may differ."""
     rounds: list[RaceRound] = []
     count = 0
     while True:
@@ -99,7 +99,7 @@ def test_a_lossless_scheme_needs_no_test_of_its_loss() -> None:
 
 
 def test_searches_keep_the_budget() -> None:
-    """The script benchmarks/tuner.py has the figures of 1,000 landscapes."""
+    """The script benchmarks/tuner.py computes the figures for 1,000 landscapes."""
     from simulated.landscapes import Noise, make_landscape, search
 
     searches = [search(make_landscape(seed), Noise()) for seed in range(25)]

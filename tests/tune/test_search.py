@@ -1,4 +1,4 @@
-"""The search: limits, its state on disk, and continuation after any interruption."""
+"""Tests of the search: limits, its state on disk, and continuation after any interruption."""
 
 import json
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def test_an_interrupted_search_continues_with_the_same_rounds(tmp_path: Path, st
 
 
 def test_a_crash_before_the_submission_repeats_the_planned_round(tmp_path: Path) -> None:
-    """The file has the round before anything is submitted, so a second command runs that round and no other."""
+    """The file contains the round before anything is submitted, so a second command runs the same round."""
     with pytest.raises(KeyboardInterrupt):
         _search(tmp_path, _Site([1]))
     content = json.loads((tmp_path / NAME).read_text())

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of Slurm and LSF."""
+"""Fixtures for the Slurm and LSF tests."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from programs import Programs, end_jobs, small_lsf
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """An empty directory of programs, first on PATH. Pauses between two attempts take no time."""
+    """An empty program directory, first on PATH. Pauses between two attempts take no time."""
     programs = Programs(tmp_path / "programs")
     monkeypatch.setenv("PATH", f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("hpcbench.batch.schedulers.submit_command.WAITS", (0.0, 0.0, 0.0))

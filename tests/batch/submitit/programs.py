@@ -50,7 +50,7 @@ class Programs:
         times: int | None = None,
         sleep: float = 0.0,
     ) -> None:
-        """Let a program print this answer if its arguments contain these words. The first matching answer counts."""
+        """Set the program's answer to calls whose arguments contain these words. The first matching answer is used."""
         path = self.directory / name
         path.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
         path.chmod(0o755)
@@ -60,7 +60,7 @@ class Programs:
         answers.write_text(json.dumps(recorded), encoding="utf-8")
 
     def forget(self, name: str) -> None:
-        """Forget a program's answers and its calls."""
+        """Remove a program's answers and recorded calls."""
         for suffix in ("answers", "calls"):
             (self.directory / f"{name}.{suffix}").unlink(missing_ok=True)
 
@@ -146,7 +146,7 @@ elif name in ("bkill", "brequeue"):
 
 
 def small_lsf(programs: Programs) -> None:
-    """Add programs that accept jobs and run them here immediately: the part of LSF that submitit uses."""
+    """Add programs that accept jobs and run them here immediately. They cover the part of LSF that submitit uses."""
     for name in ("bsub", "bjobs", "bkill", "brequeue"):
         path = programs.directory / name
         path.write_text(textwrap.dedent(LSF).format(python=sys.executable), encoding="utf-8")
@@ -154,7 +154,7 @@ def small_lsf(programs: Programs) -> None:
 
 
 def end_jobs(programs: Programs) -> None:
-    """End all processes of a small LSF."""
+    """Kill all processes of a small LSF."""
     for path in (programs.directory / "jobs").glob("*[0-9]*"):
         pid = json.loads(path.read_text(encoding="utf-8")).get("pid") if path.suffix != ".new" else None
         if pid:

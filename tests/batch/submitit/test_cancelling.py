@@ -1,4 +1,4 @@
-"""Cancelling: the signals to each job, their order, and the waiting times."""
+"""Tests of cancellation: the signals to each job, their order, and the waiting times."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from hpcbench.contract.state import State
 
 
 class Queue:
-    """Jobs, each with the number of the signal that ends it; 9 if no signal does."""
+    """Jobs, each with the number of the signal that ends it, or 9 if no signal does."""
 
     def __init__(self, strength: dict[str, int], state: State = State.RUNNING) -> None:
         self.strength = strength

@@ -1,4 +1,4 @@
-"""Assumptions about submitit, and those of submitit about its plugin."""
+"""Tests of hpcbench's assumptions about submitit, and of submitit's assumptions about its plugins."""
 
 import ast
 import json
@@ -34,7 +34,7 @@ ROW = "^-^-^-^-^-^-^n1^x^-^-\n"
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher belongs to a class. Each test gets its own."""
+    """Watchers are class attributes. Each test gets its own watcher."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
 
 
@@ -50,7 +50,7 @@ def test_lsf_is_ours() -> None:
     assert plugins.get_executors()["lsf"] is LSFExecutor
     assert isinstance(plugins.get_job_environments()["lsf"], LSFJobEnvironment)
     assert owner() == "hpcbench.batch.schedulers.submitit_lsf.LSFExecutor"
-    assert "_" not in LSFExecutor.name()  # submitit takes the part before the first underscore for the name
+    assert "_" not in LSFExecutor.name()  # submitit takes the part before the first underscore as the name
 
 
 def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""LSF's states and reasons, in all forms in which bjobs and bhist print them."""
+"""Tests of LSF's states and reasons, in all formats of bjobs and bhist."""
 
 import datetime
 

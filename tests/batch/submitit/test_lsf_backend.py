@@ -1,4 +1,4 @@
-"""The LSF back end with programs that print recorded output of LSF."""
+"""Tests of the LSF back end, with programs that print recorded LSF output."""
 
 import getpass
 import re
@@ -70,7 +70,7 @@ def test_no_word_of_the_line_holds_the_option_that_filters_look_for(
     assert not [word for word in call["argv"] if "-n" in word]
     text = call["stdin"] if by == "stdin" else Path(call["cwd"], call["argv"][-1]).read_text(encoding="utf-8")
     assert text == "#!/bin/bash\n#BSUB -q pbatch\n"
-    if by == "file":  # which the job starts from where it begins, the submission's directory
+    if by == "file":  # the submission's directory, in which the job starts
         assert (call["cwd"], call["argv"][-1]) == (str(root), "./jobs/j0001-r1/job.sh")
 
 

@@ -1,4 +1,4 @@
-"""Python functions that submitit submits to LSF. Fake programs run them for real."""
+"""Tests of Python functions submitted to LSF with submitit. Fake programs run the functions."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJo
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New watchers for each test, because they belong to classes."""
+    """New watchers for each test, because watchers are class attributes."""
     monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
 
 

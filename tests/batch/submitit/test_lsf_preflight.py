@@ -1,4 +1,4 @@
-"""Checks with LSF before submission, and the meaning of the answers."""
+"""Tests of checks with LSF before submission, and of the interpretation of the answers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Slurm's states and reasons, from output of Slurm 22.05."""
+"""Tests of Slurm's states and reasons, with output of Slurm 22.05."""
 
 import pytest
 

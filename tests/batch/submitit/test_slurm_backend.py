@@ -1,4 +1,4 @@
-"""The Slurm back end with programs that print recorded output, mostly of Slurm 22.05."""
+"""Tests of the Slurm back end, with programs that print recorded output, mostly of Slurm 22.05."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Checks with Slurm before submission, and the meaning of the answers."""
+"""Tests of checks with Slurm before submission, and of the interpretation of the answers."""
 
 import getpass
 import re

@@ -1,4 +1,4 @@
-"""The logs of the fixtures, and readers of damaged copies of them."""
+"""Logs of the fixtures, and parsed results of damaged copies."""
 
 import io
 import math
@@ -17,7 +17,7 @@ LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))
 BY_LINE_END = {
     "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
 }  # fmt: skip
-"""Logs whose lines are complete only if their end is there, or whose step is at the end of the line."""
+"""Logs whose lines end with their step or an end mark. A cut line is incomplete."""
 
 Quantities = dict[int, dict[str, float | str]]
 
@@ -62,5 +62,5 @@ EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
 def within(quantities: Quantities, truth: Quantities) -> bool:
-    """Return whether every read quantity is in the original."""
+    """Return whether every parsed quantity is in the original."""
     return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

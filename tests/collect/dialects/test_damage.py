@@ -1,4 +1,4 @@
-"""Damaged and hostile logs: no crash, and no number that is not in the file."""
+"""Tests of damaged and hostile logs: no crash, and no number that is not in the file."""
 
 import io
 import math
@@ -47,7 +47,7 @@ def test_a_line_that_was_cut_is_not_used(name: str) -> None:
 
 @st.composite
 def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
-    """Draw a log with lines cut, repeated, swapped, joined and mixed with another log's, and bytes changed."""
+    """Draw a log with changed bytes, and with lines cut, repeated, swapped, joined, or mixed with another log's."""
     name = draw(st.sampled_from(sorted(LOGS)))
     lines = LOGS[name].split(b"\n")
     for _ in range(draw(st.integers(0, 4))):
@@ -77,7 +77,7 @@ def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 def printed(data: bytes) -> list[float]:
-    """Return all numbers of a file, of its lines, and of two to thirteen consecutive lines joined."""
+    """Return all numbers of a file, of its lines, and of two to thirteen joined consecutive lines."""
     lines = [text.text or "" for text in texts(io.BytesIO(data))]
     number_texts = {"0"}
     for join in ("\n", ""):

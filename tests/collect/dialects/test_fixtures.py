@@ -1,4 +1,4 @@
-"""Each dialect's log gives the records that were written by hand from the framework's format."""
+"""Tests that each dialect's log gives the records that were written by hand from the framework's format."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Logs with the prefixes of launchers and ranks, and with wrapped lines: complete lines are read."""
+"""Tests of logs with launcher and rank prefixes, and with wrapped lines. Complete lines are parsed."""
 
 import textwrap
 
@@ -28,7 +28,7 @@ PREFIXES = [
     "[2026-08-20 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 3] ",
 ]
 NEW = sorted(set(LOGS) - BY_LINE_END)
-# If the logger's prefix moves a line's name beyond the width, or fields follow its end mark, something is lost.
+# If the logger's prefix moves a line's name beyond the width, or fields follow its end mark, a value is lost.
 LOSE = {"deepspeed-engine", "deepspeed-trainer", "deepspeed-pipeline", "megatron-deepspeed"}
 
 
@@ -50,7 +50,7 @@ def test_prefixes_and_other_line_ends_make_no_difference(name: str, prefix: str)
     log = read_as(DIALECT[name], "".join(f"{prefix}{line}\r\n" for line in lines_of(name)).encode())
     read = quantities(log)
     if name.startswith("torchtitan"):
-        # All lines now come from one rank, so the first of a step is used.
+        # All lines now come from one rank, so the first line of a step is used.
         assert read.keys() == TRUTH[name].keys()
     else:
         assert read == TRUTH[name]

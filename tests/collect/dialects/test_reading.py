@@ -1,4 +1,4 @@
-"""Detection of a log's framework, the state of its run, and its use in reports."""
+"""Tests of framework detection in a log, the state of its run, and the log's use in reports."""
 
 import json
 import math
@@ -113,7 +113,7 @@ def test_flops_are_never_mixed() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_report_of_foreign_logs_compares_nothing(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [DIRECTORY / f"{name}.log" for name in LOGS]
-    assert report(paths, format) == 1  # most of them do not report their end
+    assert report(paths, format) == 1  # most do not report their end
     shown = capsys.readouterr().out
     assert all(name.split("-")[0] in shown for name in LOGS)
     assert "pays" not in shown

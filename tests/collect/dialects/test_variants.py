@@ -1,4 +1,4 @@
-"""Variants of lines by version and option: fields in another order, missing fields, other quotes and intervals."""
+"""Tests of log line variants by version and option: reordered or missing fields, other quotes and intervals."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""The dispatcher's rules for jobs of the fake Flux.
+"""Dispatcher rules for jobs of the fake Flux.
 
-Facts: flux-core, flux-environment(7) and flux-batch(1); a job past its time gets SIGTERM, then SIGKILL.
+Facts: flux-core, flux-environment(7) and flux-batch(1). A job that exceeds its time limit receives SIGTERM, then
+SIGKILL.
 """
 
 import signal
@@ -27,7 +28,7 @@ class Flux:
         return True
 
     def list_variables(self, job: Job, store: Store) -> dict[str, str]:
-        """Return the variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
+        """Return the variables of an instance's first program. FLUX_JOB_ID is for tasks."""
         return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": format_id(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
@@ -38,24 +39,24 @@ class Flux:
         return [*changes, *list_end_signals(now + job.limit, config, "limit")] if job.limit else changes
 
     def can_reach_ranks(self, config: Config) -> bool:
-        """Return False: the script and its ranks are separate jobs."""
+        """Return False, because the script and its ranks are separate jobs."""
         return False
 
     def record_start(self, job: Job, now: float) -> None:
-        """Record the start as the event log has it."""
+        """Record the start as in Flux's event log."""
         job.say(now, "start")
 
     def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
-        """Record the signal as the event log has it."""
+        """Record the signal as in Flux's event log."""
         job.say(now, f"signal {signal.Signals(number).name}")
 
     def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Record the end as the event log has it."""
+        """Record the end as in Flux's event log."""
         job.say(now, f"finish status={job.exit}")
 
 
 def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """Return the signals that Flux ends a job with."""
+    """Return the signals with which Flux ends a job."""
     return [(at, int(signal.SIGTERM), why), (at + config.terminate_interval, int(signal.SIGKILL), why)]
 
 

@@ -1,4 +1,4 @@
-"""The fake flux jobs: lists jobs in a format of the caller's.
+"""The fake `flux jobs`, which lists jobs in a given format.
 
 Facts: flux-core, flux-jobs(1).
 """
@@ -122,7 +122,7 @@ def _list_values(job: Job, config: Config, state: State) -> dict[str, Any]:
 
 
 def _format_row(form: str, row: dict[str, Any] | None) -> str:
-    """Return the row in the format; the header if the row is None."""
+    """Return the row in the format, or the header if the row is None."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()

@@ -1,4 +1,4 @@
-"""Options of flux batch, alloc and run, and Flux's durations.
+"""Options of `flux batch`, `flux alloc` and `flux run`, and Flux's durations.
 
 Facts: flux-core, flux-batch(1), flux-run(1); Flux RFC 23.
 """
@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser(command: str) -> Parser:
-    """Return the parser of the options of ``batch``, ``alloc`` or ``run``."""
+    """Return the option parser of ``batch``, ``alloc`` or ``run``."""
     arguments_parser = Parser(prog=f"flux-{command}", add_help=False)
     unit = "task" if command == "run" else "slot"
     arguments_parser.add_argument("-N", "--nodes", type=int)
@@ -59,12 +59,9 @@ def make_parser(command: str) -> Parser:
 
 
 def parse_seconds(text: str, bare: float = 1.0) -> float:
-    """Return the seconds of a duration such as ``90s`` or ``1.5h``; `bare` is the unit of a number without one.
+    """Return a duration such as ``90s`` or ``1.5h`` in seconds. `bare` is the unit of a number without a unit.
 
-    Raises
-    ------
-    ValueError
-        The text has another form. Flux does not accept ``hh:mm:ss``.
+    Raises ------ ValueError The text has a different form. Flux does not accept ``hh:mm:ss``.
     """
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)?", text)
     if not match:

@@ -1,4 +1,4 @@
-"""The fake flux: its commands that submit, list and cancel jobs, and those that a job script calls.
+"""The fake `flux`: commands that submit, list and cancel jobs, and commands that a job script calls.
 
 Facts: flux-core, flux-batch(1), flux-cancel(1), flux-job(1), flux-resource(1), flux-hostlist(1).
 """
@@ -41,7 +41,7 @@ def flux(call: Call) -> int:
 
 
 def run_batch(call: Call, argv: list[str]) -> int:
-    """Queue a script. Options of the command line override the script's directives, because they come later."""
+    """Queue a script. Command-line options override the script's directives."""
     reader = make_parser("batch")
     arguments = reader.parse_args(argv)
     script, command, name = _read_script(call, arguments)
@@ -219,7 +219,7 @@ def _find_enclosing_job(call: Call) -> Job:
 
 
 def run_resource(call: Call, argv: list[str]) -> int:
-    """Run ``flux resource list -s up -no {nnodes}``, for the job, or outside of a job for the machine."""
+    """Run ``flux resource list -s up -no {nnodes}``, for the job or, outside a job, for the machine."""
     config = call.store.config
     hosts = list(_find_enclosing_job(call).places) if "FLUX_ENCLOSING_ID" in os.environ else config.node_names
     form = next((text for text in argv if "{" in text), "")
@@ -235,7 +235,7 @@ def run_resource(call: Call, argv: list[str]) -> int:
 
 
 def run_hostlist(call: Call, argv: list[str]) -> int:
-    """Run ``flux hostlist -e local``: print the hosts of the job."""
+    """Run ``flux hostlist -e local`` to print the job's hosts."""
     separator = " " if {"-e", "--expand"} & set(argv) else ","
     if {"-c", "--count"} & set(argv):
         print(len(_find_enclosing_job(call).places))

@@ -1,4 +1,4 @@
-"""The fake flux run: starts tasks by their number or by node, but not by both."""
+"""The fake `flux run`, which starts a given number of tasks in total or per node, but not both."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ _OUTSIDE = "flux-run: ERROR: Unable to connect to Flux: ENOENT: No such file or 
 
 
 def run(call: Call, argv: list[str]) -> int:
-    """Start tasks on the nodes of the job."""
+    """Start tasks on the job's nodes."""
     arguments = make_parser("run").parse_args(argv)
     config = call.store.config
     per_resource = arguments.tasks_per_node or arguments.tasks_per_core or arguments.cores is not None
@@ -64,5 +64,5 @@ def _place_ranks(arguments: argparse.Namespace, job: Job, config: Config) -> lis
 
 
 def _list_gpus(host: str, ranks: list[Rank]) -> list[int]:
-    """Return all GPUs that tasks on this host were given. Flux shows all of them to each task."""
+    """Return all GPUs of the job's tasks on this host. Flux shows all of them to each task."""
     return sorted({gpu for rank in ranks if rank.host == host for gpu in rank.gpus})

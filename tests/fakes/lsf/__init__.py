@@ -1,6 +1,6 @@
-"""The dispatcher's rules for jobs of the fake LSF.
+"""Dispatcher rules for jobs of the fake LSF.
 
-Facts: IBM Spectrum LSF 10.1, Administering: environment of jobs, run limits (SIGUSR2, then ten minutes), job reports.
+Facts: IBM Spectrum LSF 10.1, Administering: job environment, run limits (SIGUSR2, then ten minutes), job reports.
 """
 
 import os
@@ -20,7 +20,7 @@ class LSF:
     """The behavior of LSF."""
 
     def is_ready(self, job: Job, state: State) -> bool | None:
-        """Return whether the job's dependency condition holds."""
+        """Return whether the job's dependency condition is met."""
         if not job.depends:
             return True
         try:
@@ -31,7 +31,7 @@ class LSF:
         return fulfilled
 
     def list_variables(self, job: Job, store: Store) -> dict[str, str]:
-        """Return LSF's variables. The host file begins with the launch host if there is one."""
+        """Return LSF's variables. The host file begins with the launch host, if any."""
         config = store.config
         places = words.list_hosts(job, config)
         each = [host for host, slots in places for _ in range(slots)]
@@ -72,12 +72,12 @@ class LSF:
     def can_reach_ranks(self, config: Config) -> bool:
         """Return whether a signal reaches the ranks.
 
-        Under CSM they run on compute hosts, and the script on the launch host.
+        With CSM, ranks run on compute hosts, and the script runs on the launch host.
         """
         return config.flavour != "csm"
 
     def record_start(self, job: Job, now: float) -> None:
-        """Record the start as bhist has it."""
+        """Record the start as in bhist."""
         count = len(job.places)
         shown = " ".join(f"<{host}>" for host in job.places)
         job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
@@ -87,13 +87,13 @@ class LSF:
         )
 
     def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
-        """Record the signal as bhist has it."""
+        """Record the signal as in bhist."""
         name = signal.Signals(number).name.removeprefix("SIG")
         by = "LSF system" if why in ("limit", "preempt", "host") else f"user or administrator <{os.getuid()}>"
         job.say(now, f"Signal <{name}> requested by {by};")
 
     def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Record the end as bhist has it, and write LSF's report at the end of the output file."""
+        """Record the end as in bhist, and append LSF's report to the output file."""
         code = job.exit or 0
         reason = words.name_term(job.why, config)
         if not code and job.why in ("", "limit"):
@@ -110,7 +110,7 @@ class LSF:
 
 
 def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """Return the signals that LSF ends a job with, in order."""
+    """Return the signals with which LSF ends a job, in order."""
     steps = enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
     return [(at + k * config.terminate_interval, int(number), why) for k, number in steps]
 

@@ -1,6 +1,6 @@
-"""The fake bjobs: selects jobs and prints them in the requested form.
+"""The fake bjobs, which selects jobs and prints them in the requested format.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; forms of the tables as sites show them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; table formats as documented by sites.
 """
 
 import re
@@ -19,7 +19,7 @@ _WITH_VALUE = ("-o", "-J", "-u", "-q", "-P", "-G", "-g", "-m", "-app", "-Jd")
 
 @dataclass
 class Wanted:
-    """The options of a call of bjobs."""
+    """The options of a bjobs call."""
 
     flags: set[str] = field(default_factory=set)
     values: dict[str, str] = field(default_factory=dict)

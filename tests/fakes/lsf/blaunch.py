@@ -1,4 +1,4 @@
-"""The fake blaunch. MPI libraries start processes on the hosts of a job with it.
+"""The fake blaunch, with which MPI libraries start processes on the hosts of a job.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, blaunch.
 """

@@ -1,4 +1,4 @@
-"""The fake bsub: checks its arguments by IBM's documentation, refuses with LSF's messages, and queues jobs.
+"""The fake bsub, which checks its arguments against IBM's documentation, prints LSF's messages, and queues jobs.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; messages of LSF and its open relatives.
 """
@@ -30,7 +30,7 @@ _SECTIONS = ("select", "order", "rusage", "span", "same", "cu", "affinity")
 
 @register_program("bsub")
 def bsub(call: Call) -> int:
-    """Queue a job or an array of jobs."""
+    """Queue a job or a job array."""
     config = call.store.config
     given, command = parse(call.argv)
     if "-V" in given:
@@ -59,7 +59,7 @@ def bsub(call: Call) -> int:
 
 
 def _read_script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
-    """Return the script that will run, and all options. Options of the script count if LSF reads them."""
+    """Return the script to run, and all options. Options in the script apply only if LSF reads them."""
     if not command:
         script = call.read_stdin()
         if not script.strip():
@@ -106,7 +106,7 @@ def _check_requirement(text: str) -> None:
 
 
 def _make_jobs(options: Options, config: Config, state: State) -> list[Job]:
-    """Return the job, or the elements of the array, without numbers yet."""
+    """Return the job or the array elements, without numbers yet."""
     queue = _get_last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")
@@ -162,7 +162,7 @@ def _make_jobs(options: Options, config: Config, state: State) -> list[Job]:
 
 
 def _resolve_size(options: Options, config: Config) -> tuple[int, int]:
-    """Return the number of hosts, and of slots on each. 0 slots stand for a whole node."""
+    """Return the number of hosts, and of slots per host. 0 slots mean a whole node."""
     if FLAVOURS[config.flavour].csm:
         nodes = _get_last(options, "-nnodes") or "1"
         if not re.fullmatch(r"[1-9]\d*", nodes):
@@ -203,7 +203,7 @@ def _resolve_environment(options: Options) -> dict[str, str]:
 
 
 def _expand_path(job: Job, path: str) -> str:
-    """Return the path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
+    """Return the path of an output file. LSF replaces %J and %I. Relative paths refer to the job's directory."""
     if not path:
         return ""
     path = path.replace("%J", str(job.id)).replace("%I", str(job.index))

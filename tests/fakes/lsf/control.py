@@ -33,7 +33,7 @@ def bkill(call: Call) -> int:
 
 @register_program("brequeue")
 def brequeue(call: Call) -> int:
-    """End running jobs and put them back into the queue under their ids."""
+    """Stop running jobs and requeue them under their ids."""
     return _apply_to_each(call, "-J", ("-d", "-e", "-r", "-a", "-p", "-H"))
 
 
@@ -45,7 +45,7 @@ def bstop(call: Call) -> int:
 
 @register_program("bresume")
 def bresume(call: Call) -> int:
-    """Let suspended jobs continue."""
+    """Resume suspended jobs."""
     return _apply_to_each(call, "-J", ())
 
 
@@ -92,7 +92,7 @@ def _select_jobs(id: str, state: State) -> list[Job]:
         return [job for job in state.jobs if job.state not in ENDED]
     jobs = [job for job in select(id, state) if not words.is_lost(job, state)]
     alive = [job for job in jobs if job.state not in ENDED]
-    return alive or jobs  # ended elements of an array are skipped unless all have ended
+    return alive or jobs  # ended array elements are skipped unless all have ended
 
 
 def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:

@@ -1,4 +1,4 @@
-"""LSF's dependency conditions, ``done(12) && ended(13[2])``: parser and evaluation.
+"""Parser and evaluation of LSF dependency conditions, ``done(12) && ended(13[2])``.
 
 Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
@@ -12,16 +12,13 @@ from fakes.state import ALIVE, DONE, ENDED, EXITED, Job, State
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|(==|!=|<=|>=|<|>)|\"([^\"]*)\"|([A-Za-z_][\w.-]*|\d+(?:\[[\d,-]+\])?))")
 _SYNTAX = "Dependency condition syntax error. Job not submitted."
 Answer = bool | None
-"""The answer. None means that the condition can no longer become true."""
+"""The result. None means that the condition can no longer become true."""
 
 
 def evaluate(condition: str, state: State) -> Answer:
-    """Return whether the condition holds now.
+    """Return whether the condition is met now.
 
-    Raises
-    ------
-    RefusedError
-        The condition is malformed, or names an unknown job.
+    Raises ------ RefusedError The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
     value = reader.read_disjunction()

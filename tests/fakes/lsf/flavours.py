@@ -1,4 +1,4 @@
-"""The variants of LSF that are faked, because sites run different ones."""
+"""The faked variants of LSF, because sites run different ones."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,18 @@ class Flavour:
     """The features of one variant."""
 
     csm: bool = False
-    """Whether the variant has CSM: whole nodes by -nnodes, a separate launch host, jsrun and lrun."""
+    """Whether the variant supports CSM: whole nodes with -nnodes, a separate launch host, jsrun and lrun."""
     json: bool = True
     fields: bool = True
-    """Whether bjobs has -o."""
+    """Whether bjobs supports -o."""
     exit_fields: bool = True
-    """Fields of bjobs -o that older versions lack: exit_code, exit_reason, jobindex and similar ones."""
+    """Fields of bjobs -o that older versions lack: exit_code, exit_reason, jobindex and similar fields."""
     requeue: bool = True
     reasons: bool = True
-    """Words such as TERM_RUNLIMIT, in the history and in the report of a job, and SIGUSR2 at the run limit: where there
-    are none, a job ends at its limit as by bkill."""
+    """Whether job histories and reports contain terms such as TERM_RUNLIMIT, and SIGUSR2 is sent at the run limit.
+
+    Otherwise, a job ends at its limit as with bkill.
+    """
     refuses: tuple[str, ...] = ()
     """Options of bsub that the variant does not support."""
 

@@ -1,6 +1,6 @@
-"""The fake lrun: LLNL's front end of jsrun, which divides a node's cores and GPUs evenly.
+"""The fake lrun, LLNL's front end for jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun. It has -N2 and -T4. Public scripts also write the number as a separate argument.
+Facts: LLNL's page on lrun, which documents -N2 and -T4. Public scripts also write the number as a separate argument.
 """
 
 import os
@@ -20,7 +20,7 @@ _FLAGS = ("--nolbind", "--pack", "-v", "--adv_map", "-1")
 
 @register_program("lrun")
 def lrun(call: Call) -> int:
-    """Start ranks on the nodes of the job."""
+    """Start ranks on the job's nodes."""
     if call.argv[:1] in (["-V"], ["--version"]):
         print(f"lrun: {VERSION}")
         return 0

@@ -1,4 +1,4 @@
-"""Names of LSF's jobs and arrays, and ids of jobs and elements."""
+"""Names of LSF jobs and arrays, and ids of jobs and elements."""
 
 import re
 
@@ -10,7 +10,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
 def parse_array(text: str, largest: int) -> tuple[str, list[int], int]:
-    """Return name, indices and concurrency limit of ``name[1-8]%2``. A job that is not an array has the index 0."""
+    """Return name, indices and concurrency limit of ``name[1-8]%2``. The index of a job that is not an array is 0."""
     if "[" not in text and "]" not in text:
         return text, [0], 0
     match = _ARRAY.fullmatch(text)
@@ -55,7 +55,7 @@ def select(word: str, state: State) -> list[Job]:
 def is_named(pattern: str, job: Job) -> bool:
     """Return whether -J with this pattern selects the job.
 
-    The pattern may have ``*`` at either end, and an element in brackets.
+    The pattern may begin or end with ``*``, and may contain an element in brackets.
     """
     base, bracket, index = pattern.partition("[")
     if bracket and index.rstrip("]") != str(job.index):

@@ -1,4 +1,4 @@
-"""The options of LSF's bsub: one dash before names of several letters, and #BSUB lines in a script.
+"""Options of LSF's bsub: a single dash before multi-letter names, and #BSUB lines in a script.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
 """
@@ -24,10 +24,7 @@ Options = dict[str, list[str]]
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     """Return options with their values, in order, and the following command.
 
-    Raises
-    ------
-    RefusedError
-        There is no such option, or its value is missing.
+    Raises ------ RefusedError The option does not exist, or its value is missing.
     """
     options: Options = {}
     remaining = list(arguments)
@@ -45,7 +42,7 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
 
 
 def read_script_options(script: str) -> tuple[Options, list[str]]:
-    """Return the options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
+    """Return the options of all #BSUB lines, and these lines. Lines that a shell could not parse are refused."""
     arguments: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
     for line in lines:
@@ -62,7 +59,7 @@ def read_script_options(script: str) -> tuple[Options, list[str]]:
 
 
 def merge_options(script: Options, command_line: Options) -> Options:
-    """Return the options of both. The command line overrides the script, but resource requirements are combined."""
+    """Return the merged options. The command line overrides the script, but resource requirements are combined."""
     options = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
         options[name] = options.get(name, []) + values if name == "-R" else list(values)

@@ -1,4 +1,4 @@
-"""The output forms of bjobs: short, wide, long, selected fields, JSON."""
+"""Output formats of bjobs: short, wide, long, selected fields, JSON."""
 
 import json
 import re
@@ -64,17 +64,14 @@ class Fields:
 
     names: Sequence[str]
     widths: Sequence[int]
-    """Widths of the fields. 0 means as wide as needed, because there is a delimiter."""
+    """Widths of the fields. 0 means unlimited, because fields are delimited."""
     delimiter: str | None
 
 
 def parse_fields(text: str, config: Config) -> Fields:
-    """Read ``"jobid:7 stat exit_code delimiter='|'"``.
+    """Parse ``"jobid:7 stat exit_code delimiter='|'"``.
 
-    Raises
-    ------
-    RefusedError
-        One unknown field makes the whole call fail.
+    Raises ------ RefusedError Any field is unknown.
     """
     match = re.search(r"""\bdelimiter=(?:'([^']*)'|"([^"]*)"|(\S))""", text)
     delimiter = next((group for group in match.groups() if group is not None), "") if match else None
@@ -104,7 +101,7 @@ class Table:
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
-        """Return columns, or values with the delimiter between them. An unknown value is a dash."""
+        """Return columns, or values separated with the delimiter. An unknown value is a dash."""
         if not rows:
             return ""
         lines = [[value or "-" for value in self._values(*row)] for row in rows]
@@ -118,7 +115,7 @@ class Table:
         )
 
     def json(self, rows: Sequence[Row], missing: Sequence[str]) -> str:
-        """Return a record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
+        """Return a record for each job, and a record with ERROR for each unknown id. Unknown values are empty."""
         names = [name.upper() for name in self.fields.names]
         records = [dict(zip(names, self._values(*row), strict=True)) for row in rows]
         records += [{"JOBID": id, "ERROR": f"Job <{id}> is not found"} for id in missing]
@@ -132,7 +129,7 @@ class Table:
 
 
 def format_pending(rows: Sequence[Row], config: Config) -> str:
-    """Return the output of bjobs -p: below each row the reason why the job waits."""
+    """Return the output of bjobs -p. The line below each row states why the job is pending."""
     cells = [[*_HEADER[:5], *_HEADER[6:]]]
     for job, stat in rows:
         name, since = words.format_name(job), words.format_short_time(job.submitted)
@@ -144,7 +141,10 @@ def format_pending(rows: Sequence[Row], config: Config) -> str:
 
 
 def format_short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Return fixed columns. Long names lose their beginning, and each further host takes a line."""
+    """Return fixed-width columns.
+
+    Long names are cut at the beginning, and each further host is printed on its own line.
+    """
     lines = [_format_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = [f"{slots}*{host}" if slots > 1 else host for host, slots in words.list_hosts(job, config)] or [""]
@@ -155,7 +155,7 @@ def format_short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
 
 
 def format_wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Return uncut columns; a dash stands for no host."""
+    """Return columns without cutting. A dash means no host."""
     lines = [_format_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = words.format_hosts(job, config) or "-"

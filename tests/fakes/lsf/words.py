@@ -46,7 +46,7 @@ NEVER = "Dependency condition invalid or never satisfied;"
 
 
 def resolve_stat(job: Job, state: State) -> str:
-    """Return LSF's term for the state of the job, or the term that a fault requests."""
+    """Return LSF's term for the job's state, or the term that a fault requests."""
     fault = take_job_fault(state, job, "state")
     return str(fault["word"]) if fault else STAT[job.state]
 
@@ -63,35 +63,35 @@ def is_lost(job: Job, state: State) -> bool:
 
 
 def describe_end(job: Job) -> str:
-    """Return the reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
+    """Return the reason for the job's end, such as ``TERM_RUNLIMIT: ...``, or an empty text."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
 
 
 def name_term(why: str, config: Config) -> str:
-    """Return the short form of the reason, as history and report have it. Not every variant of LSF prints it."""
+    """Return the short form of the reason, as in history and report. Not every variant of LSF prints a reason."""
     return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
 
 
 def format_name(job: Job) -> str:
-    """Return the name that bjobs shows. The name of an element has its index."""
+    """Return the name that bjobs displays. The name of an array element includes its index."""
     name = job.name or "/bin/bash"
     return f"{name}[{job.index}]" if job.index else name
 
 
 def list_hosts(job: Job, config: Config) -> list[tuple[str, int]]:
-    """Return hosts with slots, with the launch host first if there is one."""
+    """Return hosts with slots, beginning with the launch host, if any."""
     places = list(job.places.items())
     return [("launch1", 1), *places] if places and config.flavour == "csm" else places
 
 
 def format_hosts(job: Job, config: Config, separator: str = ":") -> str:
-    """Return hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
+    """Return hosts in the form ``launch1:40*node1:40*node2``. A host with one slot is written without a number."""
     parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in list_hosts(job, config)]
     return separator.join(parts)
 
 
 def format_short_time(moment: float) -> str:
-    """Format a time as ``Nov  3 06:30``; empty if there is none."""
+    """Format a time as ``Nov 3 06:30``, or return an empty text without a time."""
     return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
 
 
@@ -101,17 +101,17 @@ def format_long_time(moment: float) -> str:
 
 
 def count_run_seconds(job: Job, now: float) -> int:
-    """Return the seconds of the job's present run."""
+    """Return the elapsed time of the job's current run in seconds."""
     return round((job.ended if job.state in ENDED else now) - job.started) if job.started else 0
 
 
 def is_alive(job: Job) -> bool:
-    """Return whether the job has processes."""
+    """Return whether the job is running processes."""
     return job.state in ALIVE
 
 
 def break_lines(text: str) -> str:
-    """Return text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
+    """Return text wrapped as in bjobs -l and bhist -l: after 80 characters, even in the middle of words."""
     lines, remainder = [text[:80]], text[80:]
     while remainder:
         lines.append(" " * 21 + remainder[:59])

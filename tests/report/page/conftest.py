@@ -39,11 +39,11 @@ class Browser:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Run a script in the page; return its result."""
+        """Run a script in the page, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def column(self, table: str, name: str) -> list[str]:
-        """Return the text of one column, row by row in the displayed order, without hidden rows."""
+        """Return the text of one column, row by row in displayed order, without hidden rows."""
         script = """
             const table = document.querySelector(`table[data-name="${arguments[0]}"]`);
             const column = [...table.tHead.rows[0].cells].findIndex((head) => head.dataset.name === arguments[1]);
@@ -95,12 +95,12 @@ def _draw(figure: Any) -> None:
 
 FIGURE = Figure("loss_over_steps", "Loss against steps", "Loss falls from 3.0 to 2.25.", _draw)
 SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": float("nan"), "mzhybrid": 10.25}
-"""Samples/s: as words their order is another, and for two nothing is known."""
+"""Samples/s. Sorted as text, the order would differ, and two values are unknown."""
 
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """Write a submission of four runs; one of them failed."""
+    """Write a submission of three completed runs and a failed run."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
@@ -116,7 +116,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
 
 @pytest.fixture(scope="session")
 def document(planted: Submission) -> Document:
-    """Build a report of it with every kind of block."""
+    """Build a report of the submission with every kind of block."""
     comparison = Table(
         "comparison",
         "",

@@ -1,4 +1,4 @@
-"""Hostile names and log lines appear on the page as text only."""
+"""Tests that hostile names and log lines appear on the page only as text."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ HOSTILE = [
     "line\u2028break",
 ]
 DRAWN = [HOSTILE[0], HOSTILE[3], HOSTILE[7], HOSTILE[8]]
-"""Names that stand on a plot, too, as its builder would clean them."""
+"""Names that also appear on a plot, sanitized as by its builder."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_cannot_be_seen_shows_itself(message: str, expected: str) -> None:
 
 @pytest.fixture(scope="module")
 def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a page that shows each name at every possible place."""
+    """Return a page that shows each name at every possible location."""
     directory = tmp_path_factory.mktemp("hostile")
     (directory / "study.yaml").write_text("\n".join(HOSTILE), errors="surrogateescape")
     log = directory / "log.txt"
@@ -83,7 +83,7 @@ def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_hostile_names_stay_text(browser: Any, hostile_page: Path) -> None:
     browser.open(hostile_page)
-    for hostile_text in HOSTILE:  # sorting and filtering handle them, too
+    for hostile_text in HOSTILE:  # sorting and filtering also process them
         browser.run(
             "document.querySelector('th button').click();"
             "const input = document.querySelector('input'); input.value = arguments[0];"

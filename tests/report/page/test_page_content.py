@@ -1,4 +1,4 @@
-"""The content of the page, read without a browser."""
+"""Tests of the page content, read without a browser."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, list_fi
 
 
 def cite(*sources: str) -> Document:
-    """Return a report with figures from given places."""
+    """Return a report with figures from given locations."""
     rows = tuple((Entry("1", 1, source=source),) for source in sources)
     return Document("cited", (Chapter("one", "", (Table("t", "", (Column("n", "n"),), rows),)),))
 

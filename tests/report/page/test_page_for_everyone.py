@@ -1,4 +1,4 @@
-"""Accessibility of the page: contrast in both modes, print, and screen readers."""
+"""Tests of page accessibility: contrast in both modes, print, and screen readers."""
 
 from itertools import pairwise
 from pathlib import Path

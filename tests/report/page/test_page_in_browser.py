@@ -1,4 +1,4 @@
-"""Interaction with the page in a real browser."""
+"""Tests of interaction with the page in a real browser."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 REPORTED = ["baseline", "naive-mpc", "naive-zfp8", "identity", "mzhybrid"]
 ASCENDING = ["baseline", "mzhybrid", "naive-zfp8", "naive-mpc", "identity"]
 DESCENDING = ["naive-zfp8", "mzhybrid", "baseline", "naive-mpc", "identity"]
-"""By samples/s, with what is not known last in both directions."""
+"""Sorted by samples/s. Unknown values are last in both directions."""
 
 
 def test_opens_from_a_file_without_an_error_or_a_request(browser: Any, page: Path) -> None:
@@ -177,7 +177,7 @@ def _press(browser: Any, keys: str) -> None:
 
 
 def _tab_to(browser: Any, selector: str) -> None:
-    """Move the focus with the Tab key only."""
+    """Move the focus only with the Tab key."""
     for _ in range(60):
         if browser.run("return document.activeElement.matches(arguments[0])", selector):
             return

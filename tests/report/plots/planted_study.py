@@ -1,4 +1,4 @@
-"""Submissions in memory with planted numbers, parsed from logs like those on disk."""
+"""Synthetic submissions in memory, parsed from logs like those on disk."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Run:
     loss: Callable[[int], float] = _falling
     """Training loss of a step."""
     valid: dict[int, float] = field(default_factory=dict)
-    """Validation loss after a step; by default that of the last step."""
+    """Validation loss after a step, by default after the last one."""
     wire: float = 1.0
     cell: dict[str, Any] = field(default_factory=dict)
     ranks: int = 8
@@ -48,7 +48,7 @@ class Run:
 
 
 def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp:8", **values: Any) -> dict[str, Any]:
-    """Return an entry of a ``traffic`` event; numbers that are not given are 0."""
+    """Return an entry of a ``traffic`` event. Numbers that are not given are 0."""
     zero = dict.fromkeys(("message_bytes", "wire_bytes"), 0)
     seconds = dict.fromkeys(("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s"), 0.0)
     text = {"dimension": dimension, "phase": phase, "kind": "GRAD", "codec": codec, "calls": 1, "sampled_error": None}

@@ -1,4 +1,4 @@
-"""Speed and loss, scaling, time, error over wire bytes: the marks stand where the comparison's numbers put them."""
+"""Tests of plots of speed and loss, scaling, time, and error over wire bytes. Markers match the compared numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ from hpcbench.report.plots.trade_off import plot_trade_off
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
-    """Return the positions of marks."""
+    """Return the positions of markers."""
     selected = [line for line in axes.lines if line.get_marker() == marker]
     return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return both ends of each interval: lines of two points without a mark."""
+    """Return both ends of each interval: lines of two points without a marker."""
     selected = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
     return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in selected if line.get_color() == "#0072b2"]
 
@@ -93,7 +93,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw
     submission, (cell,) = planted([Run("baseline", channels=[waited]), Run("zfp", channels=[overlapped, waited])])
     axes = draw(plot_time_split(submission, cell)).axes[0]
     lengths = {part.get_label(): [bar.get_width() for bar in part] for part in axes.containers}
-    # Half of the calls was hidden, so half of what they took for encoding (0.1 s) and decoding (0.05 s).
+    # Half of the call time was hidden, and so was half of the encoding (0.1 s) and decoding time (0.05 s).
     oracle = {"computation": [400, 150], "waiting": [100, 275], "encoding": [0, 50], "decoding": [0, 25]}
     assert set(lengths) == {*PARTS, "hidden communication"}
     for part, expected in oracle.items():

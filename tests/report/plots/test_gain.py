@@ -1,4 +1,4 @@
-"""The gain over the swept key: marks are at the findings, in the order of the key's values."""
+"""Tests of the plot of gain over the swept key. Markers are at the findings, in the order of the key's values."""
 
 from collections.abc import Callable
 from typing import Any

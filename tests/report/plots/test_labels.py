@@ -1,4 +1,4 @@
-"""Labels of points: each is nearest to its own point, or connected to it by a line."""
+"""Tests of point labels. Each label is nearest to its own point, or connected to it by a line."""
 
 import math
 import random

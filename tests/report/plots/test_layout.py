@@ -1,4 +1,4 @@
-"""No text of a figure overlaps another or is cut, for any number and names of schemes."""
+"""Tests that no text of a figure overlaps another or is cut, for any number and names of schemes."""
 
 import itertools
 import math
@@ -64,7 +64,7 @@ def figures(schemes: list[str], repeats: int, sizes: list[int]) -> list[Figure]:
 
 
 def sent(dimension: str, phase: str, k: int) -> dict[str, Any]:
-    """Return traffic with four codecs in turn."""
+    """Return traffic with four alternating codecs."""
     codec = k % 4
     times = {"encode_s": 1.0 * k, "decode_s": 0.5 * k, "transfer_s": 9.0, "exposed_s": 8.0, "hidden_s": 1 + 1.5 * k}
     error = math.ldexp(0.5, -3 * codec) if k else None
@@ -112,7 +112,7 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schemes of about the same speed and loss, as in many studies. Names farther away have a line."""
+    """Schemes of about the same speed and loss, as in many studies. Names far from their points have a line."""
     seconds = {"identity": 0.49, "mzhybrid": 0.4, "naive-bf16": 0.43, "zhybrid-16-8": 0.25, "naive-int8": 0.27}
     losses = {scheme: 1e-5 * (k + 1) for k, scheme in enumerate(seconds)} | {"naive-zfp4": 0.3}
     seconds["naive-zfp4"] = 0.25
@@ -147,7 +147,7 @@ def _gap(at: float, low: float, high: float) -> float:
 
 
 def _overlap(a: Bbox, b: Bbox) -> float:
-    """Return the overlap of two boxes in pixels, in the direction in which it is smaller."""
+    """Return the overlap of two boxes in pixels, in the direction with the smaller overlap."""
     return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
 
 

@@ -1,4 +1,4 @@
-"""Loss figures: lines, bands and marks are at the numbers of the logs."""
+"""Tests of loss figures: lines, bands and markers match the numbers in the logs."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def lines(axes: Any) -> dict[str, Any]:
 
 
 def marks(axes: Any, marker: str) -> list[tuple[float, float]]:
-    """Return the positions of a kind of marks in a panel."""
+    """Return the positions of markers of one kind in a panel."""
     selected = [line for line in axes.lines if line.get_marker() == marker]
     return [(float(x), float(y)) for line in selected for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 

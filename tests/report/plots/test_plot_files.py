@@ -1,4 +1,4 @@
-"""Figures as files: identical bytes each time, the page's color for ink, unchanged names."""
+"""Tests of figures as files: identical bytes each time, the page's ink color, unchanged names."""
 
 import os
 import subprocess
@@ -103,7 +103,7 @@ def test_a_figure_of_many_long_runs_is_thin() -> None:
     submission, (cell,) = planted(runs, steps=400)
     drawn_figure = plot_loss_over_steps(submission, cell)
     assert drawn_figure is not None
-    # 4 panels of 2 curves and 2 bands of at most 40 points: not 12,000 steps.
+    # 4 panels with 2 curves and 2 bands of at most 40 points, instead of 12,000 steps.
     assert len(svg(drawn_figure)) < 60_000
 
 
@@ -122,7 +122,7 @@ def test_the_command_writes_every_figure_twice_and_prints_what_it_would_without(
     plain = CliRunner().invoke(app, ["report", str(root)])
     done = CliRunner().invoke(app, ["report", str(root), "--plots", str(tmp_path / "new" / "plots")])
     assert (done.exit_code, done.output) == (plain.exit_code, plain.output)
-    drawn = [name for name in OF_CELL if name != "step-trace"]  # nothing was traced
+    drawn = [name for name in OF_CELL if name != "step-trace"]  # no trace exists
     names = [*drawn, *(f"{name}-2" for name in drawn), "throughput", "gain"]
     expected = sorted(f"{name}.{suffix}" for name in names for suffix in ("png", "svg"))
     assert sorted(path.name for path in (tmp_path / "new" / "plots").iterdir()) == expected

@@ -1,4 +1,4 @@
-"""The style of plots, by computation: contrast, colors for color-blind readers, marks and hatches in gray print."""
+"""Tests of the plot style: contrast, colors for color-blind readers, and markers and hatches in gray print."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def times(matrix: tuple[Triple, ...], vector: Triple) -> Triple:
 
 
 def contrast(color: str, other: str) -> float:
-    """Return the contrast by WCAG 2."""
+    """Return the contrast according to WCAG 2."""
     light = [
         sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(x), strict=True)) + 0.05 for x in (color, other)
     ]
@@ -59,7 +59,7 @@ def test_text_can_be_read_on_paper() -> None:
 @pytest.mark.parametrize("ground", [PAPER, NIGHT])
 @pytest.mark.parametrize("colour", COLOURS[:3])
 def test_colours_of_lines_and_marks_stand_out_from_both_grounds(colour: str, ground: str) -> None:
-    # WCAG 2.1 asks this of graphics. The brighter colours fill what has an outline in ink, or come late in a series.
+    # WCAG 2.1 requires this for graphics. The brighter colors fill areas with an ink outline, or come late in a series.
     assert contrast(colour, ground) >= 3
 
 
@@ -67,7 +67,7 @@ def test_colours_of_lines_and_marks_stand_out_from_both_grounds(colour: str, gro
 @pytest.mark.parametrize("colours", [COLOURS, tuple(look[0] for look in LOOKS), (INK, *COLOURS[:2])])
 def test_colours_stay_apart_for_every_eye(vision: str, colours: tuple[str, ...]) -> None:
     seen = [lab(times(VISION[vision], linear(colour))) for colour in colours]
-    # A difference of 2.3 is barely visible; adjacent areas are distinguished easily from about 10.
+    # A difference of 2.3 is barely visible. From about 10, adjacent areas are easily distinguished.
     assert min(math.dist(a, b) for a, b in itertools.combinations(seen, 2)) >= 10
 
 

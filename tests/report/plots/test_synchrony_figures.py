@@ -1,4 +1,4 @@
-"""Figures of synchronization methods: their marks, and texts without overlaps."""
+"""Tests of figures of synchronization methods: their markers, and texts without overlaps."""
 
 import itertools
 from typing import Any
@@ -13,7 +13,7 @@ PIPELINES = ["1f1b", "gpipe", "pipedream", "pipedream-2bw"]
 
 
 def study() -> tuple[Any, Any]:
-    """Return four pipelines with two schemes each; one method never reaches the loss."""
+    """Return four pipelines with two schemes each. One method never reaches the loss."""
     runs = [
         Run(
             {"train.schedule": schedule, "layout.pp": 4},
