@@ -188,7 +188,7 @@ def encode_status(tracked: "Tracked") -> str:
         "schema": 1,
         "study": submission.study,
         "site": submission.site,
-        "root": str(tracked.root),
+        "root": str(tracked.root.absolute()),
         "over": tracked.over,
         "failed": tracked.failed,
         "scheduler_silent": tracked.silent,

@@ -1,1 +1,1 @@
-"""The results of a run: from log lines to records."""
+"""Readers that convert logs and other files of a run into records."""

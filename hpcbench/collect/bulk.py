@@ -1,8 +1,8 @@
-"""Step lines in bulk: a log holds a thousand lines of one shape, which differ only in their numbers.
+"""Bulk parser for step lines. Most step lines of a log have the same shape and differ only in their numbers.
 
-The shape is taken from a line that `step_line.parse` has read. Lines of this shape are read by one regular expression
-and converted a column at a time. All other lines are left to `step_line.parse`. Both give the same result for every
-line that both can read.
+The shape is derived from a line that `step_line.parse` has read. One regular expression reads lines of this shape, and
+their numbers are converted column by column. `step_line.parse` reads all other lines. Both parsers return the same
+result for every line that both can read.
 """
 
 import re
@@ -14,16 +14,16 @@ from hpcbench.contract.step_line import FIELDS, TYPECODES
 
 Columns = dict[str, "array[Any]"]
 
-# Bounded, so that a line that fits is not much longer than the one it was taken from. NaN and infinity are rare enough
-# to be read alone. The value of an unknown field is not used.
+# The lengths are bounded, so that a matching line is not much longer than the original one. Lines with NaN or infinity
+# are rare and are read one by one. The value of an unknown field is not used.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
-"""Largest size in bytes of a line whose shape is taken, so that no pattern is made from arbitrary content."""
+"""Maximum size in bytes of a line from which a shape is derived. It prevents patterns of arbitrary content."""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 
 class LineShape:
-    """The common shape of the step lines of a log.
+    """Common shape of a log's step lines.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class LineShape:
         Expression that matches a step line of this shape, with its line end. Its groups are the step number and the
         values.
     steps
-        Number of steps that were planned.
+        Number of planned steps.
     fields
         Attribute of `Step` for each value, and the factor of its unit.
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
-        # A line that does not fit the first branch fits the second one, so that each line is one match.
+        # The second branch matches all lines that do not fit the first one, so each line is exactly one match.
         self._pattern = re.compile((pattern + r"|.*\n").encode())
         self._steps = steps
         self._fields = fields
@@ -48,15 +48,15 @@ class LineShape:
         Parameters
         ----------
         block
-            Whole lines.
+            Complete lines.
         line
             Number of the first line in the file.
 
         Yields
         ------
         end, columns
-            The number of the block's lines up to the end of the run, and the run's columns; None if its lines must be
-            read one by one.
+            Number of lines from the start of the block to the end of the run, and the columns of the run. The columns
+            are None if the lines must be read one by one.
         """
         rows = self._pattern.findall(block)
         begin = 0
@@ -85,7 +85,7 @@ class LineShape:
 
 
 def shape_of(raw: bytes) -> LineShape | None:
-    """Return the shape of a step line that `step_line.parse` has read; None if it is written in an unusual way."""
+    """Return the shape of a step line that `step_line.parse` has read; None if its notation is unusual."""
     if len(raw) > _LONGEST or not raw.isascii():
         return None
     head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")

@@ -12,11 +12,13 @@ from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
-"""Seconds after the end of a script until its scheduler is asked for the reason."""
+"""Delay in seconds between the end of a script and the query for its reason."""
 
 
 def resolve(path: Path) -> Path:
-    """Return the submission at `path`, or the newest numbered one in it, whose name is then printed on stderr.
+    """Return the submission at `path`, or the newest numbered submission in this directory.
+
+    In the second case the name of the submission is printed on stderr.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def resolve(path: Path) -> Path:
 
 
 def jobs_of(root: Path) -> Mapping[str, JobSummary]:
-    """Return each job by its id, with the state from its status files and its scheduler.
+    """Return the jobs keyed by ID, with states from status files and the scheduler.
 
     Raises
     ------
@@ -41,14 +43,16 @@ def jobs_of(root: Path) -> Mapping[str, JobSummary]:
 
 
 class Jobs:
-    """The jobs of a submission, for repeated queries. Marks are read each time, and the scheduler is asked rarely.
+    """The jobs of a submission, for repeated queries.
+
+    Each query reads the status files. The scheduler is queried less often.
 
     Parameters
     ----------
     root
         The submission's directory.
     clock
-        Function that returns the seconds of a clock that never goes back.
+        Function that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,14 +62,14 @@ class Jobs:
         self._took = 0.0
         self._soon = _SOON
         self.silent: str | None = None
-        """Why the scheduler did not answer the last query; None if it did."""
+        """Why the last scheduler query failed; None if it succeeded."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:
             self._pause = 30.0
 
     def __call__(self) -> Mapping[str, JobSummary]:
-        """Return each job by its id, with its present state."""
+        """Return the jobs keyed by ID, with their current states."""
         begin = self._clock()
         ask = begin >= self._next
         tracked = track(self._root, ask=ask)
@@ -75,7 +79,7 @@ class Jobs:
             self.silent, self._took = tracked.silent, now - begin
             self._next = now + max(self._pause, 5 * self._took)
             self._soon = 2 * self._soon if ending else _SOON
-        if ending:  # the scheduler soon reports why a script failed: ask soon, then less often
+        if ending:  # the scheduler soon reports why a script failed: query it soon, then less often
             self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 

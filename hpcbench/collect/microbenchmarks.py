@@ -1,7 +1,7 @@
-"""Finds tables of the OSU micro-benchmarks and of nccl-tests (rccl-tests) in a file.
+"""Search for tables of the OSU micro-benchmarks and nccl-tests (or rccl-tests) in a file.
 
-Warnings, output of other ranks and prefixes of launchers may stand between their lines. A row counts only if it has the
-heading's columns and each has the right form.
+Warnings, output of other ranks and launcher prefixes may be mixed with the table lines. A row is used only if its
+columns match the heading and have the expected format.
 """
 
 import re
@@ -17,7 +17,7 @@ from hpcbench.collect.dialects.texts import texts
 
 __all__ = ["Microbenchmark", "TableRow", "load", "read"]
 _LONGEST = 4096
-"""Largest number of characters of a line of a table."""
+"""Maximum length of a table line in characters."""
 _MARKDOWN = re.compile(r"\\([#_*<>\[\]|~`+-])")
 _TIME = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4} ?)?"
 _GLUED = re.compile(
@@ -28,11 +28,11 @@ _GLUED = re.compile(
     r"|# (?:OSU |Size |Datatype: |Collective test |nThread |Out of bounds |Avg bus )"
     r"|#\s{1,20}(?:size\s|\(B\)))"
 )
-"""Places where a line begins within another, because several processes wrote at once."""
+"""Positions where a line begins within another line, because several processes wrote at the same time."""
 
 
 def load(path: Path) -> list[Microbenchmark]:
-    """Read all tables of a file; none if it cannot be read. Tables without a row are among them."""
+    """Read all tables of a file, including tables without rows. Return no tables if the file cannot be read."""
     try:
         with path.open("rb") as stream:
             begin = stream.read(1)
@@ -64,7 +64,7 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """Yield the lines that were joined in one, without prefixes, and without the backslashes and quotes of Markdown."""
+    """Split lines that were joined, and remove prefixes and Markdown backslashes and quotes."""
     for piece in _GLUED.split(line[: 4 * _LONGEST]):
         text = split(piece)[1].lstrip(" \t>")
         if len(text) <= _LONGEST:
@@ -72,7 +72,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 class _Reader:
-    """The tables so far, and the one that is open."""
+    """The tables read so far, and the current table."""
 
     def __init__(self, path: Path) -> None:
         self.tables: list[Microbenchmark] = []
@@ -85,7 +85,7 @@ class _Reader:
         self._wide: list[tuple[list[str], int]] = []
 
     def feed(self, text: str, number: int) -> None:
-        """Take the next line."""
+        """Process the next line."""
         if matched := osu.TITLE.fullmatch(text.strip()):
             self.close()
             self._title, self._datatype = matched, ""
@@ -105,7 +105,7 @@ class _Reader:
             self._within(text, number)
 
     def close(self) -> None:
-        """End the open table."""
+        """Finish the current table."""
         if self._heading is None:
             return
         table = self.tables[-1]
@@ -124,7 +124,7 @@ class _Reader:
         self._heading = columns
 
     def _take_datatype(self, datatype: str) -> None:
-        """Take the type of the rows below. Some programs print it below the heading, the others above."""
+        """Set the data type of the following rows. Some programs print it below the heading, others above."""
         if self._heading is not None and not self.tables[-1].sizes:
             self._heading = replace(self._heading, datatype=datatype)
         else:
@@ -170,9 +170,9 @@ class _Reader:
             self._wide.append((cells, number))
 
     def _take_wide(self, table: Microbenchmark) -> None:
-        """Take rows that have more words than the heading has columns.
+        """Read rows that contain more words than the heading contains columns.
 
-        The first quantity is certain. Later ones are read only if the tool has a known column order.
+        The first quantity is always read. Later ones are read only if the column order of the tool is known.
         """
         assert self._heading is not None
         widths = [len(cells) for cells, _ in self._wide]
@@ -197,7 +197,7 @@ def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:
 
 
 def _first(heading: Heading, cells: list[str], line: int) -> TableRow | None:
-    """Return the row with its first quantity alone, and its verdict if it has one."""
+    """Return the row with only its first quantity, and the result of its check if there is one."""
     leading = _leading(heading)
     verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
     figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]

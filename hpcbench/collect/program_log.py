@@ -1,7 +1,7 @@
-"""The log of a program's run: hpcbench's events, and between them the lines of the program.
+"""Reader of the log of a user's program: lines of the program between hpcbench's events.
 
-The lines are read by the dialect of the program's framework, or by the study's own expressions. A time stamp precedes
-each line. The stamps give the speed of a program that prints none.
+The lines are parsed with the dialect of the program's framework, or with the regular expressions in the study. A time
+stamp precedes each line. If the program does not print its speed, the speed is computed from the time stamps.
 """
 
 import re
@@ -25,12 +25,12 @@ from hpcbench.contract.stamp import strip_stamp
 from hpcbench.contract.step_line import TYPECODES, Step
 
 OWN = "own lines"
-"""Name of the dialect of lines that a study describes."""
+"""Dialect name for lines that a study describes."""
 _SPEEDS = ("seconds", "samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 
 class _LinesReader:
-    """Reader of lines by the expressions of a study."""
+    """Reader of lines with the regular expressions in a study."""
 
     def __init__(self, path: Path, form: LogLines) -> None:
         self.log = RunLog(path, OWN)
@@ -40,7 +40,7 @@ class _LinesReader:
         self._step = 0
 
     def feed(self, text: Text) -> None:
-        """Take the next line."""
+        """Process the next line."""
         self.log.lines = text.number
         if text.text is None or not text.ended:
             return
@@ -62,7 +62,7 @@ class _LinesReader:
         return replace(self.log, events=list(self.log.events), notes=list(self.log.notes))
 
     def _numbers(self, match: "re.Match[str]", line: int) -> dict[str, Any]:
-        """Return the numbers of the groups. A group that is not a number is noted and left out."""
+        """Return the values of the groups. A group that is not a number is omitted with a note."""
         values: dict[str, Any] = {}
         for name, digits in match.groupdict().items():
             if digits is None:
@@ -76,14 +76,14 @@ class _LinesReader:
 
 
 class ProgramReader:
-    """Reader of the log of a program's run, fed while the log grows.
+    """Incremental reader of the log of a user's program.
 
     Parameters
     ----------
     path
         Path for the records. No file is opened here.
     form
-        How the program prints its steps.
+        Format in which the program prints its steps.
     """
 
     def __init__(self, path: Path, form: LogForm) -> None:
@@ -96,13 +96,13 @@ class ProgramReader:
         self._stamps = array("d")
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the file."""
+        """Process the next bytes of the file."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for raw in lines:
             self._take(raw, ended=True)
 
     def close(self) -> RunLog:
-        """End the file. A last line without an end may be cut, and is not used."""
+        """Finish the file. A last line without a line end is not used, because it may be truncated."""
         if self._rest:
             self._take(self._rest, ended=False)
             self._rest = b""
@@ -147,7 +147,10 @@ class ProgramReader:
         self._events.append(event)
 
     def _tell_times(self, log: RunLog) -> None:
-        """Give steps without any speed the time since the line of the step before, shared by the steps between."""
+        """Compute step times from the time stamps of the lines, if the program does not print its speed.
+
+        The time between two step lines is divided equally among the steps.
+        """
         steps = list(log.steps.values())
         if any(getattr(step, name) is not None for step in steps for name in _SPEEDS):
             return
@@ -161,7 +164,7 @@ class ProgramReader:
             log.steps.add(step)
 
     def find_times(self, log: RunLog) -> dict[int, float]:
-        """Return when the line of each step was printed, in seconds since the start of the program."""
+        """Return the time at which each step's line was printed, in seconds since the start of the program."""
         return {step.step: self._stamps[step.line - 1] for step in log.steps.values()}
 
 
@@ -177,7 +180,7 @@ def read_program(path: Path, form: LogForm) -> RunLog:
 
 
 def feed_all(path: Path, form: LogForm) -> ProgramReader:
-    """Return a reader that has been fed the whole log.
+    """Return a reader that has processed the whole log.
 
     Raises
     ------
@@ -192,7 +195,7 @@ def feed_all(path: Path, form: LogForm) -> ProgramReader:
 
 
 def form_of(settings: LoggedSettings) -> LogForm | None:
-    """Return how the program of a run prints its steps; None if the run is not a run of a program."""
+    """Return the log format of a run's program; None if the run does not start a user's program."""
     form = settings.program.log
     if isinstance(form, dict):
         return LogLines.model_validate(form)

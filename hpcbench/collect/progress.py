@@ -1,4 +1,4 @@
-"""The progress of a submission that runs, read repeatedly at little cost."""
+"""Progress of a running submission. Repeated queries are cheap."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,12 +19,12 @@ from hpcbench.contract.times import measure_seconds, parse_time
 _ASK = 2.0
 """Seconds between two queries of the jobs."""
 _RECENT = 20
-"""Number of last steps that the remaining time is estimated from, because the first steps of a run are slow."""
+"""Number of recent steps from which the remaining time is estimated. The first steps of a run are slow."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The present state of one run. A number is None until the log contains it."""
+    """The current state of one run. Numbers are None until the log contains them."""
 
     id: str
     job: str
@@ -35,15 +35,15 @@ class RunProgress:
     samples_per_s: float | None = None
     loss_valid: float | None = None
     elapsed: float | None = None
-    """Seconds since the run began, or seconds that it took."""
+    """Seconds since the start of the run, or its duration if it has ended."""
     start: str | None = None
     end: str | None = None
     left: float | None = None
-    """Seconds that the remaining steps will take at the speed of the last ones."""
+    """Estimated seconds for the remaining steps, at the speed of the most recent steps."""
 
     @property
     def state(self) -> State:
-        """State of the run so far."""
+        """Current state of the run."""
         return self.verdict.state
 
 
@@ -55,11 +55,11 @@ class Follower:
     root
         Directory of the submission.
     jobs
-        Function that returns each job by its id.
+        Function that returns the jobs keyed by ID.
     now
-        Function that returns the time in UTC.
+        Function that returns the current time in UTC.
     clock
-        Function that returns the seconds of a monotonic clock.
+        Function that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(
@@ -80,18 +80,19 @@ class Follower:
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, RunProgress] = {}
         self._ends: dict[str, tuple[int, RunProgress]] = {}
-        """The attempt and the end of each run that was seen to end."""
+        """Attempt and final progress of each run whose end was detected."""
 
     def poll(self) -> list[RunProgress]:
-        """Return the present state of all runs, in the order of the plan."""
-        # Asked before the status files are read: a job that ends in between then has a status file, and is not lost.
+        """Return the current state of all runs, in the order of the plan."""
+        # The scheduler is queried before the status files are read. If a job ends in between, its status file shows the
+        # end, so the job is not reported as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
         self.jobs = {job.id: self._asked[1].get(job.id, JobSummary(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def since_start(self, runs: list[RunProgress]) -> float:
-        """Return the seconds since the first run began, or those between its start and the end of the last run."""
+        """Return the seconds since the start of the first run. If all runs have ended, return their total duration."""
         starts = [time for run in runs if (time := parse_time(run.start)) is not None]
         ends = [time for run in runs if (time := parse_time(run.end)) is not None]
         if not starts:
@@ -100,7 +101,7 @@ class Follower:
         return max(0.0, (until - min(starts)).total_seconds())
 
     def left(self, runs: list[RunProgress]) -> float | None:
-        """Return the seconds until all runs will have ended; None until a run has a known speed."""
+        """Estimate the seconds until all runs have ended. Return None until the speed of a run is known."""
         durations = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
         durations += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
         if not durations:
@@ -111,18 +112,18 @@ class Follower:
             if run.state in OPEN:
                 left = max(usual - (run.elapsed or 0.0), 0.0) if run.left is None else run.left
                 by_job[run.job] = by_job.get(run.job, 0.0) + left
-        # Jobs of a cluster run side by side, once they have started; those of one machine queue up.
+        # Jobs on a cluster run concurrently after their start. Jobs on a single machine run one after another.
         totals = list(by_job.values())
         return sum(totals) if self.plan.scheduler is SchedulerKind.LOCAL else max(totals, default=0.0)
 
     def _look(self, run: PlannedRun) -> RunProgress:
         job = self.jobs.get(run.job, JobSummary(run.job, State.UNKNOWN))
-        # The status file first: if it reports the end, then the log contains the end already.
+        # The status file is read first: if it reports the end, the log already contains the end.
         mark = read_mark(self.root / run.path)
         log = self._tails[run.id].read()
         seen = _Seen(mark, job, log, log.lines if log else 0)
         cached = self._judged.get(run.id)
-        # For a failed run, its log and standard error are searched for the reason.
+        # The log and stderr of a failed run are searched for the reason.
         run_result = cached[1] if cached and cached[0] == seen else result(self.plan, run, self.root, job, mark, log)
         self._judged[run.id] = (seen, run_result)
         progress = self._onward(run, self._progress(run, run_result, log), mark)
@@ -132,9 +133,9 @@ class Follower:
         return progress
 
     def _onward(self, run: PlannedRun, progress: RunProgress, mark: Mark | None) -> RunProgress:
-        """Return the progress, or the end that was seen before it, which only another attempt replaces.
+        """Return the progress, or the earlier detected end of the same attempt.
 
-        The scheduler's answer may be older than the status files, and report a job as running that has ended.
+        The scheduler's answer may be older than the status files, and report a finished job as running.
         """
         attempt = mark.attempt if mark else 0
         before = self._ends.get(run.id)
@@ -170,7 +171,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The files and facts from which the state of a run was last resolved."""
+    """Inputs of the last state resolution of a run."""
 
     mark: Mark | None
     job: JobSummary
@@ -179,7 +180,7 @@ class _Seen:
 
 
 class _Tail:
-    """A log that still grows. Only its new part is read."""
+    """A growing log. Only new content is read."""
 
     def __init__(self, path: Path, form: LogForm | None) -> None:
         self._path, self._form = path, form

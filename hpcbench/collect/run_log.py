@@ -1,6 +1,6 @@
-"""The log file of one run: its steps and events, each with its line number.
+"""Reader of a run's log file: steps and events with their line numbers.
 
-The log is parsed incrementally, so a growing log is read only once. Damaged lines are noted, and nothing is guessed.
+The log is parsed incrementally, so a growing log is read only once. Damaged lines are reported in notes and not used.
 """
 
 import math
@@ -19,10 +19,10 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
-"""Bytes of the longest line that is read. The longest line of hpcbench is the environment of some 100,000 ranks."""
+"""Maximum length in bytes of a line that is read. The environment event of about 100,000 ranks fits."""
 _CHUNK = 1 << 16
 MOST_NOTES = 20
-"""Largest number of notes that are kept of a log."""
+"""Maximum number of notes per log."""
 E = TypeVar("E", bound=Event)
 
 
@@ -32,44 +32,44 @@ class RunLog:
 
     path: Path
     dialect: str = "hpcbench"
-    """Name of the dialect of its lines."""
+    """Dialect name of the log."""
     steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
     notes: list[DamagedLine] = field(default_factory=list)
-    """Notes about lines that were cut, damaged or doubled, without the last ones if they are many."""
+    """Notes about truncated, damaged or duplicate lines. Only the first `MOST_NOTES` are stored."""
     lines: int = 0
     cut: bool = False
-    """Whether the last line of the file has no line end, or the last line of hpcbench is not whole."""
+    """Whether the last line of the file has no line end, or the last line of hpcbench is incomplete."""
     starts: int = 0
     running_means: set[str] = field(default_factory=set)
-    """Quantities whose value at a step is the mean over all steps up to it."""
+    """Quantities whose value at a step is the mean over all steps so far."""
 
     def event(self, kind: type[E]) -> E | None:
         """Return the last event of this kind; None if there is none."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def read_event(self, kind: type[E]) -> E:
-        """Return the last event of this kind, or one with empty fields if there is none."""
+        """Return the last event of this kind, or an event with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
     def note(self, note: DamagedLine) -> None:
-        """Keep a note about a line, unless there are already many."""
+        """Store a note about a line, unless the limit is reached."""
         if len(self.notes) < MOST_NOTES:
             self.notes.append(note)
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
-        """The record of each rank about itself; none if the log has no environment."""
+        """The ranks in the environment event; empty if the log does not contain the event."""
         return self.read_event(Environment).world or ()
 
     @property
     def last_step(self) -> Step | None:
-        """The record of the highest step."""
+        """Record of the highest step number."""
         return self.steps.last
 
     @property
     def planned_steps(self) -> int | None:
-        """Number of steps that were planned. If no line gives it, it is the number of steps of a complete run."""
+        """Number of planned steps. If the log does not contain it, the number of steps of a completed run is used."""
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None
@@ -77,18 +77,18 @@ class RunLog:
 
     @property
     def resumed_from(self) -> int:
-        """The step of the checkpoint that the run continued from; 0 if it began with its first step."""
+        """Step of the checkpoint from which the run continued; 0 if there was no checkpoint."""
         return max(self.read_event(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Return the steps before the last one that the log lacks.
+        """Return the steps before the last one that are missing from the log.
 
-        Other frameworks print every nth step, and do not say so.
+        Other frameworks may print only every nth step.
         """
         last = self.last_step
         if last is None or self.dialect != "hpcbench" or last.step == len(self.steps) + self.resumed_from:
             return []
-        # The log may claim any step number: only the first gaps are of interest.
+        # A damaged log may contain any step number, so only the first gaps are listed.
         missing: list[int] = []
         for step in range(self.resumed_from + 1, last.step):
             if step not in self.steps:
@@ -99,9 +99,9 @@ class RunLog:
 
     @property
     def evaluations(self) -> dict[int, float]:
-        """Validation losses, keyed by the step after which they were taken.
+        """Validation losses, keyed by the step after which they were computed.
 
-        If there are several after a step, the last one counts.
+        If a step has several, the last one is used.
         """
         losses: dict[int, float] = {}
         for event in self.events:
@@ -110,7 +110,7 @@ class RunLog:
         return losses
 
     def final_loss(self) -> float | None:
-        """Return the validation loss after the last planned step; None if it was not evaluated there."""
+        """Return the validation loss after the last planned step; None if there is none."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
 
@@ -123,7 +123,7 @@ class RunLog:
 
     @property
     def ending(self) -> Ending:
-        """End of the log, in the form that `resolve_run` takes."""
+        """End of the log, for `resolve_run`."""
         end, last = self.event(End), self.last_step
         return Ending(
             path=self.path,
@@ -143,12 +143,12 @@ class RunLog:
         )
 
     def where(self, line: int | None = None) -> str:
-        """Return ``file:line`` of a line; of the last line if none is given."""
+        """Return ``file:line`` for a line, by default the last one."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
 class LogReader:
-    """Reader of a log, fed while the log grows.
+    """Incremental reader of a log.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class LogReader:
         self._shape: LineShape | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the file."""
+        """Process the next bytes of the file."""
         begin = 0
         if self._overlong:
             begin = chunk.find(b"\n") + 1
@@ -180,9 +180,9 @@ class LogReader:
             self._overlong = True
 
     def close(self) -> RunLog:
-        """End the file.
+        """Finish the file.
 
-        A last line without a line end counts as cut, because each of its fields may be cut.
+        A last line without a line end counts as truncated.
         """
         if self._rest or self._overlong:
             self.log.lines += 1
@@ -194,7 +194,7 @@ class LogReader:
         return self.log
 
     def _block(self, block: bytes) -> None:
-        """Take whole lines: one by one until a step line has shown its shape, then lines of this shape in bulk."""
+        """Process complete lines, in bulk once the shape of step lines is known."""
         begin = 0
         while self._shape is None and begin < len(block):
             end = block.index(b"\n", begin)
@@ -218,7 +218,7 @@ class LogReader:
                 alone += end - begin
             begin = end
         if 2 * alone > begin:
-            self._shape = None  # most lines have a different shape by now
+            self._shape = None  # the shape of most lines has changed
 
     def _line(self, raw: bytes) -> Step | Event | DamagedLine | None:
         log = self.log

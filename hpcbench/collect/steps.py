@@ -1,4 +1,4 @@
-"""The steps of a log, kept as columns, because a thousand logs of a thousand steps are a million records."""
+"""Column storage for the steps of a log. A report may read a million step records."""
 
 from array import array
 from bisect import bisect_left
@@ -10,11 +10,11 @@ from typing import Any
 from hpcbench.contract.step_line import QUANTITIES, TYPECODES, Step
 
 COLUMNS = tuple(quantity.name for quantity in QUANTITIES)
-"""The quantities that a step may have."""
+"""Names of all step quantities."""
 
 
 class Steps(Mapping[int, Step]):
-    """Records by step number, in the order of the file. They are created on access."""
+    """Step records keyed by step number, in file order. Records are created on access."""
 
     def __init__(self) -> None:
         self.clear()
@@ -23,16 +23,16 @@ class Steps(Mapping[int, Step]):
         """Remove all records."""
         self._columns = {"step": _Column("step"), "line": _Column("line")}
         self._highest = -1
-        # Row of each step. None as long as each step is above the one before it: bisection finds it then.
+        # Row of each step. None while the step numbers increase, because bisection then finds the row.
         self._rows: dict[int, int] | None = None
 
     def add(self, record: Step) -> Step:
-        """Keep a record, unless its step is already there. The result is the record that is kept.
+        """Store a record, unless the step already has one. Return the stored record.
 
         Raises
         ------
         OverflowError
-            A number of the record is beyond 64 bits. Nothing of it is kept.
+            A number does not fit in 64 bits. No part of the record is stored.
         """
         row = self._row(record.step)
         if row is not None:
@@ -42,18 +42,18 @@ class Steps(Mapping[int, Step]):
         return record
 
     def extend(self, columns: Mapping[str, "array[Any]"]) -> bool:
-        """Keep many records at once if each step is above all earlier ones; otherwise keep none.
+        """Store many records at once if the step numbers increase; otherwise store none.
 
         Parameters
         ----------
         columns
-            Values by attribute of `Step`, in arrays of the types in `TYPECODES`. All have the same length, which is not
-            0, and ``step`` and ``line`` are among them.
+            Values keyed by attribute of `Step`, in nonempty arrays of equal length with the types in `TYPECODES`.
+            ``step`` and ``line`` are required.
 
         Returns
         -------
         bool
-            Whether the records were kept.
+            Whether the records were stored.
         """
         numbers = columns["step"]
         if not self._is_above(numbers[0]) or not all(map(lt, numbers, numbers[1:])):
@@ -82,16 +82,16 @@ class Steps(Mapping[int, Step]):
         return self._record(self._highest) if self else None
 
     def column(self, name: str, *, first: int = 0) -> list[float]:
-        """Return one quantity of the steps from number `first` on, in the order of the file.
+        """Return the values of a quantity for steps from `first` on, in file order.
 
-        Steps without it are left out.
+        Steps without a value are omitted.
 
         Parameters
         ----------
         name
             One of `COLUMNS`, ``step`` or ``line``.
         first
-            Step number to begin with.
+            First step number.
 
         Raises
         ------
@@ -101,11 +101,11 @@ class Steps(Mapping[int, Step]):
         return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
-        """Return tuples of several quantities, for the steps from number `first` on that have all of them."""
+        """Return a tuple of quantities for each step from `first` on that contains all of them."""
         return list(zip(*self.aligned(*names, first=first), strict=True))
 
     def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
-        """Return the same as `columns`, with a list for each quantity instead of a tuple for each step."""
+        """Return the values of `columns` as one list per quantity instead of one tuple per step."""
         columns = [self._columns.get(name) or _Column(name) for name in names]
         begin = bisect_left(self._numbers, first) if self._rows is None else 0
         end = min(len(column.values) for column in columns)
@@ -150,15 +150,15 @@ class Steps(Mapping[int, Step]):
 
 
 class _Column:
-    """One quantity with a value for each row, up to the last row that has one."""
+    """Values of one quantity, up to the last row with a value."""
 
     def __init__(self, name: str) -> None:
         self.values: array[Any] = array(TYPECODES[name])
         self.present: bytearray | None = None
-        """Whether each row has a value; None if all have one."""
+        """Whether each row has a value; None if all rows do."""
 
     def extend(self, row: int, values: "array[Any]") -> None:
-        """Store values from `row` on. Earlier rows without values lack the quantity."""
+        """Store values from `row` on. Skipped rows have no value."""
         missing = row - len(self.values)
         if missing:
             self.present = bytearray(b"\1") * len(self.values) if self.present is None else self.present
@@ -169,6 +169,6 @@ class _Column:
         self.values.extend(values)
 
     def at(self, row: int) -> Any:
-        """Return the value of a row; None if it has none."""
+        """Return the value of a row; None if it is missing."""
         there = row < len(self.values) and (self.present is None or self.present[row])
         return self.values[row] if there else None

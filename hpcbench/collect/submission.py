@@ -1,4 +1,4 @@
-"""The files of a submission: its plan, and each run with its state and its log."""
+"""Reader of a submission: its plan, and the state and log of each run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ from hpcbench.errors import UserError
 from hpcbench.files import decompression, read_json
 
 UNKNOWN_SITE = "unknown site"
-"""Name of the site of a log that does not name one."""
+"""Site name for logs that do not contain one."""
 
 
 @dataclass
 class RunResult:
-    """One run: its settings, its state, and its log."""
+    """A run with its settings, state and log."""
 
     id: str
     study: str
@@ -47,14 +47,14 @@ class RunResult:
     end: str | None = None
     host: str | None = None
     allocation: str | None = None
-    """Job, id and attempt that the run was part of.
+    """Job, scheduler ID and attempt of the run.
 
-    Runs with the same value had the same nodes. None if no status file contains it.
+    Runs with the same value ran on the same nodes. None if no status file contains the value.
     """
     given: bool = False
-    """Whether the user gave its scheme and pairing, without a plan."""
+    """Whether the user specified the scheme and pairing, without a plan."""
     submission: str = ""
-    """Label of its submission if a report has several of the same study; empty otherwise."""
+    """Label of the submission if a report contains several submissions of one study; otherwise empty."""
 
     @property
     def state(self) -> State:
@@ -63,20 +63,20 @@ class RunResult:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the run from its status files, which also cover runs that failed; without them, from its log."""
+        """Duration of the run in seconds, from its status files or, if they are missing, from its log."""
         marked = measure_seconds(self.start, self.end)
         return self.log.read_event(End).seconds if marked is None and self.log else marked
 
 
 @dataclass
 class Submission:
-    """A plan with its runs, or logs that were given together."""
+    """A plan with its runs, or a set of logs."""
 
     root: Path | None
     plan: RunPlan
     runs: list[RunResult]
     parts: tuple["Submission", ...] = ()
-    """The submissions whose runs it joins; empty for one that is alone."""
+    """The submissions that were combined into this one; empty for a single submission."""
 
 
 def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:
@@ -87,13 +87,13 @@ def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:
     root
         Directory of the submission.
     jobs
-        Each job by its id. A missing log has an unknown state.
+        Jobs keyed by ID.
     """
     plan = read_submission(root)
     runs = []
     for run in plan.runs:
         directory = root / run.path
-        # The status file first: if it reports the end, then the log contains the end already.
+        # The status file is read first: if it reports the end, the log already contains the end.
         mark = read_mark(directory)
         path = directory / "log.txt"
         log = _read(path, plan.program_log) if path.is_file() else None
@@ -140,9 +140,9 @@ class NoRunError(UserError):
 
 
 def from_log(path: Path) -> RunResult:
-    """Return a run that has only a log file, of hpcbench or of another framework.
+    """Return a run that consists only of a log file, from hpcbench or another framework.
 
-    The run of another framework gets its own cell, so that it is not compared with other runs.
+    A run of another framework is put in a separate cell, so that it is not compared with other runs.
 
     Raises
     ------

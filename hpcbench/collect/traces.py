@@ -1,4 +1,4 @@
-"""Traces of runs: one file per rank, which `hpcbench.contract.trace` reads."""
+"""Traces of runs. Each rank writes one file, which `hpcbench.contract.trace` reads."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hpcbench.contract.trace import StepTrace
 
 
 def directory_of(run: RunResult) -> Path | None:
-    """Return the directory of the run's traces; None if the run was not traced."""
+    """Return the trace directory of a run; None if the run was not traced."""
     directory = run.log.path.parent / trace.DIRECTORY if run.log else None
     return directory if directory is not None and directory.is_dir() else None
 

@@ -66,7 +66,7 @@ def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
     call
         Values shared by all slices of the operation.
     steps
-        This rank's steps.
+        Steps of this rank.
     tag
         First of the slice's `STAGES` tags.
     """

@@ -39,7 +39,7 @@ class Member:
     progress, links, places
         As in `Group`.
     parent
-        This rank's member of the parent group.
+        Member of this rank in the parent group.
 
     Attributes
     ----------

@@ -172,7 +172,7 @@ def carry_out_on_streams(
     call
         Values shared by all slices of the operation.
     slices
-        This rank's steps in each slice.
+        Steps of this rank in each slice.
     lanes
         Streams, assigned to slices round-robin.
     order

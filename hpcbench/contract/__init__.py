@@ -1,1 +1,1 @@
-"""All that both sides of a job script share: files, log lines, states, and the settings of a run."""
+"""Definitions shared by both sides of a job script: files, log lines, states, and run settings."""

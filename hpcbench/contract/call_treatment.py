@@ -1,8 +1,8 @@
-"""Resolve whether a call of a program is encoded, and with which rule of the scheme.
+"""Selection of the scheme's rule for a program's collective call.
 
-The decision depends only on group, operation, type and size. These are the same on all ranks of the call, so all ranks
-decide the same. A call does not show whether it belongs to the forward or the backward pass: the gradients of a
-pipeline look like activations. So both passes must have the same rule.
+The decision depends only on group, operation, dtype and size. These are identical on all ranks of the call, so all
+ranks make the same decision. The pass of a call is unknown, because pipeline gradients look like activations.
+Therefore the same rule must apply to both passes.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from hpcbench.contract.traffic import Traffic
 
 
 class CallKind(str, Enum):
-    """Operation of a call."""
+    """The operation of a call."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -29,7 +29,7 @@ _ACTIVATIONS = ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
 
 
 class CallTreatment(NamedTuple):
-    """The treatment of an encoded call, or the reason why a call is not encoded."""
+    """The treatment of an encoded call, or the reason why the call is not encoded."""
 
     traffic: Traffic | None
     treatment: Treatment | None
@@ -43,12 +43,12 @@ def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
             return [("ZERO", "FORWARD", "PARAM"), ("ZERO", "BACKWARD", "PARAM")]
         return [("DP", "BACKWARD", "GRAD")]
     if dimension == "TP" and call is not CallKind.ALL_REDUCE:
-        dimension = "SP"  # sequence parallelism cuts an all-reduce into these operations
+        dimension = "SP"  # sequence parallelism splits an all-reduce into these operations
     return [(dimension, *phase_and_kind) for phase_and_kind in _ACTIVATIONS]
 
 
 def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: CallKind) -> CallTreatment:
-    """Resolve how calls of one operation are encoded in groups of a dimension. Type and size are checked later."""
+    """Resolve the treatment of an operation in groups of a dimension. Dtype and size are checked later."""
     if dimension is None:
         return CallTreatment(None, None, "unknown group")
     if dimension == "EXACT":
@@ -63,7 +63,7 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
         return CallTreatment(None, None, "not of data parallelism")  # a pipeline in the default group, for example
     traffic, *_ = list_traffic(dimension, call)
     treatment = scheme.treatment(traffic)
-    # A scheme without any codec is a control: it runs our algorithms, which separates their cost from that of a codec.
+    # A scheme without a codec is a control. It runs our algorithms, which separates their cost from a codec's cost.
     control = scheme.algorithm != "auto" and all(rule.codec == "none" for rule in scheme.all_rules)
     if treatment.codec == "none" and not control:
         return CallTreatment(None, None, "no codec")
@@ -71,7 +71,7 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
 
 
 def explain_undecidable(scheme: Scheme) -> str | None:
-    """Return why a scheme cannot be applied to a program, whose calls do not show their pass; None if it can."""
+    """Return why a scheme cannot be applied to a program; None if it can. The pass of a program's calls is unknown."""
     if scheme.optimizer is not None:
         return "it sets an optimizer, and the program has its own: use another scheme"
     if scheme.algorithm == "homomorphic":

@@ -1,8 +1,8 @@
-"""Claims of job scripts on a job's directory: the files ``claims/1``, ``claims/2`` and so on.
+"""Claims of job scripts on a job directory: the files ``claims/1``, ``claims/2`` and so on.
 
-A script creates the next number with a link, which is atomic, and exits at once if the last holder is still running.
-A scheduler may report a running job as ended and start it again. Then two scripts hold the job for a while, and their
-measurements disturb each other.
+A script creates the file with the next number atomically, by a link. It exits immediately if the previous holder is
+still running. A scheduler may report a running job as ended and start it again. Both scripts then run the job
+concurrently, which distorts their measurements.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ DIRECTORY = "claims"
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of one job script on a job."""
+    """A claim of a job script on a job."""
 
     number: int
     holder: str
-    """The scheduler's job id of the script, or its process."""
+    """Scheduler job ID of the script, or its process."""
     start: str | None
-    """Time of the start in UTC, ISO 8601."""
+    """Start time in UTC, ISO 8601."""
     end: str | None
-    """Time of the end; None if the script did not write it."""
+    """End time; None if the script did not write it."""
 
 
 def read_claims(directory: Path) -> list[Claim]:
@@ -59,7 +59,7 @@ def _read(place: Path, number: int) -> Claim:
 
 
 def find_double_claim(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:
-    """Return two claims that were held at once between two times; None if there are none."""
+    """Return two claims that overlapped between `start` and `end`; None if there are none."""
     begin, over = parse_time(start), parse_time(end)
     claims = read_claims(directory)
     if begin is None or over is None:
@@ -74,7 +74,7 @@ def find_double_claim(directory: Path, start: str | None, end: str | None) -> tu
 
 
 def close_claim(directory: Path, time: str) -> None:
-    """Write the end of the last claim on a job, for a script that was killed before it could."""
+    """Write the end of the last claim on a job, on behalf of a script that was killed."""
     claims = read_claims(directory)
     if claims and claims[-1].end is None:
         (directory / DIRECTORY / f"{claims[-1].number}.end").write_text(f"{time}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Messages of a launcher: the first complaint in a file, or its last useful line."""
+"""Launcher messages: the first complaint in a file, or the last useful line."""
 
 import re
 from collections import deque
@@ -13,21 +13,21 @@ from hpcbench.contract.text import make_printable
 
 _LONGEST = 1 << 16
 _MOST = 200
-"""Number of lines that are searched for the first complaint of a file."""
+"""Maximum number of lines that are searched for the first complaint."""
 _JOINED = 3
-"""Largest number of lines that are joined to one sentence."""
+"""Maximum number of lines that are joined into one sentence."""
 
-# Lines that do not explain a failure: rulers, warnings, counts that launchers print afterwards.
+# Lines that do not explain a failure: rulers, warnings, and counts that launchers print at the end.
 _RULER = re.compile(r"[\W_]*")
 _DASHES = re.compile(r"-{20,}")
-"""Rulers that Open MPI writes above and below a message. The first sentence of the message states the problem."""
+"""Rulers that Open MPI prints above and below a message. The first sentence of the message describes the problem."""
 _WRAPPED = 50
-"""Least length of a line outside of such a message that may continue on the next line."""
+"""Minimum length of a wrapped line outside such a message."""
 _WARNING = re.compile(
     r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI |[IW][0-9]{4} ", re.IGNORECASE
 )
 _ASIDE = re.compile(r"WARNING|Primary job +terminated|\w+ detected that one or more processes exited")
-"""First words of a paragraph of Open MPI that gives no cause."""
+"""First words of Open MPI paragraphs that do not contain a cause."""
 _PROGRAM = re.compile(r"\S+: ")
 _NOISE = re.compile(
     rf"{_RULER.pattern}$|=|YOUR APPLICATION|This typically|Please see"
@@ -36,7 +36,7 @@ _NOISE = re.compile(
     r"|slurmstepd(?:-\S+)?: error: \*\*\*"
 )
 _HYDRA_CALL = re.compile(r"\[(?:mpiexec|proxy)\S*@[^\]]*\] (?:\w+ \([^)]*\): )?")
-"""Name of the function that MPICH's launcher writes before its message."""
+"""Function name that MPICH's launcher prints before its message."""
 _COMPLAINS = re.compile(
     r"error|fatal|fail|cannot|can't|could ?n[o']t|unable|not found|no such|denied|not enough|not allowed|detected"
     r"|invalid|illegal|refus|unknown|unrecogni|not recogni|must|missing|abort|disallow|exceed",
@@ -46,7 +46,7 @@ _CANNOT_LOAD = re.compile(
     r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
     re.IGNORECASE,
 )
-"""Complaints of a launcher about the wrong PMI or MPI plugin, which come among harmless complaints of that plugin."""
+"""Launcher complaints about a wrong PMI or MPI plugin. Harmless complaints of the plugin may surround them."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class OutputLine:
     """A line of a run's output."""
 
     number: int
-    """Line number in the file, from 1."""
+    """Line number in the file, starting at 1."""
     place: int
-    """Number of the line among those of its rank, empty lines included. Lines of other ranks may come between two."""
+    """Index of the line among all lines of its rank, including empty ones."""
     source: str
-    """Label of the rank that wrote it, as `split_label` returns it."""
+    """Label of the rank that wrote the line, as returned by `split_label`."""
     text: str
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """A message of a launcher, and the line where it begins."""
+    """A launcher message, and the line on which it begins."""
 
     text: str
     line: int
@@ -76,7 +76,7 @@ class Complaint:
 
 
 def read_lines(path: Path) -> Iterator[OutputLine]:
-    """Yield the nonempty lines that launchers and libraries wrote; none if the file does not exist."""
+    """Yield the nonempty lines of launchers and libraries; none if the file does not exist."""
     places: dict[str, int] = {}
     try:
         with path.open("rb") as stream:
@@ -85,7 +85,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
             while raw := stream.readline(_LONGEST):
                 number += fresh
                 raw = strip_stamp(raw)[1] if fresh else raw
-                # Step lines and events are the bulk of a log, and do not explain a failure.
+                # Step lines and events make up most of a log, but do not explain a failure.
                 if fresh and not raw.startswith((b"step ", b"{")):
                     source, text = split_label(raw.decode("utf-8", "replace").strip())
                     places[source] = places.get(source, 0) + 1
@@ -121,7 +121,7 @@ def find_first_complaint(path: Path) -> Complaint | None:
 
 
 def find_last_line(path: Path) -> Complaint | None:
-    """Return the last useful line; for a message between rulers, its first sentence."""
+    """Return the last useful line, or the first sentence of a message between rulers."""
     by_source: dict[str, deque[OutputLine]] = {}
     for line in read_lines(path):
         by_source.setdefault(line.source, deque(maxlen=_MOST)).append(line)
@@ -169,7 +169,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return the first line of the message between rulers that contains a line; None outside of such a message."""
+    """Return the index of the first line of the enclosing message between rulers; None outside such a message."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):
@@ -180,7 +180,7 @@ def _message(lines: Sequence[OutputLine], index: int) -> int | None:
 
 
 def _continues(before: OutputLine, line: OutputLine) -> bool:
-    """Return whether a line outside of such a message continues the sentence of the line before it."""
+    """Return whether a line outside such a message continues the sentence of the previous line."""
     joined = line.place == before.place + 1 and not (_ends(before.text) or _NOISE.match(before.text))
     return joined and len(before.text) >= _WRAPPED and line.text[0].islower() and not _PROGRAM.match(line.text)
 

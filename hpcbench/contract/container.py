@@ -1,8 +1,8 @@
 """Environment variables that a job script sets for ranks in a container."""
 
 WHERE = "HPCBENCH_CONTAINER"
-"""Program and image, such as ``apptainer /sw/hpcbench.sif``."""
+"""Container program and image, such as ``apptainer /sw/hpcbench.sif``."""
 VERSION = "HPCBENCH_VERSION"
-"""Version of the hpcbench that wrote the script: the image must have the same."""
+"""hpcbench version that wrote the script. The image must contain the same version."""
 MPI_PATHS = "HPCBENCH_MPI_PATHS"
-"""Directories of the host's MPI library, joined by colons, where the ranks are to use it and not the image's."""
+"""Directories of the host's MPI library, separated by colons. Set only if ranks use this library, not the image's."""

@@ -1,4 +1,4 @@
-"""Criteria that a study sets for its runs: the margins of a verdict, and bounds for single quantities."""
+"""Criteria in a study: margins of verdicts, and bounds for single quantities."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ class Criteria(Section):
 
 
 class QuantityBound(Section):
-    """A bound for one quantity. It holds for the runs that `scheme` and `cell` select; without both, for all runs."""
+    """A bound for one quantity. It applies to the runs that `scheme` and `cell` select, by default to all runs."""
 
     quantity: Quantity = Field(
         description="samples_per_s, tokens_per_s; step_seconds: mean after the warm-up; tflops: the model's, a GPU "
@@ -57,7 +57,7 @@ class QuantityBound(Section):
         return self
 
     def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
-        """Return whether the bound holds for a run of this scheme and cell."""
+        """Return whether the bound applies to runs of this scheme and cell."""
         return self.scheme in (None, scheme) and all(
             key in cell and cell[key] == value for key, value in self.cell.items()
         )

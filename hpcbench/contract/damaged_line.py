@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DamagedLine:
-    """A line of hpcbench that is incomplete or damaged. No part of it is used."""
+    """An incomplete or damaged line of hpcbench. No part of the line is used."""
 
     line: int
     why: str

@@ -1,4 +1,4 @@
-"""The end of a log: its last step and its end event, read from the last lines."""
+"""Reader for the end of a log: its last step and its end event."""
 
 import math
 from dataclasses import dataclass
@@ -20,35 +20,35 @@ _HEAD = 1 << 12
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a run's log. Lines are counted from 1. A value is None if the log does not contain it."""
+    """The end of a run's log. Line numbers start at 1. A value is None if the log does not contain it."""
 
     path: Path
     lines: int
     begun: bool = False
     """Whether the log contains a start event or a step."""
     state: str | None = None
-    """State in the end event."""
+    """State reported by the end event."""
     reason: str = ""
     end_line: int | None = None
-    """Line of the end event; None where there is no such event."""
+    """Line number of the end event; None if there is no such event."""
     step: int | None = None
-    """Number of the last step in the log."""
+    """Last step number in the log."""
     steps: int | None = None
-    """Number of steps that were planned."""
+    """Number of planned steps."""
     loss: float | None = None
-    """The loss of the last step."""
+    """Loss of the last step."""
     step_line: int | None = None
     cut: bool = False
     """Whether the last line of the run is incomplete."""
     from_hpcbench: bool = True
-    """Whether hpcbench wrote the log. A log of another framework has no end event."""
+    """Whether hpcbench wrote the log. Logs of other frameworks contain no end event."""
     program: bool = False
-    """Whether a user's program wrote lines between our events. Only its dialect can read its steps."""
+    """Whether a user's program wrote lines between hpcbench's events. Its steps can be read only with its dialect."""
     diverged: int | None = None
-    """The first step with a loss of NaN or infinity, if the last lines show one."""
+    """First step with an infinite or NaN loss, if it is in the last lines."""
 
     def where(self, line: int | None = None) -> str:
-        """Return ``file:line`` of a line, by default of the last one."""
+        """Return ``file:line`` for a line, by default the last one."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
@@ -58,8 +58,8 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
     Parameters
     ----------
     numbered
-        Whether to count the lines, for which the whole file is read. The lines of a log that ends in ``completed``
-        are never counted, because no message names one.
+        Whether to determine line numbers, which requires reading the whole file. Lines of a log that ends in
+        ``completed`` are never counted, because messages about completed runs contain no line numbers.
     """
     try:
         with path.open("rb") as stream:
@@ -80,14 +80,14 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
-    """Read the ending from the last lines of a log. The last piece is the text after the last line end.
+    """Parse the last lines of a log. The last piece is the text after the last line end.
 
     Parameters
     ----------
     first
         Line number of the first piece.
     began
-        Whether a start event stands before these lines.
+        Whether a start event precedes these lines.
     """
     fields: dict[str, Any] = {"begun": began}
     cut = pieces[-1].startswith(_OURS)
@@ -97,7 +97,7 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
         if not text.startswith(_OURS):
             fields["program"] = fields.get("program", False) or is_stamped(text)
             continue
-        # There may be thousands of step lines. Only the last one matters.
+        # There may be thousands of step lines. Only the last one is needed.
         if looked and not text.startswith(_OF_LIFE) and ("step" in fields or not text.startswith(_STEP)):
             continue
         step = step_line.parse_step(text, line) if text.startswith(_STEP) else None
@@ -110,7 +110,7 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
         if isinstance(data, dict) and name == End.NAME and "end_line" not in fields:
             end = End.read(data)
             fields |= {"end_line": line, "state": end.state, "reason": end.reason or ""}
-        if name == Start.NAME:  # lines above belong to an earlier attempt
+        if name == Start.NAME:  # preceding lines belong to an earlier attempt
             fields["begun"] = True
             break
     loss = fields.get("loss")

@@ -1,8 +1,8 @@
-"""The events of a run's log. Each class writes the line of its event and reads it back.
+"""The events in a run's log. Each class formats and parses the line of its event.
 
-A run writes them in this order: start, environment, configuration; between its steps checkpoints, evaluations, sampled
-messages and a trace; after the last step traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory,
-sparsity and energy; end.
+A run first writes start, environment and configuration events. Between its steps, it writes events for checkpoints,
+evaluations, sampled messages and a trace. After the last step, it writes traffic, calls, experts, sparse gradients,
+phases, staleness, hosts, memory, sparsity and energy events. The end event is last.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class UnknownEvent(Event):
 
     @property
     def name(self) -> str:
-        """The event's name, as it is written in the line."""
+        """Name of the event in the log line."""
         return str(self.raw["event"])
 
 
@@ -126,7 +126,7 @@ _KINDS: tuple[type[Event], ...] = (
     End,
 )
 KINDS = {kind.NAME: kind for kind in _KINDS}
-"""The class of each event, keyed by the event's name."""
+"""Event classes keyed by event name."""
 
 
 def parse_event(text: str, line: int) -> Event | DamagedLine:
@@ -137,7 +137,7 @@ def parse_event(text: str, line: int) -> Event | DamagedLine:
     text
         The line without its line end.
     line
-        Number of the line, from 1.
+        Line number, starting at 1.
     """
     data = parse_object(text, line)
     return data if isinstance(data, DamagedLine) else KINDS.get(data["event"], UnknownEvent).read(data, line=line)

@@ -1,4 +1,4 @@
-"""Python exceptions in a run's output: the one of the rank that failed first, and those of its victims."""
+"""Python exceptions in a run's output: the exception of the rank that failed first, and exceptions that it caused."""
 
 import re
 from collections.abc import Collection
@@ -17,18 +17,18 @@ _VICTIM = re.compile(
     r"|see the mpi_error field|other mpi error)",
     re.IGNORECASE,
 )
-"""Exceptions of a rank that lost its connection to another rank, or that was asked to end."""
+"""Exceptions of a rank that lost its connection to another rank, or received a request to end."""
 
 
 @dataclass
 class Exceptions:
-    """The exceptions in a file, read line by line."""
+    """Incremental search for exceptions in a file."""
 
     _lines: list[OutputLine] = field(default_factory=list)
     _ignored: set[str] = field(default_factory=set)
 
     def read(self, line: OutputLine) -> None:
-        """Take a line into account."""
+        """Process a line."""
         if _IGNORED.match(line.text):
             self._ignored.add(line.source)
         elif _CHAIN.match(line.text):  # the next exception ended the rank
@@ -42,7 +42,7 @@ class Exceptions:
                 self._lines.append(line)
 
     def cause(self, ranks: Collection[str] = ()) -> OutputLine | None:
-        """Return the exception of the rank that failed first; None if there are only exceptions of victims, or none.
+        """Return the exception of the rank that failed first; None if there are no exceptions except those of victims.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class Exceptions:
             Labels of the rank that failed first, if the launcher reports it.
         """
         causes = [line for line in self._lines if not _VICTIM.match(line.text)]
-        # The last exception of a rank ended it. Without labels the ranks cannot be separated, so each line counts.
+        # The last exception of a rank ended it. Without labels the ranks cannot be distinguished, so all lines count.
         last = {line.source or line.number: line for line in causes}
         named = [line for line in last.values() if line.source in ranks]
         return min(named or last.values(), key=lambda line: line.number, default=None)

@@ -1,14 +1,14 @@
-"""Rules that layers with experts set for a model, its training and its layout."""
+"""Constraints that mixture-of-experts layers impose on model, training and layout."""
 
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Model, Train
 
 
 def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
-    """Return the first rule of experts that the settings break; None if they keep all.
+    """Return the first expert constraint that the settings violate; None if they satisfy all.
 
-    Experts work with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
-    accumulation and recomputation. Experts that drop no tokens also work with context parallelism.
+    Experts support data and pipeline parallelism, 1-D tensor parallelism, all ZeRO stages, offload, gradient
+    accumulation and recomputation. Experts that drop no tokens also support context parallelism.
     """
     experts = model.experts
     if experts is None:
@@ -62,7 +62,7 @@ def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: 
 
 
 def describe_expert_placement(*, ep: int, tp: int, cp: int, ranks: int, ranks_per_node: int) -> str:
-    """Describe whether the ranks of an expert-parallel group share a node, if nodes are filled one after another."""
+    """Describe whether an expert-parallel group fits on one node, if nodes are filled one after another."""
     groups: dict[tuple[int, int], set[int]] = {}
     for rank in range(ranks):
         groups.setdefault((rank // (tp * cp * ep), rank % (tp * cp)), set()).add(rank // ranks_per_node)

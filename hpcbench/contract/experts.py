@@ -1,4 +1,4 @@
-"""Settings of layers with experts, and the arithmetic that engine and predictions share."""
+"""Settings of mixture-of-experts layers, and arithmetic shared by the engine and the predictions."""
 
 import math
 from fractions import Fraction
@@ -12,7 +12,7 @@ Drop = Literal["position", "probability", "none"]
 
 
 class Experts(Section):
-    """Mixture-of-experts layers: a router chooses a few experts for each token."""
+    """Mixture-of-experts layers. A router selects a few experts for each token."""
 
     count: Count = Field(description="Number of experts per layer.")
     every: Count = Field(1, description="Every n-th layer has experts: 2 gives them to layers 2, 4, 6 ...")
@@ -52,16 +52,16 @@ class Experts(Section):
     def places(self, tokens: int) -> int:
         """Return the capacity of an expert for one sample of `tokens` tokens.
 
-        A token takes an expert at most once, so the capacity is at most `tokens`.
+        A token is sent to an expert at most once, so the capacity is at most `tokens`.
         """
         mean = Fraction(self.top * tokens, self.count)
         wanted = math.ceil(mean * Fraction(str(self.capacity)))
         return min(max(self.min_capacity, wanted), tokens)
 
     def in_layer(self, layer: int) -> bool:
-        """Return whether a layer, counted from 0, has experts."""
+        """Return whether a layer (from 0) contains experts."""
         return layer >= self.first and (layer + 1) % self.every == 0
 
     def layers_of(self, layers: range) -> list[int]:
-        """Return the layers that have experts."""
+        """Return the layers that contain experts."""
         return [layer for layer in layers if self.in_layer(layer)]

@@ -1,20 +1,21 @@
-"""Tensor grids: the axes that cut the dims of each matrix, for each mode of tensor parallelism.
+"""Tensor grids: the axes that shard the dims of each matrix, for each mode of tensor parallelism.
 
-The ranks of tensor parallelism form a grid with one or more axes, and each axis may cut a dim of a matrix. A layer is a
-product Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never cut. `Product` contains
-the axes that cut X, W and Y in memory, and the axes that cut M, K and N while blocks are multiplied. The traffic
-follows:
+Tensor-parallel ranks form a grid with one or more axes. Each axis may shard a dim of a matrix. A layer is a product
+Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never split. `Product` contains the
+axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. They determine the
+traffic:
 
-- An operand that memory cuts along one axis more than the product does is gathered over this axis.
-- The blocks of a result are summands over the axes that cut the contracted dim. If such an axis also cuts a dim of the
-  result, the sum is scattered over it. Over the other axes the sum is completed once per step, like that of a weight
-  that several ranks hold.
-- A *streamed* dim is gathered piece by piece: each piece of an operand is broadcast, or each piece of the result is
-  reduced, so no rank ever holds the whole matrix (SUMMA, doi 10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>).
+- If an axis shards an operand in memory but not in the product, the operand is gathered over this axis.
+- Blocks of a result are partial sums over the axes that shard the contracted dim. If such an axis also shards the
+  result, the sums are reduce-scattered over it. Over other axes, the sums are reduced once per step, like gradients of
+  replicated weights.
+- A *streamed* dim is gathered in pieces. Each piece of an operand is broadcast, or each piece of the result is reduced,
+  so no rank holds the whole matrix (SUMMA, doi 10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>).
 
 The forward pass, the gradient of X and the gradient of W use the same product; only the contracted dim differs.
-Sources: 2d arXiv 2104.05343, 2.5d 2105.14500, 3d 2105.14450. In 3d the finer cut of a weight is along N, not along K as
-in the paper: weights are stored as [N, K], so gathered pieces are contiguous. All sizes are the same.
+Sources: 2d arXiv 2104.05343, 2.5d 2105.14500, 3d 2105.14450. In 3d, weights are sharded more finely along N, not along
+K as in the paper. Weights are stored as [N, K], so gathered pieces are contiguous. All sizes are the same as in the
+paper.
 """
 
 import math
@@ -26,37 +27,37 @@ from typing import Literal, NamedTuple
 Mode = Literal["1d", "2d", "2.5d", "3d"]
 Axes = tuple[str, ...]
 Cuts = Mapping[str, Axes]
-"""The axes that cut each dim, outermost first."""
+"""Axes that shard each dim, outermost first."""
 
 AXES: dict[str, Axes] = {"1d": ("t",), "2d": ("i", "j"), "2.5d": ("e", "i", "j"), "3d": ("i", "k", "j")}
-"""The axes of each mode. Ranks are farthest apart along the first one.
+"""Axes of each mode. Ranks are farthest apart along the first axis.
 
-Activations, usually the largest messages, are sent over j (and k); weights and their gradients are sent over i (and
-e). So the ranks that exchange activations are close together.
+Activations, usually the largest messages, are sent over j (and k). Weights and their gradients are sent over i (and e).
+Therefore ranks that exchange activations are close together.
 """
 
 
 GRID_AXES: Axes = ("e", "i", "j", "k")
-"""The axes of all grids with more than one axis."""
+"""Axes of all multi-axis grids."""
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Kinds of layers that tensor parallelism treats differently; used as keys of the tables of cuts."""
+"""Layer kinds that tensor parallelism distinguishes. They are keys of the sharding tables."""
 OF_EXPERTS = "expert "
-"""Prefix of the kinds of layers within an expert."""
+"""Prefix of layer kinds within an expert."""
 TABLES = ("head", "vocabulary", "positions")
-"""Kinds of layers without a bias."""
+"""Layer kinds without a bias."""
 
 
 class ActivationCuts(NamedTuple):
-    """Axes that cut the rows and the columns of activations in memory, outermost first."""
+    """Axes that shard the rows and columns of activations in memory, outermost first."""
 
     rows: Axes
     columns: Axes
 
 
 class ExtraCut(NamedTuple):
-    """An axis that cuts a dim of a matrix in memory, but not in the product."""
+    """An axis that shards a matrix dim in memory, but not in the product."""
 
     dim: str
     axis: str
@@ -64,18 +65,18 @@ class ExtraCut(NamedTuple):
 
 @dataclass(frozen=True)
 class Multiplication:
-    """The messages of one matrix product.
+    """Messages of one matrix product.
 
     Attributes
     ----------
     left, right
-        How the parts of an operand are collected: with a gather, or with broadcasts if the dim is streamed.
+        Collection of an operand's shards: a gather, or broadcasts for a streamed dim.
     result
-        How the summands are summed and distributed: with a reduce-scatter, or with reductions if the dim is streamed.
+        Reduction of the partial sums: a reduce-scatter, or reductions for a streamed dim.
     pieces
         Number of pieces of the streamed dim; 1 without a streamed dim.
     unsummed
-        Axes over which the results are still summands.
+        Axes over which results remain partial sums.
     """
 
     left: ExtraCut | None
@@ -92,11 +93,11 @@ class Product:
     Attributes
     ----------
     x, w, y
-        Axes that cut the dims of the matrices in memory.
+        Axes that shard the dims of the matrices in memory.
     at
-        Axes that cut M, K and N while blocks are multiplied.
+        Axes that shard M, K and N during block multiplication.
     streamed
-        The dim whose pieces are sent one after another.
+        Dim whose pieces are sent one after another.
     sizes
         Sizes of the axes.
     """
@@ -110,17 +111,17 @@ class Product:
 
     @cached_property
     def forward(self) -> Multiplication:
-        """The messages of Y = X W."""
+        """Messages of Y = X W."""
         return self._multiplication(self.x, self.w, self.y, over="K")
 
     @cached_property
     def input_gradient(self) -> Multiplication:
-        """The messages for the gradient of X, from Y's gradient and W."""
+        """Messages for the gradient of X, computed from Y's gradient and W."""
         return self._multiplication(self.y, self.w, self.x, over="N")
 
     @cached_property
     def weight_gradient(self) -> Multiplication:
-        """The messages for the gradient of W, from Y's gradient and X."""
+        """Messages for the gradient of W, computed from Y's gradient and X."""
         return self._multiplication(self.y, self.x, self.w, over="M")
 
     def _multiplication(self, left: Cuts, right: Cuts, result: Cuts, *, over: str) -> Multiplication:
@@ -151,14 +152,14 @@ class Product:
 
 @dataclass(frozen=True)
 class Grid:
-    """The ranks of tensor parallelism, and the distribution of a model's layers over them.
+    """A grid of tensor-parallel ranks, and the distribution of layers over them.
 
     Attributes
     ----------
     mode
         Mode of tensor parallelism.
     sizes
-        Sizes of the axes, in rank order: neighbors along the last axis are neighboring ranks.
+        Sizes of the axes in rank order. Neighbors along the last axis are consecutive ranks.
     """
 
     mode: str
@@ -175,35 +176,35 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Return the number of pieces into which these axes cut a dim."""
+        """Return the number of shards of a dim that these axes shard."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Return the coordinate of a rank on each axis."""
+        """Return a rank's coordinate on each axis."""
         coordinates = {}
         for axis, size in reversed(tuple(self.sizes.items())):
             rank, coordinates[axis] = divmod(rank, size)
         return coordinates
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Return the index of a rank's piece among the pieces into which these axes cut a dim."""
+        """Return the index of a rank's shard of a dim that these axes shard."""
         coordinates, index = self.coordinates(rank), 0
         for axis in axes:
             index = index * self.sizes[axis] + coordinates[axis]
         return index
 
     def others(self, axes: Axes) -> Axes:
-        """Return all axes of the grid except some."""
+        """Return all axes of the grid except the given ones."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def list_sharing_axes(self, cuts: tuple[Axes, ...]) -> Axes:
-        """Return the axes along which ranks hold the same part of a matrix with these cuts."""
+        """Return the axes along which a matrix with these cuts is replicated."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
 
     @property
     def sums(self) -> set[Axes]:
-        """All sets of axes along which ranks hold the same parameters, or samples are averaged."""
+        """All sets of axes along which parameters are replicated or samples are averaged."""
         parameters = [
             (parameter, a) for parameter in WORDS for a in (("weight",) if parameter in TABLES else ("weight", "bias"))
         ]
@@ -212,12 +213,12 @@ class Grid:
 
     @property
     def rows(self) -> Axes:
-        """The axes that cut the rows of all activations in this mode."""
+        """Axes that shard the rows of all activations in this mode."""
         return ("e", "i") if self.mode == "2.5d" else ("i",)
 
     @property
     def stream(self) -> ActivationCuts:
-        """Cuts of the residual stream, between layers and between pipeline stages."""
+        """Cuts of the residual stream between layers and pipeline stages."""
         return ActivationCuts(("i", "j"), ("k",)) if self.mode == "3d" else ActivationCuts(self.rows, ("j",))
 
     @property
@@ -227,18 +228,18 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Divisor that the samples of a micro-batch must have, so that no sample is cut."""
+        """Number that must divide the micro-batch size, so that no sample is split."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
 
     @cached_property
     def products(self) -> dict[str, Product]:
-        """The product of each kind of layer, by the layer's name in a model's table.
+        """Products keyed by layer kind.
 
-        ``column`` maps the residual stream to the inside of a block, ``row`` maps back, ``head`` maps the stream to
-        the logits, and ``vocabulary`` maps one-hot rows, which every rank has, to the stream. Head and embedding have
-        weights of the same shape, [V, h], and may share one.
+        ``column`` maps the residual stream to the inside of a block, and ``row`` maps it back. ``head`` maps the stream
+        to the logits. ``vocabulary`` maps one-hot rows, which are replicated on all ranks, to the stream. Head and
+        embedding weights both have the shape [V, h] and may be shared.
         """
         m, stream, inner = self.rows, self.stream, self.inner
         if self.mode == "3d":
@@ -277,12 +278,12 @@ class Grid:
         )
 
     def cuts(self, word: str, attribute: str) -> tuple[Axes, ...]:
-        """Return the axes that cut each dim of a layer's parameter, as PyTorch lays it out.
+        """Return the axes that shard each dim of a layer's parameter in PyTorch's layout.
 
         Parameters
         ----------
         word
-            Name of the layer in the model's table. Layers of experts, which only mode 1d has, are cut like others.
+            Layer kind. Expert layers, which only mode 1d supports, are sharded like other layers.
         attribute
             ``weight`` or ``bias``.
         """
@@ -313,7 +314,7 @@ def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
     Raises
     ------
     ValueError
-        No grid has this number of ranks. The message contains numbers that fit.
+        No grid has this number of ranks. The message suggests valid numbers.
     """
     if mode == "1d":
         return Grid(mode, {"t": tp})
@@ -328,7 +329,7 @@ def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
 
 
 def _near(depth: int, power: int, tp: int) -> str:
-    """Return the nearest numbers of ranks below and above `tp` that form a grid."""
+    """Describe the nearest numbers of ranks below and above `tp` that form a grid."""
     q = 1
     while depth * (q + 1) ** power <= tp:
         q += 1
@@ -336,13 +337,14 @@ def _near(depth: int, power: int, tp: int) -> str:
 
 
 def is_summed_by_channel(alike: Axes) -> bool:
-    """Return whether a channel sums the gradients of parameters that ranks share along these axes.
+    """Return whether a channel sums the gradients of parameters that are replicated along these axes.
 
-    This holds for the weights of 2.5d over depth. All other such gradients are few, and their sums are exact.
+    This applies to 2.5d weights along the depth axis. Other replicated parameters are small, and the sums of their
+    gradients are exact.
     """
     return alike == ("e",)
 
 
 def carries_weights(axis: str) -> bool:
-    """Return whether weights and their gradients are sent over an axis, not activations. All modes are the same."""
+    """Return whether an axis carries weights and their gradients instead of activations, in all modes."""
     return axis in ("e", "i")

@@ -1,4 +1,4 @@
-"""Rules that a tensor grid sets for a model and its training."""
+"""Constraints that a tensor grid imposes on model and training."""
 
 from hpcbench.contract.grid import Grid, make_grid
 from hpcbench.contract.section import Misfit
@@ -6,9 +6,10 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """Return the first rule of the grid that the settings break; None if they keep all. Mode 1d has no rules.
+    """Return the first grid constraint that the settings violate; None if they satisfy all.
 
-    Every rank holds equal parts of each matrix, whole samples and whole heads. So attention needs no messages.
+    Mode 1d has no constraints. In other modes, shards have equal sizes, and samples and heads are not split. Therefore
+    attention needs no messages.
     """
     if depth > 1 and mode != "2.5d":
         return Misfit(("layout", "depth"), f"{depth}, but tensor {mode} has no depth: use 1, or tensor 2.5d")
@@ -51,7 +52,7 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
 
 
 def describe_placement(grid: Grid, ranks_per_node: int) -> str:
-    """Describe a grid, and which lines of ranks share a node if nodes are filled one after another."""
+    """Describe a grid, and along which axes ranks share a node if nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():

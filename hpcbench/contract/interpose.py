@@ -1,4 +1,4 @@
-"""Settings that `hpcbench run` passes to the ranks of a user's program, in one environment variable."""
+"""Settings that `hpcbench run` passes to a user program's ranks in an environment variable."""
 
 import re
 from typing import Literal
@@ -10,19 +10,19 @@ from hpcbench.contract.section import Count, File, Section
 from hpcbench.contract.text import make_printable
 
 VARIABLE = "HPCBENCH_TORCH"
-"""Variable that contains the settings as JSON. If it is not set, `import torch` is not changed."""
+"""Environment variable with the settings as JSON. If it is not set, `import torch` is unchanged."""
 
 Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
-"""Parallel dimension of a group. EXACT: its messages are never encoded."""
+"""Parallel dimension of a group. Messages in EXACT groups are never encoded."""
 
 
 def compile_expression(text: str) -> re.Pattern[str]:
-    """Compile a regular expression from a user.
+    """Compile a user's regular expression.
 
     Raises
     ------
     ValueError
-        It is not a regular expression, or Python cannot compile it.
+        The text is not a valid regular expression.
     """
     try:
         return re.compile(text)
@@ -31,7 +31,7 @@ def compile_expression(text: str) -> re.Pattern[str]:
 
 
 class GroupPattern(Section):
-    """The dimension of groups that are selected by their description or by the axes that they span."""
+    """Dimension of process groups, which are selected by description or by the axes that they span."""
 
     match: str | None = Field(None, description="Regular expression, searched for in the group's description.")
     axes: list[Meaning] | None = Field(
@@ -55,14 +55,14 @@ class GroupPattern(Section):
 
 
 class Axis(Section):
-    """One dimension of a declared layout."""
+    """A dimension of a declared layout."""
 
     dimension: Meaning = Field(description="The dimension.")
     size: Count = Field(description="Number of ranks.")
 
 
 class Groups(Section):
-    """Parallel dimensions of a program's groups, and the messages that may be lossy."""
+    """Parallel dimensions of a program's process groups, and the messages that may be lossy."""
 
     groups: list[GroupPattern] = Field(
         default_factory=list,
@@ -91,7 +91,7 @@ class Groups(Section):
 
 
 class TracedSteps(Section):
-    """Steps that each rank traces. A step ends when the optimizer's step returns."""
+    """Steps that each rank traces. A step ends when `Optimizer.step` returns."""
 
     directory: File = Field(description="Directory that receives a trace from each rank.")
     wait: int = Field(3, ge=0, description="Number of steps to skip after the first one before tracing.")
@@ -99,7 +99,7 @@ class TracedSteps(Section):
 
 
 class Interposition(Section):
-    """Settings of the interposition on one rank."""
+    """Interposition settings of a rank."""
 
     scheme: NamedScheme
     groups: Groups = Field(default_factory=Groups)

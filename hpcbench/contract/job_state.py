@@ -1,6 +1,6 @@
-"""Resolution of job states, from a job's own status file and from the scheduler's answer.
+"""Resolution of job states from status files and scheduler answers.
 
-The status file shows how the job ended. The scheduler explains why a status file is missing.
+A status file contains how the job ended. The scheduler explains why a status file is missing.
 """
 
 from dataclasses import dataclass, replace
@@ -11,30 +11,30 @@ from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, J
 from hpcbench.contract.times import parse_time
 
 GRACE = 300.0
-"""Seconds for which a job may be missing from every answer.
+"""Seconds for which a job may be missing from scheduler answers.
 
-Accounting lags, and a requeued job is not listed at first.
+Accounting is delayed, and requeued jobs are not listed immediately.
 """
 _SKEW = 60.0
-"""Largest delay in seconds of a compute node's clock behind that of the login node."""
+"""Maximum delay in seconds of a compute node's clock relative to the login node's clock."""
 _SLOW_REASON = 60.0
-"""Seconds after the end of a script in which the scheduler may still add the reason."""
+"""Seconds after the end of a script during which the scheduler may still report the reason."""
 _SLOW_FILES = 30.0
-"""Seconds until a status file that a compute node wrote is visible on the login node."""
+"""Maximum delay in seconds until a compute node's status file is visible on the login node."""
 
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """The last submission of a job to its scheduler."""
+    """The most recent submission of a job to its scheduler."""
 
     time: str
     """Time of the submission in UTC, ISO 8601."""
     begun: int = 0
     """Number of attempts before this submission. Status files of these attempts no longer count."""
     answered: bool = True
-    """Whether the scheduler's answer with the job's id was received."""
+    """Whether the scheduler returned the job ID."""
     cancelled: str | None = None
-    """Time at which hpcbench cancelled the job."""
+    """Time at which hpcbench cancelled the job; None if it did not."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class SchedulerAnswer:
     exit: int | None = None
     """Exit status of the script, if the scheduler reports it."""
     restarts: int | None = None
-    """Number of times that the scheduler restarted the job; None if it does not report it."""
+    """Number of restarts by the scheduler; None if the scheduler does not report it."""
     since: float = 0.0
-    """Time at which the scheduler first reported this state, in seconds since 1970."""
+    """Time at which the scheduler first reported the state, in seconds since 1970."""
     absent: float | None = None
-    """Time since which no answer contains the job, in seconds since 1970; None if the last answer contains it."""
+    """Time of the first answer without the job, in seconds since 1970; None if the last answer contained the job."""
     ended: int = 0
-    """Attempt whose status file already showed its end when the scheduler was asked; 0 for none."""
+    """Attempt that had already ended (by its status file) when the scheduler was queried; 0 if there is none."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of a job or a run, with the reason and the times."""
+    """State of a job or run, with reason and times."""
 
     state: State
     reason: str = ""
@@ -67,19 +67,19 @@ class Status:
     attempt: int = 1
     """Number of the current or last attempt."""
     exit: int | None = None
-    """Exit status in the status file."""
+    """Exit status from the status file."""
     where: str | None = None
-    """``file:line`` of the reason."""
+    """Location of the reason as ``file:line``."""
 
     def job(self, id: str) -> JobSummary:
-        """Return the summary of job `id` with this state, from which the states of its runs are resolved."""
+        """Return a summary of job `id`, which is used to resolve the states of its runs."""
         return JobSummary(id, self.state, self.exit, self.reason, self.attempt)
 
 
 def make_run_status(verdict: ResolvedState, mark: Mark | None, job: Status) -> Status:
-    """Return a run's state with the times of its status file.
+    """Return a run's state with the times from its status file.
 
-    A run whose status file lacks the end is assumed to have ended with its job.
+    If the status file does not contain the end, the run is assumed to have ended with its job.
     """
     status = Status(verdict.state, verdict.reason, where=verdict.where)
     if mark is None or verdict.state is State.PENDING:
@@ -102,15 +102,15 @@ def resolve_job_state(
     Parameters
     ----------
     mark
-        Status file of the job. It does not count if an attempt before the last submission wrote it.
+        Status file of the job. It is ignored if an attempt before the last submission wrote it.
     record
-        Last submission of the job; None if the script was run by hand.
+        Last submission of the job; None if the script was started manually.
     answer
-        The scheduler's last answer about the job; None if there was none yet.
+        Last scheduler answer about the job; None before the first answer.
     requeue
         Whether the job may return to its queue.
     silent
-        Why the scheduler cannot be queried; None if it answered.
+        Why the scheduler query failed; None if it succeeded.
     clock
         Current time in seconds since 1970.
     """
@@ -182,7 +182,7 @@ def _judge(
 
 
 def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
-    """Return the status of a job that its scheduler restarts after the `times`-th end; None if it does not."""
+    """Return the status of a job that the scheduler restarts after its `times`-th end; None if it is not restarted."""
     if mark.exit == 0 or answer is None or answer.absent is not None:
         return None
     later = answer.ended == mark.attempt
@@ -195,7 +195,7 @@ def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: b
 
 
 def _clears_up(mark: Mark, answer: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
-    """Return the status of a job that has just ended if its scheduler may still add the reason, else None."""
+    """Return the status of a recently ended job while its scheduler may still report the reason, else None."""
     end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_REASON:
         return None
@@ -231,12 +231,12 @@ def _ended(mark: Mark, record: SubmissionRecord | None, answer: SchedulerAnswer 
 
 
 def _ended_by_us(answer: SchedulerAnswer, cancelled: str) -> bool:
-    """Return whether our cancellation ended a job without a status file. Some schedulers report this as a failure."""
+    """Return whether hpcbench's cancellation ended a job without a status file. Some schedulers report a failure."""
     return answer.state in (State.FAILED, State.LOST) and answer.since >= (_seconds(cancelled) or 0.0)
 
 
 def _after(mark: Mark, cancelled: str) -> bool:
-    """Return whether the job ended after its cancellation, within the difference of two machines' clocks."""
+    """Return whether the job ended after its cancellation, allowing for clock skew between machines."""
     end, cancel_time = _seconds(mark.end), _seconds(cancelled)
     slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
     return end is not None and cancel_time is not None and end + slack >= cancel_time

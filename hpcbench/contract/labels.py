@@ -1,4 +1,4 @@
-"""Labels that launchers write before a line of a rank: the number of the rank, and the time."""
+"""Rank and time labels that launchers add before output lines."""
 
 import re
 
@@ -27,17 +27,17 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split a line into the rank that wrote it and the text without labels, times and colors.
+    """Split a line into its rank label and the text without labels, times and color codes.
 
     Parameters
     ----------
     text
-        A line without white space at its ends.
+        Line without leading and trailing white space.
 
     Returns
     -------
     tuple[str, str]
-        ``rank3`` for a rank of the run, ``local3`` for a local rank of a node, empty without a label; and the text.
+        Rank label and text. The label is ``rank3`` for a global rank, ``local3`` for a local rank, or empty.
     """
     source, place = "", 0
     text = _COLOR.sub("", text).lstrip()

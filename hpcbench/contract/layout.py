@@ -1,4 +1,4 @@
-"""Sizes of the parallel dimensions, and the rules for them."""
+"""Sizes of the parallel dimensions, and their constraints."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ Context = Literal["ring", "rsa", "ulysses"]
 
 
 def _or_auto(stages: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
-    """Validate `stages` as the word auto or as a list, so that errors in a list are reported for its items."""
+    """Validate `stages` as ``auto`` or as a list. Errors in a list are reported for its items."""
     return stages if stages == "auto" else as_list(stages)
 
 
@@ -26,7 +26,7 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 
 
 class Partition(Section):
-    """How tensor and pipeline parallelism cut the model, and context parallelism the samples."""
+    """Partition of the model by tensor and pipeline parallelism, and of samples by context parallelism."""
 
     tp: Count = Field(
         1, description="Tensor-parallel size; with tensor 1d it must divide model.heads and model.kv_heads."
@@ -61,34 +61,34 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """The grid of the tensor-parallel ranks. `find_model_misfit` checks that it exists."""
+        """Grid of the tensor-parallel ranks. `find_model_misfit` checks that it exists."""
         return make_grid(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
-        """Number of parts into which the pipeline cuts the model. Stage r holds parts r, r + pp, r + 2 pp ..."""
+        """Number of pipeline parts of the model. Stage r holds parts r, r + pp, r + 2 pp, and so on."""
         return self.pp * self.chunks
 
     @property
     def automatic(self) -> bool:
-        """Whether `stages` is the word auto, which only a study may use."""
+        """Whether `stages` is ``auto``, which is allowed only in studies."""
         return isinstance(self.stages, str)
 
     def fits(self, layers: int) -> bool:
-        """Return whether `stages` cuts `layers` layers into the parts of the layout."""
+        """Return whether `stages` divides `layers` layers into the parts of the layout."""
         return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Return the layers of each part.
 
-        Embedding and head do not count here: the embedding costs a look-up, and the head costs the time of
-        ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by at most one layer, and the longer
-        parts come first. If the head costs more than a layer, `stages` can give the last part fewer layers.
+        Embedding and head are not counted. The embedding is a table look-up, and the head takes as long as
+        ``V / (12 h)`` layers in the last part. By default, parts differ by at most one layer, and longer parts come
+        first. If the head takes longer than a layer, `stages` can assign fewer layers to the last part.
 
         Raises
         ------
         ValueError
-            `stages` does not fit.
+            `stages` does not match the number of layers or parts.
         """
         if not self.stages:
             return [range(piece.start, piece.stop) for piece in cut_evenly(layers, self.parts)]
@@ -99,13 +99,13 @@ class Partition(Section):
 
 
 class _Replicas(Section):
-    """The size that a layout adds. The fields of a second base class come first in files."""
+    """The dimension that a layout adds. In files, fields of the second base class come first."""
 
     dp: Count = Field(1, description="Data-parallel size.")
 
 
 class Layout(Partition, _Replicas):
-    """Sizes of the mesh's axes; their product is the number of ranks."""
+    """Sizes of the mesh axes. Their product is the number of ranks."""
 
     @property
     def ranks(self) -> int:
@@ -116,7 +116,7 @@ class Layout(Partition, _Replicas):
     def replicas(self) -> int:
         """Number of ranks that hold the same part of the model and average its gradients.
 
-        They process different samples, or different positions of the same samples.
+        The ranks process different samples, or different positions of the same samples.
         """
         return self.dp * self.cp
 
@@ -126,23 +126,24 @@ class Layout(Partition, _Replicas):
         return self.replicas // self.ep
 
     def expert_coordinates(self, replica: int) -> tuple[int, int]:
-        """Return a replica's place among the ranks that hold the same experts, and its place in its expert group.
+        """Return a replica's index among the ranks with the same experts, and its index in its expert-parallel group.
 
-        The ranks that share experts out have the same part of the positions, of neighboring samples.
+        The ranks of an expert-parallel group process the same positions of neighboring samples.
         """
         sample, part = divmod(replica, self.cp)
         return sample // self.ep * self.cp + part, sample % self.ep
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
-        """Return stage, replica and place in the tensor group of a rank. The last is the fastest, to stay in a node.
+        """Return a rank's stage, replica, and index in its tensor-parallel group.
 
-        Of the replicas, those that share samples are neighbors: replica ``d * cp + c`` has part c of the positions.
+        The last coordinate varies fastest, so that tensor-parallel groups stay within a node. Replicas that share
+        samples are neighbors: replica ``d * cp + c`` holds part c of the positions.
         """
         return rank // (self.tp * self.replicas), rank // self.tp % self.replicas, rank % self.tp
 
 
 def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Return the first rule of how a model is cut that the settings break; None if they break none."""
+    """Return the first partition constraint that the settings violate; None if they satisfy all."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
@@ -223,9 +224,10 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
 
 
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Return why the samples cannot be cut by positions; None if they can.
+    """Return why context parallelism cannot split the samples; None if it can.
 
-    Every rank has the same number of positions: in a ring as two pieces, and after Ulysses' exchange for whole heads.
+    All ranks hold the same number of positions. A ring splits them into two pieces per rank. Ulysses requires whole
+    heads per rank.
     """
     heads = model.groups // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
     if cut.context == "ulysses" and heads % cut.cp:
@@ -248,10 +250,10 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 
 
 def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
-    """Return the number of layers of each part that minimizes the cost of the largest part, including the head.
+    """Return the number of layers per part that minimizes the cost of the most expensive part, including the head.
 
-    A layer has ``2 s w + 4 s^2 h`` operations with w weights, and the head has ``2 s h V`` (arXiv 2104.04473, section
-    5.1, where w is ``12 h^2``).
+    A layer with w weights takes ``2 s w + 4 s^2 h`` operations, and the head takes ``2 s h V`` (arXiv 2104.04473,
+    section 5.1, where w is ``12 h^2``).
     """
     if parts == 1:
         return [model.layers]

@@ -1,4 +1,4 @@
-"""Parser for a line of a run's log: a step, an event, or the output of another program."""
+"""Parser for lines of a run's log: steps, events, and output of other programs."""
 
 from hpcbench.contract import events, step_line
 from hpcbench.contract.damaged_line import DamagedLine
@@ -14,13 +14,13 @@ def parse(text: str, line: int) -> Step | Event | DamagedLine | None:
     text
         The line without its line end.
     line
-        Number of the line, from 1.
+        Line number, starting at 1.
 
     Returns
     -------
     Step, Event, DamagedLine or None
-        None for a line of the launcher, the MPI library or the interpreter. A `DamagedLine` for an incomplete line of
-        hpcbench.
+        None if the launcher, the MPI library or the interpreter printed the line. A `DamagedLine` if a line of
+        hpcbench is incomplete.
     """
     text = text.rstrip()
     return events.parse_event(text, line) if text.startswith(events.BEGIN) else step_line.parse_step(text, line)

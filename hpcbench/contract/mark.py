@@ -11,9 +11,9 @@ from hpcbench.files import exists, read_json
 
 FILE = "status.json"
 JOB_KEYS = ("state", "exit", "why", "attempt", "start", "end", "host", "hosts", "id")
-"""Keys in the status file of a job; ``exit`` and ``end`` only after its end."""
+"""Keys in a job's status file. ``exit`` and ``end`` are added after the end."""
 RUN_KEYS = ("state", "exit", "limit", "why", "attempt", "start", "end", "host", "job", "id")
-"""Keys in the status file of a run; ``limit`` if the run reached one, ``why`` if a file could not be written."""
+"""Keys in a run's status file. ``limit`` is present if the run reached a limit, ``why`` after a write error."""
 
 
 @dataclass(frozen=True)
@@ -21,35 +21,35 @@ class Mark:
     """The content of a status file."""
 
     state: str
-    """``running``, ``ended``, or for a job ``requeued``; empty if the file has no state."""
+    """``running``, ``ended``, or (only jobs) ``requeued``; empty if the file contains no state."""
     attempt: int = 1
     exit: int | None = None
     """Exit status; None before the end."""
     start: str | None = None
-    """Time of the start in UTC, ISO 8601."""
+    """Start time in UTC, ISO 8601."""
     end: str | None = None
-    """Time of the end; None before the end."""
+    """End time; None before the end."""
     id: str | None = None
-    """The scheduler's id for the attempt."""
+    """Scheduler ID of the attempt."""
     host: str | None = None
     """Host of the job script."""
     hosts: tuple[str, ...] | None = None
-    """Nodes of the job. Only in the status file of a job."""
+    """Nodes of the job; only in status files of jobs."""
     job: str | None = None
-    """Job of the run. Only in the status file of a run."""
+    """Job of the run; only in status files of runs."""
     limit: str | None = None
-    """Limit that the run reached: ``run_limit`` of the study, or its part of the job's ``walltime``. Only of a run."""
+    """Limit that the run reached: the study's ``run_limit``, or its part of the job's ``walltime``."""
     why: str | None = None
-    """The directory that could not be written, and the error of the file system."""
+    """Directory that could not be written, and the file-system error."""
 
     @property
     def readable(self) -> bool:
-        """Whether the file has a state."""
+        """Whether the file contains a state."""
         return bool(self.state)
 
 
 def parse_mark(data: Any) -> Mark:
-    """Parse a status file's JSON value. A field of the wrong type counts as missing."""
+    """Parse the JSON value of a status file. Fields with a wrong type count as missing."""
     fields: Mapping[str, Any] = data if isinstance(data, dict) else {}
 
     def text(key: str) -> str | None:
@@ -89,11 +89,11 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 def format_mark(mark: Mark) -> str:
-    """Return the text of a mark's file. Fields with the value None are left out."""
+    """Format a status file. Fields with the value None are omitted."""
     fields = ((key, getattr(mark, key)) for key in (JOB_KEYS if mark.job is None else RUN_KEYS))
     return json.dumps({key: value for key, value in fields if value is not None}) + "\n"
 
 
 def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a status file as a job script does."""
+    """Write a status file in the same way as a job script."""
     (directory / FILE).write_text(format_mark(mark), encoding="utf-8")

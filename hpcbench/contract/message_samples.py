@@ -1,7 +1,7 @@
-"""Files of message samples: the messages of some steps before any codec, one file per rank and step.
+"""Message sample files, which contain the messages of some steps before encoding. Each rank writes a file per step.
 
-A file is a ZIP archive without compression: ``about.json`` describes the content, and ``0``, ``1`` and so on are the
-values of the messages. The checksums of the archive detect a file that was cut or changed.
+A file is an uncompressed ZIP archive. ``about.json`` describes the content, and ``0``, ``1`` and so on contain message
+values. The archive's checksums detect truncated or modified files.
 """
 
 import json
@@ -14,7 +14,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 DIRECTORY = "messages"
-"""Directory of the files, below the run's directory."""
+"""Directory of the files, relative to the run's directory."""
 _ABOUT = "about.json"
 _REMEDY = "remove it, or run again with train.keep_messages"
 
@@ -24,47 +24,47 @@ class MessagePart:
     """A tensor in a message, in row-major order."""
 
     name: str
-    """Name of the parameter; empty if the message is a single tensor."""
+    """Parameter name; empty if the message is a single tensor."""
     shape: tuple[int, ...]
     begin: int
-    """Index of its first value in the message."""
+    """Index of the tensor's first value in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
-    """A message of one rank: the values that it gave to a channel, in the number format of the message."""
+    """Values that a rank passed to a channel, in the number format of the message."""
 
     channel: str
-    """Dimension, phase and kind of the channel as text; on a tensor grid its axis follows."""
+    """Dimension, phase and kind of the channel as text, followed by the axis on a tensor grid."""
     operation: str
     place: int
-    """Index of the message among those of its channel in the step, from 0."""
+    """Index of the message among the channel's messages in the step, starting at 0."""
     dtype: str
-    """Name of the values' type, such as ``bfloat16``."""
+    """Name of the dtype, such as ``bfloat16``."""
     size: int
-    """Number of values of the whole message. The file contains the first of them."""
+    """Number of values in the complete message. The file may contain only the first ones."""
     parts: tuple[MessagePart, ...]
     values: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SampledStep:
-    """The messages of one rank in one step."""
+    """Messages of one rank in one step."""
 
     rank: int
     step: int
     messages: tuple[SampledMessage, ...]
     left_out: int = 0
-    """Number of chosen messages that exceeded the size limit and were left out."""
+    """Number of selected messages that were omitted because of the size limit."""
 
 
 def name_file(step: int | str, rank: int | str) -> str:
-    """Return the name of a rank's file for a step; ``*`` matches any rank or step."""
+    """Return the file name for a rank and step. ``*`` matches any rank or step."""
     return f"step-{step}-rank-{rank}.zip"
 
 
 def write_samples(directory: Path, sample: SampledStep) -> None:
-    """Write a rank's file atomically, replacing an existing one. The directory must exist."""
+    """Write a rank's file atomically. An existing file is replaced. The directory must exist."""
     about = {
         "schema": 1,
         "rank": sample.rank,

@@ -1,4 +1,4 @@
-"""Rules that NCCL as the transport of messages sets for a run."""
+"""Constraints on runs that use NCCL as the message transport."""
 
 from typing import Literal
 
@@ -9,15 +9,15 @@ from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Train
 
 VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
-"""Families of codecs whose messages vary in size."""
+"""Codec families with variable message sizes."""
 
 
 def find_nccl_misfit(
     train: Train, layout: Layout, scheme: NamedScheme, device: Literal["cpu", "cuda"]
 ) -> Misfit | None:
-    """Return the first rule of `train.transport` nccl that a run breaks; None if it keeps all.
+    """Return the first constraint of `train.transport` nccl that a run violates; None if it satisfies all.
 
-    A feature that NCCL does not carry is refused: traffic that silently went over MPI would be compared with traffic
+    Features without NCCL support are refused. Otherwise traffic that silently used MPI would be compared with traffic
     over NCCL.
     """
     if train.transport != "nccl":

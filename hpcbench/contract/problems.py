@@ -1,4 +1,4 @@
-"""Error messages for users from pydantic's findings: one line each with place, field and remedy."""
+"""Conversion of pydantic errors to messages for users. Each line contains location, field and remedy."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""Path to a value: keys of mappings and indices of lists, outermost first."""
+"""Path to a value: mapping keys and list indices, outermost first."""
 
 _TYPES = {
     "string_type": "text",
@@ -28,9 +28,9 @@ _TYPES = {
 
 
 _STRANGE = 3
-"""Largest number of unknown keys; a file with more is of another kind."""
+"""Maximum number of unknown keys. A file with more keys is of a different kind."""
 _MOST = 9
-"""Largest number of faults in one message."""
+"""Maximum number of faults in a message."""
 _MEANT = {
     "partition": "queue",
     "qos": "queue",
@@ -42,7 +42,7 @@ _MEANT = {
     "ntasks_per_node": "ranks_per_node",
     "partitions": "queues",
 }
-"""Words of schedulers, and the keys in our files that mean the same."""
+"""Scheduler terms, and the corresponding keys in hpcbench's files."""
 PATTERN_REMEDIES = {
     NAME: "is not a name: use at most 64 letters, digits and . _ -, and start with a letter or digit",
     LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, and start with a letter or digit",
@@ -53,10 +53,10 @@ PATTERN_REMEDIES = {
     SHARE: "is not a number of GPUs: write 1, or 1/4 for a quarter",
     DIRECTORY: "cannot be bound: write the absolute path of a directory, without : and ,",
 }
-"""Message for a text that does not match a pattern of the schema: what is wrong, and what to write."""
+"""Messages for texts that do not match a schema pattern: what is wrong, and what to write."""
 _ONE_LINE = (LINE, DIRECTORY)
 _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
-"""Fields that are durations and need a unit."""
+"""Duration fields, which need a unit."""
 
 
 def make_user_error(
@@ -65,18 +65,18 @@ def make_user_error(
     where: Callable[[FieldPath], str],
     place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
-    """Make a `UserError` with one line per finding, or only the first line if the file is of another kind.
+    """Create a `UserError` with one line per error, or only the first line if the file is of a different kind.
 
-    Unknown keys come first, because they often explain missing ones.
+    Unknown keys come first, because they often explain missing keys.
 
     Parameters
     ----------
     schema
-        The model that was validated, from which similar names are suggested.
+        Validated model. Its field names are suggested for similar names.
     where
-        ``file:line`` of a path.
+        Function that returns ``file:line`` for a path.
     place
-        Function that returns the path that the user wrote for a path of the model; by default the same path.
+        Function that converts a path in the model to the path in the user's file. By default they are equal.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}
@@ -85,14 +85,14 @@ def make_user_error(
         faults.setdefault(path, message)
     lines = [format_fault(where(place(path)), path, message) for path, message in faults.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
-    if strange > _STRANGE:  # another kind of file: one line is enough
+    if strange > _STRANGE:  # a different kind of file: one line is enough
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
     more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST + 1 else []
     return UserError(*lines[: _MOST if more else None], *more)
 
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """Return a message for each wrong value, keyed by its path. Only the first finding about a value counts."""
+    """Return a message for each wrong value, keyed by path. Only the first error for a value is used."""
     faults: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, message = _resolve_finding(finding, schema)
@@ -101,7 +101,7 @@ def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPa
 
 
 def format_fault(place: str, path: FieldPath, message: str) -> str:
-    """Return the line of a fault: place, field and message."""
+    """Format a fault as a line with location, field and message."""
     name = ".".join(show(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
     return f"{place}: {name + ': ' if name else ''}{message}"
 
@@ -112,7 +112,7 @@ def _resolve_finding(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, 
 
 
 def _is_internal(part: str | int) -> bool:
-    """Return whether a part of a path is pydantic's name of a branch or a key: `[key]`, `int`, `list[...]`."""
+    """Return whether a path component is pydantic's name for a branch or a key: `[key]`, `int`, `list[...]`."""
     return isinstance(part, str) and (
         part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
     )
@@ -186,7 +186,7 @@ def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[Bas
 
 
 def suggest(word: str, known_words: list[str]) -> str:
-    """Return ``, did you mean 'X'?`` if a known word is similar, else an empty text."""
+    """Return ``, did you mean 'X'?`` if a known word is similar, else an empty string."""
     near = difflib.get_close_matches(word, known_words, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 

@@ -1,4 +1,4 @@
-"""Checks of what a scheme changes in the processes of its runs: variables, arguments, and a preloaded library."""
+"""Checks of process changes by a scheme: environment variables, arguments, and a preloaded library."""
 
 import re
 import shlex
@@ -12,16 +12,16 @@ _FIXED = (
     (r"HPCBENCH_.*", "is set by hpcbench"),
     (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
 )
-"""Variables that must be the same in all runs of a comparison, and why."""
+"""Environment variables that must be identical in all compared runs, with the reasons."""
 
 
 def check_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Check that a scheme may set these variables.
+    """Check that a scheme may set these environment variables.
 
     Raises
     ------
     ValueError
-        One of them would change more than the communication.
+        A variable would change more than the communication.
     """
     for name in environment:
         for pattern, reason in _FIXED:
@@ -38,7 +38,7 @@ def format_assignments(environment: Mapping[str, str]) -> str:
 def describe_changes(
     *, environment: Mapping[str, str], arguments: str, preload: str | None, setup: Sequence[str]
 ) -> str:
-    """Return what a scheme changes in the processes of its runs as one phrase; an empty text for nothing."""
+    """Describe the process changes by a scheme in one phrase. Return an empty string if there are none."""
     changes = [
         f"environment {format_assignments(environment)}" if environment else "",
         f"arguments {arguments}" if arguments else "",
@@ -49,12 +49,12 @@ def describe_changes(
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """Split a scheme's arguments as a shell does.
+    """Split a scheme's arguments with shell syntax.
 
     Raises
     ------
     ValueError
-        A quote is not closed.
+        A quotation is not closed.
     """
     try:
         return shlex.split(arguments)
@@ -63,12 +63,12 @@ def split_arguments(arguments: str) -> list[str]:
 
 
 def check_preload(path: str | None) -> str | None:
-    """Check that the dynamic linker can take a path from LD_PRELOAD.
+    """Check that a path can be used in LD_PRELOAD.
 
     Raises
     ------
     ValueError
-        The path has a character that separates paths there.
+        The path contains a separator of LD_PRELOAD.
     """
     odd = next((char for char in path or "" if char in ": \t\n"), None)
     if odd is not None:

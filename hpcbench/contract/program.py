@@ -1,4 +1,4 @@
-"""A user's program in a study: its command, launch and log, and the run file of such a program."""
+"""A user's program in a study: command, launch, log, and run file."""
 
 import json
 import re
@@ -35,16 +35,16 @@ Framework = Literal[
 ]
 """Frameworks whose logs `hpcbench report` reads, in lower case."""
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")
-"""Groups in the regular expression of a step's line: the names of a step's quantities."""
+"""Allowed group names in regular expressions for step lines: the names of step quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
-"""Names that a command may contain in braces, in addition to those of `values`."""
+"""Names that commands may contain in braces, in addition to the names in `values`."""
 ARGUMENTS = "{arguments}"
-"""Word of a command that is replaced by the arguments of the scheme."""
+"""Placeholder in commands for the scheme's arguments."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class LogLines(Section):
-    """The lines of a program's log, for programs of other frameworks."""
+    """Format of the log lines of a program that uses another framework."""
 
     line: str = Field(
         min_length=1,
@@ -88,7 +88,7 @@ LogForm = Annotated[
 
 
 class Program(Section):
-    """A user's unmodified training program that uses PyTorch."""
+    """An unmodified PyTorch training program of a user."""
 
     command: Line = Field(
         min_length=1,
@@ -160,7 +160,7 @@ class Program(Section):
         return self
 
     def uses(self, name: str) -> bool:
-        """Return whether the command or an environment variable contains a name in braces."""
+        """Return whether the command or an environment variable contains the name in braces."""
         return any(name in _BRACES.findall(text) for text in (self.command, *self.env.values()))
 
     @model_validator(mode="after")
@@ -171,14 +171,14 @@ class Program(Section):
         return self
 
     def fill_command(self, values: Mapping[str, object], arguments: Sequence[str] = ()) -> list[str]:
-        """Return the argument list of the command, with braces filled in.
+        """Return the command's argument list with substituted names.
 
         Parameters
         ----------
         values
-            Values of the names in braces, in addition to those of the study.
+            Values of the names in braces, in addition to the values in the study.
         arguments
-            Arguments of the scheme. They replace the word {arguments}, or follow the command if it has none.
+            Arguments of the scheme. They replace {arguments}, or are appended if the command does not contain it.
         """
         command = shlex.split(self.command)
         place = command.index(ARGUMENTS) if ARGUMENTS in command else len(command)
@@ -186,17 +186,17 @@ class Program(Section):
         return [fill_braces(argument, {**self.values, **values}) for argument in command if argument != ARGUMENTS]
 
     def fill_environment(self, values: Mapping[str, object]) -> dict[str, str]:
-        """Return the program's environment variables, with braces filled in."""
+        """Return the program's environment variables with substituted names."""
         return {name: fill_braces(text, {**self.values, **values}) for name, text in self.env.items()}
 
 
 def fill_braces(text: str, values: Mapping[str, object]) -> str:
-    """Fill in the known names in braces. Other braces stay, because a command may contain JSON."""
+    """Substitute names in braces. Other braces are unchanged, because a command may contain JSON."""
     return _BRACES.sub(lambda match: str(values[match[1]]) if match[1] in values else match[0], text)
 
 
 class ProgramRun(Section):
-    """One run of a user's program: the content of its run.json."""
+    """A run of a user's program: the content of its run.json."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -220,11 +220,11 @@ class ProgramRun(Section):
 
     @property
     def interposed(self) -> bool:
-        """Whether hpcbench intercepts PyTorch's calls. The baseline runs the program unchanged."""
+        """Whether hpcbench intercepts PyTorch calls. The baseline runs the program unchanged."""
         return self.scheme.algorithm != "native"
 
     def content(self) -> dict[str, Any]:
-        """Return the run as JSON data with every key: the content of run.json."""
+        """Return the content of run.json, with all keys."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -234,7 +234,7 @@ def load(path: Path) -> ProgramRun:
     Raises
     ------
     UserError
-        The file is missing, not JSON, or not the run of a program.
+        The file is missing, is not JSON, or is not the run file of a program.
     """
     remedy = "run files are written by `hpcbench submit`"
     try:

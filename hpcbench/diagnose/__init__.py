@@ -1,1 +1,1 @@
-"""Diagnoses from profiler traces whether communication limits a training program, and what compression could gain."""
+"""Diagnosis of profiler traces: whether communication limits a training program, and what compression could gain."""

@@ -1,4 +1,4 @@
-"""The collective calls of a trace: operation, values, group, and bytes on the wire."""
+"""Collective calls in a trace: operation, dtype, size, process group, and bytes on the wire."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _OPERATIONS = (
     (re.compile("gather"), "gather"),
     (re.compile("scatter"), "scatter"),
 )
-"""Names of kernels, of annotations and of Kineto's field, in lower case; the first match counts."""
+"""Patterns for lower-case names of kernels, annotations and Kineto collectives. The first match is used."""
 COMPRESSIBLE = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, MESSAGE)
 """Operations that compression systems encode."""
 
@@ -36,12 +36,12 @@ _TYPES = {
     "bool": ("bool", 1),
 }
 FLOATS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of the types that a lossy codec encodes."""
+"""Sizes in bytes of the dtypes that a lossy codec encodes."""
 
 
 @dataclass(frozen=True)
 class TracedGroup:
-    """A process group, as far as the trace describes it."""
+    """A process group in a trace."""
 
     name: str = ""
     description: str = ""
@@ -55,27 +55,27 @@ class TracedCall:
 
     operation: str
     dtype: str
-    """Short name of the type; empty if unknown."""
+    """Short name of the dtype; empty if unknown."""
     message_bytes: int | None
-    """Bytes of the whole vector: the input of reductions, the output of gathers. None if unknown."""
+    """Bytes of the whole vector (input of a reduction, output of a gather); None if unknown."""
     group: TracedGroup
     span: Span
     waits_until: float | None = None
-    """Time at which the last rank began the call; None if the traces do not show it."""
+    """Time at which the last rank began the call; None if unknown."""
 
     @property
     def waiting(self) -> Span:
-        """Part of the call in which it waited for other ranks."""
+        """Part of the call in which the rank waited for other ranks."""
         return Span(self.span.begin, max(self.span.begin, min(self.waits_until or self.span.begin, self.span.end)))
 
     @property
     def transfer(self) -> Span:
-        """The rest of the call."""
+        """Part of the call after the last rank began it."""
         return Span(self.waiting.end, self.span.end)
 
     @property
     def wire_bytes(self) -> float | None:
-        """Bytes that a rank sends if the algorithm is optimal; None if size or group are unknown."""
+        """Bytes that a rank sends with an optimal algorithm; None if the message size or group size is unknown."""
         n, size = self.message_bytes, self.group.size
         if n is None or not size:
             return None
@@ -90,31 +90,31 @@ class TracedCall:
 
 
 def name_operation(name: str) -> str:
-    """Return the operation of a kernel, an annotation or Kineto's field."""
+    """Return the operation from the name of a kernel, an annotation or a Kineto collective."""
     lower = name.lower()
     return next((operation for pattern, operation in _OPERATIONS if pattern.search(lower)), UNKNOWN)
 
 
 def name_type(name: str) -> tuple[str, int | None]:
-    """Return the short name of a type and its bytes."""
+    """Return the short name of a dtype, and its size in bytes."""
     if name.lower().startswith("float8"):
         return "fp8", 1
     return _TYPES.get(name.lower(), (name.lower(), None))
 
 
 def type_of_kernel(name: str) -> str:
-    """Return the short name of the type in a kernel's name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``."""
+    """Return the short dtype name from a kernel name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``."""
     parts = re.split(r"[_(<,\s]+", name)
     return next((_TYPES[part.lower()][0] for part in parts if part.lower() in _TYPES), "")
 
 
 def number(value: Any) -> int | None:
-    """Return a count of elements or ranks; None if it is not one."""
+    """Return a number of elements or ranks; None if the value is invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def rank_list(value: Any) -> tuple[int, ...] | None:
-    """Return the ranks of a group, from ``[0, 1]`` or its text; None if it is shortened or unreadable."""
+    """Return the ranks of a group from a list or its text, such as ``[0, 1]``; None if truncated or invalid."""
     if isinstance(value, str):
         items = value.strip("[] ").split(",")
         if not all(item.strip().isdigit() for item in items):

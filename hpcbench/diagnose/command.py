@@ -1,4 +1,4 @@
-"""``hpcbench diagnose``: reads traces, prints the diagnosis, and saves it."""
+"""The command ``hpcbench diagnose``, which reads traces, and prints and saves the diagnosis."""
 
 import math
 import sys
@@ -37,18 +37,18 @@ def diagnose_files(
     paths
         Trace files of the ranks of one job, directories of trace files, or an hpcbench submission.
     patterns
-        ``REGEX=DIMENSION`` for groups whose description matches.
+        ``REGEX=DIMENSION``: dimension of the groups whose description matches.
     output
-        File to write in addition, in the format of its suffix.
+        Additional output file. The suffix selects the format.
     codec_speed
-        GB/s of values at which codecs run.
+        Speed of codecs in GB/s, counted in uncompressed bytes.
     link_gbit
-        Gbit/s of a rank's link.
+        Link bandwidth of a rank in Gbit/s.
 
     Raises
     ------
     UserError
-        A trace cannot be read, the traces do not fit together, or an option is wrong.
+        A trace cannot be read, the traces are not of the same job, or an option is wrong.
     """
     groups = check_options(patterns, output, codec_speed, link_gbit)
     if len(paths) == 1 and is_submission(paths[0]):
@@ -77,12 +77,12 @@ def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None, l
 
 
 def print_answer(directory: Path, groups: Path | None) -> None:
-    """Print the first two lines of the diagnosis of the traces in a directory, or why there is none.
+    """Print the first two lines of the diagnosis of a trace directory, or the reason why there is none.
 
     Parameters
     ----------
     groups
-        File with the dimensions of groups.
+        File that contains the dimensions of groups.
     """
     paths = sorted(directory.glob("*.json*"))
     lines = ["no diagnosis: it needs 8 steps of a torch.optim optimizer, and a program that does not use the profiler"]
@@ -96,7 +96,7 @@ def print_answer(directory: Path, groups: Path | None) -> None:
 def check_options(
     patterns: Sequence[str], output: Path | None, codec_speed: float | None, link_gbit: float | None
 ) -> Groups:
-    """Check the options; return the dimensions that the user gives to groups.
+    """Check the options, and return the group dimensions that the user specified.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def check_options(
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """Return the files of traces: those given, and the JSON files in the directories given."""
+    """Return the given trace files, and the JSON files in the given directories."""
     traces = []
     for path in paths:
         if not path.is_dir():
@@ -127,7 +127,7 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_groups(patterns: Sequence[str]) -> Groups:
-    """Return the dimensions that the user gives to groups.
+    """Return the group dimensions that the user specified.
 
     Raises
     ------

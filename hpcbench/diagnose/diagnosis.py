@@ -1,4 +1,4 @@
-"""The diagnosis of a program: how much of a step is exposed communication, and what compression could gain."""
+"""Diagnosis of a program: the fraction of exposed communication in a step, and what compression could gain."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,20 @@ COMPUTATION = "computation"
 
 @dataclass(frozen=True)
 class Kind:
-    """Calls of one kind."""
+    """A kind of communication calls."""
 
     dimension: str
     """Parallel dimension; `UNKNOWN` if the traces do not contain it."""
     operation: str
     dtype: str
     description: str
-    """Description of the group."""
+    """Description of the process group."""
     group_size: int | None
     compressible: bool
 
     @property
     def name(self) -> str:
-        """Name in sentences, such as ``DP reduce-scatter (bf16)``."""
+        """Display name, such as ``DP reduce-scatter (bf16)``."""
         group = f"group {self.description!r}" if self.description else ""
         place = self.dimension if self.dimension != UNKNOWN else group
         return f"{f'{place} ' if place else ''}{self.operation} ({self.dtype})"
@@ -41,28 +41,28 @@ class Kind:
 
 @dataclass(frozen=True)
 class KindRow:
-    """The calls of one kind per step, as means over the traced ranks."""
+    """Statistics of one kind of calls, per step and averaged over the traced ranks."""
 
     kind: Kind
     calls: float
     message_bytes: float | None
-    """Bytes of the whole vectors per step; None if the trace does not contain sizes or types."""
+    """Bytes of the whole vectors per step; None if the trace does not contain sizes or dtypes."""
     wire_bytes: float | None
     seconds: float
     exposed: float
-    """Seconds that no computation covers."""
+    """Seconds of exposed communication."""
     waiting: float | None
     """Seconds of waiting for late ranks; None if unknown."""
     exposed_waiting: float | None
-    """The part of the waiting that no computation covers; None if unknown."""
+    """Exposed part of the waiting time; None if unknown."""
     transfer: float
-    """Seconds of transfers. Calls of the dimension that are under way together share their time."""
+    """Seconds of transfers. Concurrent calls of the same dimension share their time."""
     exposed_transfer: float
-    """The part of the transfers that no computation covers."""
+    """Exposed part of the transfers in seconds."""
 
     @property
     def load(self) -> Load:
-        """The mean traffic of a rank."""
+        """Mean traffic of a rank."""
         return Load(
             operation=self.kind.operation,
             dtype=self.kind.dtype,
@@ -75,70 +75,70 @@ class KindRow:
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes per second on the wire during transfers; None if unknown."""
+        """Wire bandwidth during transfers in bytes per second; None if unknown."""
         return self.wire_bytes / self.transfer if self.wire_bytes and self.transfer > 0 else None
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a codec could gain at most on one dimension."""
+    """Upper bound on the gain of a codec for one dimension."""
 
     dimension: str
     codec: str
     factor: float
-    """Present step time divided by the shortest possible one."""
+    """Current step time divided by the shortest possible step time."""
     break_even: float | None
-    """Gbit/s per rank below which it pays; None if that is unknown."""
+    """Bandwidth per rank in Gbit/s below which the codec saves time; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A span of the timeline of one step, in seconds since the start of the step."""
+    """A span in the timeline of a step, in seconds since the start of the step."""
 
     track: str
     """`COMPUTATION`, or the name of a kind of calls."""
     begin: float
     end: float
     exposed: bool = False
-    """Whether no computation covers it."""
+    """Whether no computation overlaps with the span."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The diagnosis of the traced steps of a program."""
+    """Diagnosis of the traced steps of a program."""
 
     paths: tuple[Path, ...]
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps; None if the traces do not contain it; then all figures are of the whole trace."""
+    """Number of steps. If the traces do not contain steps, it is None and all figures are for the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float
-    """Fraction of the step in which a rank computed, averaged over ranks."""
+    """Fraction of the step spent on computation, averaged over ranks."""
     exposed: float
-    """Fraction of the step in which communication was exposed, averaged over ranks."""
+    """Fraction of the step spent on exposed communication, averaged over ranks."""
     has_waiting: bool
     rows: tuple[KindRow, ...]
     gains: tuple[Gain, ...]
     codec_speed: float
-    """Assumed GB/s of values."""
+    """Assumed codec speed in GB/s, counted in uncompressed bytes."""
     timeline: tuple[Bar, ...]
-    """The last step of the first rank; empty if there are no traces."""
+    """Timeline of the first rank's last step; empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces, and not from the log of one of hpcbench's own runs."""
+    """Whether the figures come from traces; False if they come from the log of an hpcbench run."""
     link_gbit: float | None = None
-    """Gbit/s of a rank's link, if the user gave it."""
+    """Link bandwidth of a rank in Gbit/s; None if the user did not specify it."""
 
     def by_dimension(self) -> dict[str, float]:
-        """Return the exposed fraction of the step for each dimension, the largest first."""
+        """Return the exposed fraction of the step for each dimension, in descending order."""
         parts: dict[str, float] = defaultdict(float)
         for row in self.rows:
             parts[row.kind.dimension] += row.exposed / self.step_seconds
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
     def gain(self, dimension: str, codec: str) -> Gain | None:
-        """Return what a codec could gain on a dimension; None if it has nothing to encode there."""
+        """Return the gain of a codec for a dimension; None if the codec cannot encode its messages."""
         return next((gain for gain in self.gains if (gain.dimension, gain.codec) == (dimension, codec)), None)
 
 
@@ -148,9 +148,9 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
     Parameters
     ----------
     groups
-        Dimensions of groups that the user gives.
+        Group dimensions that the user specified.
     codec_speed
-        GB/s of values at which codecs encode and decode; by default an assumption.
+        Speed at which codecs encode and decode in GB/s, counted in uncompressed bytes. The default is an assumption.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
 
 
 def _timeline(trace: RankTrace, groups: Groups) -> Iterator[Bar]:
-    """Yield what the rank did in its last step; in the whole window if it has no steps."""
+    """Yield the spans of the rank's last step, or of the whole window if there are no steps."""
     step = trace.steps[max(trace.steps)] if trace.steps else trace.window
 
     def bars(track: str, spans: Sequence[Span], exposed: bool = False) -> Iterator[Bar]:
@@ -204,7 +204,7 @@ def _timeline(trace: RankTrace, groups: Groups) -> Iterator[Bar]:
 
 @dataclass
 class _RankKind:
-    """The calls of one kind on one rank, per step."""
+    """Statistics of one kind of calls on one rank, per step."""
 
     calls: float = 0.0
     message_bytes: float | None = 0.0
@@ -235,7 +235,7 @@ def _loads(trace: RankTrace, groups: Groups, n_steps: int) -> dict[Kind, _RankKi
         loads[kind].exposed_us += us / n_steps
         if part == WAITING:
             loads[kind].exposed_waiting_us = us / n_steps
-    # Calls in flight together share the link. Faster ones save at most their union, not the sum of their times.
+    # Concurrent calls share the link. Faster calls save at most the union of their spans, not the sum.
     for dimension in {kind.dimension for kind in loads}:
         transfers = [
             (kind, span) for (kind, part), span in labelled if part == TRANSFER and kind.dimension == dimension
@@ -269,7 +269,7 @@ def _dimension(call: TracedCall, world: int | None, groups: Groups) -> str | Non
         return None
     ranks = group.ranks or tuple(range(group.size or 0))
     dimension = dimension_of(group.description, ranks, world or 0, groups)
-    # Data parallelism sends no messages from rank to rank: those in the group of all ranks have an unknown purpose.
+    # Data parallelism uses no point-to-point messages, so their purpose is unknown in the group of all ranks.
     is_guess = dimension == "DP" and is_undescribed(group.description)
     return None if call.operation == MESSAGE and is_guess else dimension
 
@@ -297,7 +297,7 @@ def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[
 
 
 def _gains(per_rank: Sequence[dict[Kind, _RankKind]], step_us: float, speed: float) -> list[Gain]:
-    """Return the largest gain over the ranks for each dimension and codec: the rank that saves most may be the last."""
+    """Return the largest gain of any rank for each dimension and codec, because the slowest rank may save most."""
     dimensions = dict.fromkeys(kind.dimension for loads in per_rank for kind in loads if kind.compressible)
     gains = []
     for dimension in dimensions:
@@ -326,7 +326,7 @@ def _load(kind: Kind, load: _RankKind) -> Load:
 
 
 def _break_even(by_rank: Sequence[Sequence[Load]], codec: WireFormat, speed: float) -> float | None:
-    """Return the break-even bandwidth of the rank's largest traffic of a dimension."""
+    """Return the break-even bandwidth for the largest traffic of a rank in a dimension."""
     loads = [load for loads in by_rank for load in loads if load.wire_bytes]
     if not loads or not codec.has_cost:
         return None

@@ -1,4 +1,4 @@
-"""What compression could gain at most: Amdahl's bound for each codec, and the bandwidth below which it pays."""
+"""Upper bounds on the gain of compression (Amdahl's law), and the bandwidth below which each codec saves time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,33 +6,34 @@ from dataclasses import dataclass
 from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, FLOATS, REDUCE_SCATTER
 
 GPU_SPEED, CPU_SPEED = 500.0, 50.0
-"""Assumed speed of a codec in GB/s of values, on a GPU and on a core.
+"""Assumed speed of a codec on a GPU and on a CPU core in GB/s, counted in uncompressed bytes.
 
-A gain is an upper bound only if no codec is faster: results/reference/codecs-cpu.txt has half of it for a core.
+A gain is an upper bound only if no codec is faster. The speeds in results/reference/codecs-cpu.txt are at most about
+half of the assumed speed of a core.
 """
 NOTABLE = 1.03
-"""Gain below which compression is not worth trying."""
+"""Minimum gain for which compression is worth trying."""
 
 
 @dataclass(frozen=True)
 class WireFormat:
-    """A format that values have on the wire: a cast or a codec."""
+    """A format of values on the wire: a cast or a codec."""
 
     name: str
     bits: float
     """Bits per value on the wire."""
     has_cost: bool = True
-    """Whether encoding takes time; a cast is part of kernels that run anyway."""
+    """Whether encoding takes time. A cast is free, because it is part of existing kernels."""
 
 
 CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
-"""Casts and codecs in the order of their rates; int8 with blocks of 256 values, 4 bits with scales of two levels."""
+"""Casts and codecs in descending order of bits. int8 uses blocks of 256 values; 4 bits uses two-level scales."""
 FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 
 @dataclass(frozen=True)
 class Load:
-    """The traffic of one kind on one rank, per step."""
+    """Traffic of one kind of calls on one rank, per step."""
 
     operation: str
     dtype: str
@@ -41,18 +42,18 @@ class Load:
     wire_bytes: float
     transfer_us: float
     exposed_us: float
-    """Exposed part of the transfer; waiting for late ranks does not count."""
+    """Exposed transfer time, excluding waiting for late ranks."""
 
 
 def ratio(codec: WireFormat, dtype: str) -> float:
-    """Return bytes on the wire with the codec over bytes without it; at most 1."""
+    """Return the bytes on the wire with the codec divided by the bytes without it; at most 1."""
     return min(1.0, codec.bits / (8 * FLOATS[dtype]))
 
 
 def codec_us(load: Load, gb_per_s: float) -> float:
-    """Return the microseconds to encode and decode the traffic of a step.
+    """Return the time in microseconds to encode and decode the traffic of a step.
 
-    A sum over owners encodes each vector, sums the parts that arrive, encodes the sums and decodes them.
+    A reduction encodes each vector, decodes and sums the received parts, encodes the sums and decodes them.
     """
     size = load.group_size or 1
     passes = {ALL_REDUCE: 3 + 1 / size, REDUCE_SCATTER: 2.0, ALL_GATHER: 1 + 1 / size}.get(load.operation, 2.0)
@@ -60,31 +61,31 @@ def codec_us(load: Load, gb_per_s: float) -> float:
 
 
 def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
-    """Return the microseconds per step that a codec saves at most."""
+    """Return the maximum time that a codec saves per step, in microseconds."""
     shorter = load.transfer_us * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s) if codec.has_cost else 0.0
     return max(0.0, min(load.exposed_us, shorter) - cost)
 
 
 def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
-    """Return the bandwidth per rank in Gbit/s at which the codec takes as long as it saves; None if it never pays."""
+    """Return the bandwidth per rank in Gbit/s at which the codec's cost equals its savings; None if there is none."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None
 
 
 def gain_at(loads: Sequence[Load], step_us: float, codec: WireFormat, gb_per_s: float, gbit: float) -> float:
-    """Return the gain of a codec if the links had another bandwidth.
+    """Return the gain of a codec at a different link bandwidth.
 
     Parameters
     ----------
     loads
-        Traffic of a dimension, whose transfers take the time of their bytes at that bandwidth. What computation covers
-        of them now, it covers up to the same time.
+        Traffic of a dimension. Transfer times are recomputed for the bandwidth. Computation hides at most as much
+        transfer time as in the trace.
     step_us
-        Time of a step as it was traced.
+        Traced time of a step in microseconds.
     gbit
-        Gbit/s of a rank.
+        Bandwidth per rank in Gbit/s.
     """
     plain = step_us - sum(load.exposed_us for load in loads)
     coded = plain

@@ -1,8 +1,8 @@
-"""What one rank did, from the events of its trace: steps, computation and collective calls.
+"""Steps, computation and collective calls of one rank, from the events of its Kineto trace.
 
-With a GPU, computation is every kernel that is not a collective. Without one, it is every operator of a library, such
-as ``aten::mm``, outside collective calls, which gloo annotates in threads of its own. Nodes of the backward pass do not
-count, because they may wait for calls between their operators (FSDP's ``RegisterPostBackwardFunctionBackward``).
+On a GPU, all kernels except collectives count as computation. On a CPU, library operators such as ``aten::mm`` count,
+except during collective calls, which gloo annotates in its own threads. Autograd nodes do not count, because they may
+wait for calls between operators (FSDP's ``RegisterPostBackwardFunctionBackward``).
 """
 
 import math
@@ -34,19 +34,19 @@ _OPTIMIZER = "Optimizer.step#"
 
 @dataclass
 class RankTrace:
-    """The traced steps of one rank. Times are microseconds since the time to which its clock is relative."""
+    """Traced steps of one rank. Times are in microseconds, relative to the base time of the trace."""
 
     path: Path
     rank: int | None
     world: int | None
     base_us: float
     steps: dict[int, Span]
-    """Steps by number; empty if the trace has neither steps nor calls of an optimizer."""
+    """Spans of steps, keyed by step number; empty if the trace contains neither steps nor optimizer calls."""
     is_gpu: bool
     computation: list[Span]
-    """Disjoint spans in order."""
+    """Ordered, disjoint spans of computation."""
     calls: list[TracedCall]
-    """Calls in the order in which they began."""
+    """Calls in the order of their start times."""
 
     @property
     def window(self) -> Span:
@@ -59,13 +59,13 @@ class RankTrace:
 
 @dataclass
 class _Collected:
-    """The data that is kept of the events while they are read."""
+    """Data collected while the events are read."""
 
     is_gpu: bool = False
     kernels: list[Span] = field(default_factory=list)
     calls: list[TracedCall] = field(default_factory=list)
     operators: dict[Any, list[Span]] = field(default_factory=dict)
-    """Spans of operators by thread, nested ones merged."""
+    """Operator spans keyed by thread. Nested spans are merged."""
     collective_operators: dict[Any, list[Span]] = field(default_factory=dict)
     steps: dict[int, Span] = field(default_factory=dict)
     gpu_steps: dict[int, Span] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def _span(event: dict[str, Any]) -> Span | None:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Append a span of a thread. Nested operators follow the one that contains them, and are merged with it."""
+    """Append an operator span of a thread. Nested operators follow the enclosing one and are merged with it."""
     if spans and spans[-1].begin <= span.begin <= spans[-1].end:
         if span.end > spans[-1].end:
             spans[-1] = Span(spans[-1].begin, span.end)
@@ -157,7 +157,7 @@ def _append(spans: list[Span], span: Span) -> None:
 
 
 def _read_groups(distributed: dict[str, Any]) -> dict[str, TracedGroup]:
-    """Return the groups of the trace's header by name."""
+    """Return the process groups in the trace header, keyed by name."""
     groups = {}
     for entry in distributed.get("pg_config") or ():
         if isinstance(entry, dict):
@@ -188,7 +188,7 @@ def _call_of_kernel(name: str, span: Span, args: Any, groups: dict[str, TracedGr
 
 
 def _call_of_annotation(name: str, span: Span, args: Any, groups: dict[str, TracedGroup]) -> TracedCall:
-    """Return a call over gloo. Its annotation has shapes and types, and no group."""
+    """Return a gloo call. Its annotation contains shapes and dtypes, but no process group."""
     args = args if isinstance(args, dict) else {}
     dtypes, shapes = args.get("Input type"), args.get("Input Dims")
     dtype, width = name_type(str(dtypes[0]) if isinstance(dtypes, list) and dtypes else "")
@@ -201,7 +201,7 @@ def _call_of_annotation(name: str, span: Span, args: Any, groups: dict[str, Trac
 
 
 def _count_values(shape: Any) -> int | None:
-    """Return the number of elements of a shape, or of a list of shapes."""
+    """Return the number of elements for a shape or a list of shapes."""
     if not isinstance(shape, list):
         return None
     if all(isinstance(size, int) for size in shape):
@@ -211,7 +211,7 @@ def _count_values(shape: Any) -> int | None:
 
 
 def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
-    """Return the steps between the ends of successive calls of the optimizer that is called most often."""
+    """Return steps that extend from one optimizer call's end to the next, for the optimizer with the most calls."""
     if not optimizer:
         return {}
     calls = max(optimizer.values(), key=len)

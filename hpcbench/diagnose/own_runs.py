@@ -1,4 +1,4 @@
-"""The diagnosis of hpcbench's own runs, from the traffic and the times in their logs."""
+"""Diagnosis of hpcbench's own runs, from the traffic and times in their logs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,29 +16,29 @@ _CONTENTS = {"GRAD": "gradients", "PARAM": "parameters", "ACT": "activations"}
 
 
 def is_submission(path: Path) -> bool:
-    """Return whether a directory is a submission of hpcbench."""
+    """Return whether a directory is an hpcbench submission."""
     return (path / "submission.json").is_file()
 
 
 def diagnose_submission(root: Path, codec_speed: float | None = None) -> list[tuple[str, Diagnosis]]:
-    """Diagnose the first completed run of each cell whose scheme leaves the messages to the library.
+    """Diagnose the first completed run of each cell whose scheme uses the library's own collectives without a codec.
 
     Parameters
     ----------
     root
         Directory of the submission.
     codec_speed
-        GB/s of values at which codecs encode and decode; by default an assumption.
+        Speed at which codecs encode and decode in GB/s, counted in uncompressed bytes. The default is an assumption.
 
     Returns
     -------
     list
-        Cell in words, and its diagnosis.
+        Pairs of a cell's description and its diagnosis.
 
     Raises
     ------
     UserError
-        No such run has completed, or their logs do not contain the time of calls.
+        No such run has completed, or the logs do not contain call times.
     """
     diagnoses: dict[str, Diagnosis] = {}
     for run in load(root, {}).runs:
@@ -111,7 +111,7 @@ def _make_row(channel: TrafficSum, settings: LoggedSettings, n_steps_and_ranks: 
 
 
 def _find_operation(channel: TrafficSum, settings: LoggedSettings) -> tuple[str, int | None]:
-    """Return operation and group size of a channel, for the layouts of tensor mode 1d."""
+    """Return the operation and group size of a channel, for layouts with tensor mode 1d."""
     layout, zero = settings.layout, settings.train.zero or 0
     sizes = {
         "DP": (REDUCE_SCATTER if zero else ALL_REDUCE, layout.dp),
@@ -126,7 +126,7 @@ def _find_operation(channel: TrafficSum, settings: LoggedSettings) -> tuple[str,
 
 
 def _find_dtype(channel: TrafficSum, settings: LoggedSettings) -> str:
-    """Return the number format of a channel's messages; gradients of activations count as activations."""
+    """Return the number format of a channel's messages. Activation gradients count as activations."""
     train = settings.train
     content = _CONTENTS.get(channel.kind or "", "gradients")
     if channel.kind == "GRAD" and channel.dimension not in ("DP", "ZERO"):
@@ -136,7 +136,7 @@ def _find_dtype(channel: TrafficSum, settings: LoggedSettings) -> str:
 
 
 def _list_gains(rows: list[KindRow], seconds: float, speed: float) -> Iterator[Gain]:
-    """Yield what each codec could gain at most on each dimension."""
+    """Yield the maximum gain of each codec for each dimension."""
     for dimension in dict.fromkeys(row.kind.dimension for row in rows if row.kind.compressible):
         loads = [row.load for row in rows if row.kind.dimension == dimension and row.kind.compressible]
         for codec in (*CODECS, FREE):

@@ -1,4 +1,4 @@
-"""Figures of a diagnosis: the timeline of a step, and gains over the bandwidth of the links."""
+"""Figures of a diagnosis: the timeline of a step, and gains as a function of link bandwidth."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +11,7 @@ from hpcbench.present.document import Figure
 
 _POINTS = 41
 _DECADES = 1.5
-"""Powers of ten of bandwidth on either side of the traced one."""
+"""Decades of bandwidth plotted on each side of the traced bandwidth."""
 _MOST_TRACKS = 8
 
 

@@ -1,4 +1,4 @@
-"""Puts the traces of several ranks together: the same steps, one clock, and the waiting for late ranks."""
+"""Combination of several ranks' traces: common steps, a common clock, and waiting for late ranks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from hpcbench.diagnose.spans import Span, clip
 from hpcbench.errors import UserError
 
 _ENDS_TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
-"""Operations that end at about the same time on all ranks, because each needs the others' last message."""
+"""Operations that end at about the same time on all ranks, because each rank needs data from all others."""
 
 Key = tuple[object, ...]
 
 
 def check_ranks(traces: Sequence[RankTrace]) -> None:
-    """Check that the traces are of different ranks of one job.
+    """Check that the traces belong to different ranks of one job.
 
     Raises
     ------
     UserError
-        Two traces are of the same rank, or of jobs of different size.
+        Two traces belong to the same rank, or to jobs with different numbers of ranks.
     """
     by_rank: dict[int, RankTrace] = {}
     for trace in traces:
@@ -41,12 +41,12 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
 
 
 def keep_common_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
-    """Return the traces within the steps that all of them contain.
+    """Restrict the traces to the steps that all of them contain.
 
     Raises
     ------
     UserError
-        They have no common step.
+        The traces have no common step.
     """
     if not any(trace.steps for trace in traces):
         return [_within(trace, trace.window) for trace in traces]
@@ -66,16 +66,16 @@ def _range(steps: dict[int, Span]) -> str:
 
 
 def _within(trace: RankTrace, window: Span) -> RankTrace:
-    """Return the trace with the work that lies within a window; a call belongs to where its middle is."""
+    """Restrict a trace to a window. Calls are selected by their midpoint."""
     calls = [call for call in trace.calls if window.begin <= (call.span.begin + call.span.end) / 2 <= window.end]
     return replace(trace, computation=clip(trace.computation, window), calls=calls)
 
 
 def mark_waiting(traces: Sequence[RankTrace]) -> bool:
-    """Set in each call when the last rank began it; return whether that was possible.
+    """Set the time at which the last rank began each call. Return whether this was possible.
 
-    Calls are matched by their order within a group. Clocks of ranks differ by the median over matched calls of how far
-    apart their ends are, because these calls end together.
+    Calls are matched by their order within a group. Matched calls end simultaneously, so the clock difference of two
+    ranks is the median difference of their end times.
     """
     if len(traces) < 2:
         return False
@@ -89,7 +89,7 @@ def mark_waiting(traces: Sequence[RankTrace]) -> bool:
 
 
 def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, TracedCall]]]:
-    """Return the calls that belong together, each with the number of its trace."""
+    """Return groups of matching calls, each call with the index of its trace."""
     together: dict[tuple[Key, int], list[tuple[int, TracedCall]]] = defaultdict(list)
     for number, trace in enumerate(traces):
         count: Counter[Key] = Counter()
@@ -101,14 +101,14 @@ def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, TracedCall]]]:
     numbers: dict[Key, set[int]] = defaultdict(set)
     for (key, _), calls in together.items():
         numbers[key].add(len(calls))
-    # If ranks have different numbers of calls, it is unknown which ones belong together.
+    # If the numbers of calls differ between ranks, the calls cannot be matched.
     return [calls for (key, _), calls in together.items() if len(numbers[key]) == 1]
 
 
 def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[tuple[int, TracedCall]]]) -> list[float]:
-    """Return by how many microseconds each trace's clock is ahead of the first one's.
+    """Return how far each trace's clock is ahead of the first trace's clock, in microseconds.
 
-    A rank that has no call in common with the first one is compared through others.
+    If a rank has no calls in common with the first rank, they are compared through other ranks.
     """
     apart: dict[tuple[int, int], list[float]] = defaultdict(list)
     for calls in matched:

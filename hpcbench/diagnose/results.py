@@ -1,4 +1,4 @@
-"""The results of ``hpcbench diagnose``, as a document and as data."""
+"""Results of ``hpcbench diagnose``, as a document and as data."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,17 +14,17 @@ from hpcbench.present.notation import figure_column, percent, quantity, text_col
 from hpcbench.present.results import Results
 
 VERSION = 1
-"""Version of the data."""
+"""Version of the data format."""
 
 
 @dataclass(frozen=True)
 class Diagnosed(Results):
-    """A diagnosis, in all formats."""
+    """A diagnosis that can be written in all formats."""
 
     diagnosis: Diagnosis
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the answer, the calls by kind, and the largest possible gains."""
+        """Return a document with the answer, the kinds of calls, and the maximum gains."""
         diagnosis = self.diagnosis
         title = f"Diagnosis of {', '.join(path.name for path in diagnosis.paths[:3])}"
         blocks = (
@@ -37,19 +37,19 @@ class Diagnosed(Results):
         return Document(title, (make_chapter("", "", blocks),))
 
     def content(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the diagnosis as JSON data."""
         content = asdict(self.diagnosis)
         content["paths"] = [str(path) for path in self.diagnosis.paths]
         return {"version": VERSION, **content, "answer": sentences(self.diagnosis)}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the kinds of calls."""
+        """Return a row for each kind of calls."""
         rows: list[dict[str, Any]] = self.content()["rows"]
         return rows
 
 
 def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
-    """Return a table with a row for each kind of calls, the most exposed first."""
+    """Return a table with a row for each kind of calls, in descending order of exposed time."""
     fields: list[Field[KindRow]] = [
         text_column("dimension", lambda row: row.kind.dimension),
         text_column("operation", lambda row: row.kind.operation),
@@ -71,7 +71,7 @@ def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
 
 
 def tabulate_gains(diagnosis: Diagnosis) -> Table | None:
-    """Return a table with a row for each dimension: its exposed part, and the largest gain by each codec."""
+    """Return a table with the exposed fraction of each dimension, and the maximum gain of each codec."""
     exposed = diagnosis.by_dimension()
     fields: list[Field[str]] = [
         text_column("dimension", lambda dimension: dimension),

@@ -1,28 +1,28 @@
-"""The diagnosis in sentences."""
+"""Sentences that summarize a diagnosis."""
 
 from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain
 from hpcbench.diagnose.gains import FREE, NOTABLE
 
 _MOST = 3
-"""Largest number of kinds of calls that a sentence lists."""
+"""Maximum number of kinds of calls in a sentence."""
 _LEAST = 0.005
-"""Fraction of a step from which a kind of calls is listed."""
+"""Minimum fraction of a step for a kind of calls to be listed."""
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:
-    """Return the answer, and what limits it."""
+    """Return the answer and its limitations."""
     return [*answer(diagnosis), *notes(diagnosis)]
 
 
 def answer(diagnosis: Diagnosis) -> list[str]:
-    """Return how much of a step is exposed communication, and what compression could gain."""
+    """Describe how much of a step is exposed communication, and what compression could gain."""
     if not diagnosis.rows:
         return ["The traced steps contain no collective calls: there is nothing to compress."]
     return [_exposed(diagnosis), _gain(diagnosis)]
 
 
 def notes(diagnosis: Diagnosis) -> list[str]:
-    """Return what limits the answer, one sentence each."""
+    """Return the limitations of the answer, one sentence each."""
     lines: list[str] = []
     if not diagnosis.rows:
         return lines

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 
 class Span(NamedTuple):
-    """A time from `begin` to `end`, in microseconds of one clock."""
+    """A time span from `begin` to `end`, in microseconds of one clock."""
 
     begin: float
     end: float
@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
-    """Return the union of spans as disjoint spans in order."""
+    """Return the union of spans as ordered, disjoint spans."""
     union: list[Span] = []
     for span in sorted(spans):
         if union and span.begin <= union[-1].end:
@@ -29,7 +29,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def subtract(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
-    """Return what is left of disjoint, ordered spans outside disjoint, ordered holes."""
+    """Subtract holes from spans. Both must be ordered and disjoint."""
     remainder, first = [], 0
     for begin, end in spans:
         while first < len(holes) and holes[first].end <= begin:
@@ -52,7 +52,7 @@ def clip(spans: Iterable[Span], window: Span) -> list[Span]:
 
 
 def total(spans: Iterable[Span]) -> float:
-    """Return the microseconds of disjoint spans."""
+    """Return the total length of disjoint spans in microseconds."""
     return sum(span.length for span in spans)
 
 
@@ -60,15 +60,14 @@ Label = TypeVar("Label")
 
 
 def share_exposed(labelled: Iterable[tuple[Label, Span]], covered: Sequence[Span]) -> Counter[Label]:
-    """Return the microseconds of each label outside the covered spans.
+    """Return the time in microseconds of each label outside the covered spans.
 
-    Where spans of several labels overlap, each has an equal share, so that the sum over labels is the length of the
-    union.
+    If spans of several labels overlap, their time is shared equally, so the sum over labels is the length of the union.
 
     Parameters
     ----------
     covered
-        Disjoint, ordered spans.
+        Ordered, disjoint spans.
     """
     changes: list[tuple[float, int, int]] = [(span.begin, -1, 1) for span in covered]
     changes += [(span.end, -1, -1) for span in covered]

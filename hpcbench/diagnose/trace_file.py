@@ -1,4 +1,4 @@
-"""Reads a trace of torch.profiler (Kineto), plain or compressed by gzip, in a bounded amount of memory."""
+"""Reader for traces of torch.profiler (Kineto), optionally gzip-compressed, with bounded memory."""
 
 import gzip
 import json
@@ -16,34 +16,34 @@ from hpcbench.errors import UserError
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 _MOST_HEADER = 16 << 20
-"""Bytes within which the events begin."""
+"""Maximum size in bytes of the header before the events."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*([0-9]+)')
 
 Progress = Callable[[int, int], object]
-"""Callback with the number of bytes read and the size of the file."""
+"""Callback that receives the number of bytes read and the file size."""
 
 
 class TraceFile:
-    """One trace. Its header is complete once its events have been read.
+    """A trace file. The header is complete only after all events have been read.
 
     Parameters
     ----------
     path
-        A JSON file as ``torch.profiler.profile.export_chrome_trace`` writes it, possibly compressed by gzip.
+        JSON file written by ``torch.profiler.profile.export_chrome_trace``, optionally gzip-compressed.
     progress
-        Is called from time to time.
+        Callback that is called periodically.
     """
 
     def __init__(self, path: Path, progress: Progress = lambda done, size: None) -> None:
         self.path, self._progress = path, progress
         self.distributed: dict[str, Any] = {}
-        """Rank, number of ranks, backend and groups; empty in older traces."""
+        """Rank, number of ranks, backend and process groups; empty in older traces."""
         self.base_us = 0.0
-        """Microseconds since 1970 to which the times of events are relative; 0 if they are absolute."""
+        """Base time of the events in microseconds since 1970; 0 if event times are absolute."""
 
     def read_events(self) -> Iterator[dict[str, Any]]:
-        """Yield the events in the order of the file.
+        """Yield the events in file order.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class TraceFile:
                     yield chunk
 
     def _read_header(self, head: bytes) -> bool:
-        """Take over what stands before the events; return whether they have begun."""
+        """Parse the header before the events. Return whether the events have begun."""
         events = _EVENTS.search(head)
         if events is None:
             if len(head) > _MOST_HEADER:

@@ -174,7 +174,7 @@ MAPS = (
 def test_another_version_in_the_image_is_refused() -> None:
     inside.check_version({})
     inside.check_version({**WHERE, "HPCBENCH_VERSION": hpcbench.__version__})
-    with pytest.raises(UserError, match=r"apptainer /x\.sif: has hpcbench .* the job is of 0\.0\.7: build the image"):
+    with pytest.raises(UserError, match=r"apptainer /x\.sif: has hpcbench .* the job needs 0\.0\.7: build the image"):
         inside.check_version({**WHERE, "HPCBENCH_VERSION": "0.0.7"})
 
 

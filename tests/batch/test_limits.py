@@ -59,7 +59,7 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
         ("summit", "nodes: 4609\nwalltime: 2h\n",
          "s.yaml:6: nodes: 4609: queue batch of summit takes at most 4608 (olcf-user-docs"),
         ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",
-         "s.yaml:8: queue: summit has no 'killabel': known are batch, debug"),
+         "s.yaml:8: queue: summit has no 'killabel': use one of batch, debug"),
         ("frontier", "nodes: 184\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),
@@ -124,14 +124,14 @@ def test_times_within_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "queues", "says"),
     [
-        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit takes 100 per user (olcf-user-docs"),
-        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit takes 1 per user"),
+        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit accepts 100 per user (olcf-user-docs"),
+        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit accepts 1 per user"),
         (
             "frontier",
             ["batch"] * 60 + ["extended"] * 41,
-            "101 jobs: frontier takes 100 per user: submit them in parts",
+            "101 jobs: frontier accepts 100 per user: submit them in parts",
         ),
-        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista takes 40 per user"),
+        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista accepts 40 per user"),
         ("summit", ["batch"] * 100 + ["debug"], None),
         ("frontier", ["batch"] * 100, None),
         ("local", [None] * 5000, None),

@@ -121,7 +121,7 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
 def test_a_clash_of_names_is_noted(fake: Fake) -> None:
     fake.write_site(schemes={"mzhybrid": LIBRARY})
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
-    assert "scheme mzhybrid is that of site fake, not a preset" in submission.notes
+    assert "scheme mzhybrid is defined by site fake, which overrides a preset" in submission.notes
 
 
 def test_a_variable_of_the_site_keeps_its_value_in_other_runs(fake: Fake) -> None:

@@ -173,7 +173,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
             {"node": {"gpus": 40, "cores": 32}},
             "node: the default ranks per node do not fit on a node: 40 ranks: a node of x has 32",
         ),
-        ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
+        ({"ranks_per_node": 64}, "ranks_per_node: the default ranks"),
         (
             {"threads": 9},
             "threads: the default ranks per node do not fit on a node: 9 threads per rank: each has 8 cores",

@@ -125,7 +125,7 @@ def test_other_arrays_are_refused_with_a_message(x):
 
 
 def test_one_operation_has_one_memory():
-    with pytest.raises(TypeError, match="lie in one memory"):
+    with pytest.raises(TypeError, match="must be in the same memory"):
         Places().of(np.zeros(3), object())
 
 

@@ -89,7 +89,7 @@ os.execvp(words[0], words)
     ("inside", "status", "message"),
     [
         ({}, 0, '"state": "completed", "steps": 2'),
-        ({"HPCBENCH_VERSION": "0.0.7"}, 1, f"has hpcbench {__version__}, and the job is of 0.0.7: build the image"),
+        ({"HPCBENCH_VERSION": "0.0.7"}, 1, f"has hpcbench {__version__}, but the job needs 0.0.7: build the image"),
     ],
 )
 def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, message: str) -> None:

@@ -303,7 +303,7 @@ def test_the_baseline_has_no_kernels_even_if_the_shell_sets_them(tmp_path: Path)
 
 def test_a_launcher_that_starts_another_number_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "", start="rank")
-    with pytest.raises(UserError, match="has started 3 processes, and 2 were planned"):
+    with pytest.raises(UserError, match="has started 3 processes, but 2 were planned"):
         prepared(load(path), path, "c", {"PMI_RANK": "0", "PMI_SIZE": "3"})
 
 

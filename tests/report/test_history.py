@@ -3,6 +3,7 @@
 import json
 import random
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,22 +15,12 @@ from planted_results import Planted, write
 from hpcbench.cli import app
 from hpcbench.errors import UserError
 from hpcbench.report.history.levels import find_changes, split_levels
-from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, find_files, read_history
+from hpcbench.report.history.read import SeriesKey, find_files, read_history
 from hpcbench.report.history.show import make_history, parse_percent, show_history
 from hpcbench.report.main import report
 
-
-def simulate(
-    factors: list[float], *, seed: int, runs: int = 3, daily: float = 0.01, noise: float = 0.005
-) -> list[SubmissionSpeed]:
-    """Return submissions whose speed varies from day to day and, less, from run to run."""
-    draw = random.Random(seed)
-    points = []
-    for number, factor in enumerate(factors):
-        today = 40 * factor * (1 + draw.gauss(0, daily))
-        speeds = tuple(today * (1 + draw.gauss(0, noise)) for _ in range(runs))
-        points.append(SubmissionSpeed(f"2026-11-{number + 1:02}T06:00:00Z", f"{number:03}", speeds))
-    return points
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from simulated.speeds import simulate_series
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +81,7 @@ def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
 
 def test_false_alarms_are_rare_and_regressions_are_found() -> None:
     """At most 5 % of series without a change report one. A slowdown of 6 % in the newest one or three is found."""
-    alarms = sum(bool(find_changes(simulate([1.0] * 10, seed=seed))) for seed in range(400))
+    alarms = sum(bool(find_changes(simulate_series([1.0] * 10, seed=seed))) for seed in range(400))
     assert alarms <= 28  # 5 % of 400, and 1.8 standard errors
     for last, least in (
         (1, 45),
@@ -98,14 +89,14 @@ def test_false_alarms_are_rare_and_regressions_are_found() -> None:
         (5, 54),
     ):  # of 60; a single submission among days that differ by 1 % is the hardest case
         factors = [1.0] * (10 - last) + [0.94] * last
-        found_at = [[change.at for change in find_changes(simulate(factors, seed=seed))] for seed in range(60)]
+        found_at = [[change.at for change in find_changes(simulate_series(factors, seed=seed))] for seed in range(60)]
         assert sum(10 - last in places for places in found_at) >= least, last
 
 
 def test_many_series_are_tested_together() -> None:
     alarms = 0
     for seed in range(40):
-        points = {SeriesKey("s", "m", "", str(k)): simulate([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
+        points = {SeriesKey("s", "m", "", str(k)): simulate_series([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
         alarms += any(series.changes for series in make_history(points).series)
     assert alarms <= 6
 
@@ -113,7 +104,7 @@ def test_many_series_are_tested_together() -> None:
 def test_a_recovered_speed_is_no_failure() -> None:
     exact = 0
     for seed in range(20):
-        points = simulate([1.0] * 6 + [0.9] * 6 + [1.0] * 6, seed=seed)
+        points = simulate_series([1.0] * 6 + [0.9] * 6 + [1.0] * 6, seed=seed)
         changes = find_changes(points)
         if [change.at for change in changes] == [6, 12]:
             exact += 1
@@ -124,9 +115,9 @@ def test_a_recovered_speed_is_no_failure() -> None:
 
 
 def test_two_submissions_are_compared_run_by_run() -> None:
-    assert find_changes(simulate([1.0, 0.8], seed=3, runs=5))
-    assert not find_changes(simulate([1.0, 0.8], seed=3, runs=1)), "one run each shows no scatter"
-    assert not find_changes(simulate([1.0], seed=3))
+    assert find_changes(simulate_series([1.0, 0.8], seed=3, runs=5))
+    assert not find_changes(simulate_series([1.0, 0.8], seed=3, runs=1)), "one run each shows no scatter"
+    assert not find_changes(simulate_series([1.0], seed=3))
 
 
 @pytest.mark.parametrize("text", ["", "x", "0%", "100%", "-5%", "nan", "5%%"])

@@ -116,7 +116,7 @@ def test_a_paired_study_waits_runs_completes_and_is_compared(places: Places, roo
     assert seen == {State.PENDING, State.RUNNING, State.COMPLETED}
     shown = hpcbench("status", root, cwd=places.paired.directory)
     assert shown.returncode == 0 and unfold(shown.stdout).count("completed") == 6
-    printed = hpcbench("report", root, cwd=places.paired.directory)
+    printed = hpcbench("report", root, "--tables", "method", cwd=places.paired.directory)
     assert printed.returncode == 0, printed.stderr
     text = unfold(printed.stdout)
     assert "paired on fake" in text and "baseline" in text and "naive-zfp8" in text

@@ -301,4 +301,6 @@ def test_a_missing_tool_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch
 
 def test_a_missing_compiler_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert why_not() == "virtual hosts need a C compiler, and no-such-compiler is none: apt-get install gcc, or set CC"
+    assert (
+        why_not() == "virtual hosts need a C compiler, but no-such-compiler is not one: apt-get install gcc, or set CC"
+    )

@@ -151,7 +151,7 @@ def test_gpus_without_a_name_are_identified_by_the_visible_devices_of_each_rank(
 
 def test_a_rank_that_sees_more_than_its_own_gpus_is_reported():
     world = [rank(i, [i], gpu=i, visible=4, uuid=f"GPU-{i}") for i in range(2)]
-    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, and was to see 1"]
+    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, but should see 1"]
     assert check(world, gpus_per_rank="1", visibility="all") == []
 
 

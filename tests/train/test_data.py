@@ -333,7 +333,9 @@ def test_an_array_without_tokens_is_an_error_of_one_line(tmp_path, write, messag
 
 def test_bare_numbers_of_another_size_are_refused(tmp_path):
     (tmp_path / "t").write_bytes(bytes(4001))
-    with pytest.raises(UserError, match=r"1 bytes are left over after 1000 tokens: is data\.dtype int32 right"):
+    with pytest.raises(
+        UserError, match=r"1 bytes are left over after 1000 tokens: check that data\.dtype int32 is right"
+    ):
         text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.5, dtype="int32"), 4)
 
 
@@ -341,7 +343,7 @@ def test_bare_numbers_of_another_size_are_refused(tmp_path):
 def test_too_few_tokens_are_refused(tmp_path, source):
     prefix = write_pair(tmp_path, [np.arange(20)])
     path = f"{prefix}.bin" if source == "numpy" else str(prefix)
-    with pytest.raises(UserError, match="the validation half has 2 tokens, too few for seq_len 4"):
+    with pytest.raises(UserError, match="the validation split has 2 tokens, too few for seq_len 4"):
         text.load(Data(source=source, path=path, valid_fraction=0.1), 4)
 
 

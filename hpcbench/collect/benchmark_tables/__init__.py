@@ -1,1 +1,1 @@
-"""Tables of micro-benchmarks: what a table holds, and the headings of each tool."""
+"""Micro-benchmark tables and the headings that each tool prints."""

@@ -1,4 +1,4 @@
-"""The columns under a heading, and the rows that fit them."""
+"""Columns of a table heading, and the parser for its rows."""
 
 import math
 import re
@@ -10,9 +10,9 @@ from hpcbench.contract.text import make_printable
 
 SIZE, SKIPPED, TYPE, OPERATION, ROOT = "size", "skipped", "type", "operation", "root"
 WRONG, VALIDATION = "wrong", "validation"
-"""Columns that hold no quantity. The cells of `SKIPPED` are numbers that are not used."""
+"""Columns that do not contain a quantity. The numbers in `SKIPPED` columns are not used."""
 UNKNOWN = ""
-"""Name of a column that is not known."""
+"""Name of unrecognized columns."""
 _LABELS = {TYPE: "datatype", OPERATION: "operation", ROOT: "root"}
 _NO_LABEL = ("none", "-1")
 
@@ -43,7 +43,7 @@ class Heading:
 
     columns: tuple[BenchmarkColumn, ...]
     datatype: str = ""
-    """Data type of all rows, if no column names it."""
+    """Data type of all rows; used if no column contains it."""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -53,24 +53,24 @@ class Heading:
 
     @property
     def unknown(self) -> list[str]:
-        """Heads of the columns that are not read."""
+        """Headers of the columns that are not read."""
         return [make_printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
 
     @property
     def least(self) -> int:
-        """Number of words that a row needs. Unknown columns at the end may hold any number of words."""
+        """Minimum number of words in a row. Unknown columns at the end may contain any number of words."""
         return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
 
     def fits(self, cells: Sequence[str]) -> bool:
-        """Return whether a row has as many words as it should."""
+        """Return whether the number of words in a row matches the columns."""
         return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
     def begins(self, cells: Sequence[str]) -> bool:
-        """Return whether words can be the beginning of a row, which has more."""
+        """Return whether the words can be the beginning of a longer row."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
     def read(self, cells: Sequence[str], line: int) -> TableRow | None:
-        """Return the row that words make; None if one has not the form that its column needs."""
+        """Parse the words of a row. Return None if a word does not have the format of its column."""
         size: int | None = None
         labels = {"datatype": self.datatype}
         values: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Headings of nccl-tests and rccl-tests: words in one line, their units in the next."""
+"""Headings of nccl-tests and rccl-tests: a line of words, followed by a line of units."""
 
 import re
 
@@ -32,13 +32,16 @@ _MEASURED = {
     "i_p99": ("seconds_p99", "us"),
     "i_cv%": ("variation", "%"),
 }
-"""Quantity of each column, and the unit that it has if no line of units follows."""
+"""Quantity of each column, and its unit if no line of units follows."""
 _WRONG = ("#wrong", "error")
 IN_PLACE = "_in_place"
 
 
 def heading(text: str) -> Heading | None:
-    """Return the columns of a heading; None if the text is none. What stands twice is in place the second time."""
+    """Return the columns of a heading; None if the text is not a heading.
+
+    If a column occurs twice, the second one is the in-place result.
+    """
     if not _HEADING.fullmatch(text.rstrip()):
         return None
     columns: list[BenchmarkColumn] = []
@@ -55,9 +58,9 @@ def heading(text: str) -> Heading | None:
 
 
 def with_units(head: Heading, text: str) -> Heading | None:
-    """Return the heading with the units of the line below it; None if the line has no units.
+    """Return the heading with the units of the line below it; None if the line does not contain units.
 
-    The line has a unit for each column that can have one: size, count, and what is measured.
+    The line contains a unit for the size, the count, and each measured quantity.
     """
     if not _UNITS_LINE.fullmatch(text.rstrip()):
         return None

@@ -1,4 +1,4 @@
-"""The JSON file of nccl-tests (``-J FILE``): the rows of its table, not rounded."""
+"""Reader of JSON files of nccl-tests (``-J FILE``), which contain unrounded table rows."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow
 from hpcbench.contract.text import make_printable
 
 LARGEST = 256 << 20
-"""Bytes of the largest file that is read."""
+"""Maximum size in bytes of a file that is read."""
 _QUANTITIES = {
     "time": ("seconds", 1e-6),
     "cpu_time": ("cpu_seconds", 1e-6),
@@ -36,7 +36,7 @@ _RESULTS = '"results":'
 def read_json(text: str, path: Path) -> Microbenchmark | None:
     """Return the table of a file; None if the text is not such a file.
 
-    The program writes the file row by row. A file that ends early has the rows up to there.
+    The program writes the file row by row, so a truncated file yields its complete rows.
     """
     remarks: list[str] = []
     try:
@@ -58,14 +58,14 @@ def read_json(text: str, path: Path) -> Microbenchmark | None:
 
 
 def _name(content: dict[str, Any]) -> str:
-    """Return the name of the program, from its command line."""
+    """Extract the name of the program from its command line."""
     arguments = content.get("args")
     program = arguments[0] if isinstance(arguments, list) and arguments else ""
     return make_printable(Path(program).name, 60) if isinstance(program, str) else ""
 
 
 def _beginning(text: str) -> dict[str, Any]:
-    """Return the whole rows of a file that was cut, and the fields before them."""
+    """Return the complete rows of a truncated file, and the fields before them."""
     before, separator, rows = text.partition(_RESULTS)
     try:
         content = json.loads(before.rstrip().rstrip(",") + "}") if separator else {}

@@ -1,4 +1,4 @@
-"""Headings of the OSU micro-benchmarks, whose columns have their units in brackets."""
+"""Headings of the OSU micro-benchmarks. Units are in parentheses after the column names."""
 
 import re
 
@@ -34,18 +34,18 @@ _COLUMNS = tuple(
         (r"Validation", VALIDATION),
     )
 )
-"""Heading of a column, and its quantity."""
+"""Pairs of a column header and its quantity."""
 _ANY = re.compile(r"\S(?:.{0,60}?\S)??(?:\([^()]{0,20}\)|(?=\s{2}|\s?$))")
-"""Heading of any column: it ends with its unit, or before two spaces."""
+"""Header of any column. It ends with its unit, or before two spaces."""
 _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90", "seconds_p99")
 """Columns that -f and -z print after the latency, in this order. Some versions leave them out of the heading."""
 
 
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
-    """Return the columns of a heading, and the row that was glued to it (empty if none).
+    """Return the columns of a heading, and the row that follows on the same line (empty if none).
 
-    None if the text is not a heading. A heading with ``Size`` has at least one known column; without ``Size``, all
-    columns are known.
+    Return None if the text is not a heading. A heading with ``Size`` must contain at least one known column; without
+    ``Size``, all columns must be known.
     """
     sized = _SIZED.match(text)
     remaining = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()
@@ -79,10 +79,10 @@ def _column(match: "re.Match[str]", name: str) -> BenchmarkColumn:
 
 
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
-    """Return the heading that rows with more words than columns have; None if it is not known.
+    """Return a wider heading for rows with more words than columns; None if no known heading fits.
 
-    Only a heading whose single value column is the latency can be completed. In every row, the minimum and maximum
-    after the latency must enclose it.
+    The original heading must have the latency as its only value column. In every row, the latency must lie between
+    the minimum and maximum that follow it.
     """
     width = len(rows[0][0])
     bare = [column for column in head.columns if column.name != SIZE]

@@ -13,42 +13,42 @@ class TableRow:
 
     line: int
     bytes: int | None
-    """Message size in bytes; None for an operation without one, such as a barrier."""
+    """Message size in bytes; None for operations without messages, such as a barrier."""
     values: dict[str, float]
     """Value of each quantity in its base unit (s, B/s, 1/s, or a fraction)."""
     wrong: int | None = None
-    """Number of wrong elements; None if nothing was checked."""
+    """Number of wrong elements; None if the results were not checked."""
     datatype: str = ""
-    """Data type of the elements, as the tool names it; empty if it names none."""
+    """Data type of the elements in the tool's notation; empty if the tool does not print it."""
     operation: str = ""
-    """Reduction, such as ``sum``; empty if the tool names none."""
+    """Reduction operation, such as ``sum``; empty if the tool does not print it."""
     root: str = ""
-    """Root of the collective; empty if it has none."""
+    """Root of the collective; empty for collectives without a root."""
 
     @property
     def key(self) -> tuple[int | None, str, str, str]:
-        """What was measured. Only rows of the same key are compared."""
+        """Identity of the measurement. Only rows with the same key are compared."""
         return self.bytes, self.datatype, self.operation, self.root
 
 
 @dataclass
 class Microbenchmark:
-    """One table of one tool."""
+    """A table printed by a micro-benchmark tool."""
 
     path: Path
     tool: Tool
     name: str
-    """Name that the tool prints; empty if it prints none."""
+    """Benchmark name that the tool prints; empty if there is none."""
     version: str
     line: int
-    """Number of the heading's line."""
+    """Line number of the heading."""
     quantities: tuple[str, ...]
     """Quantities in the order of the columns: the keys that `TableRow.values` may have."""
     sizes: list[TableRow] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    """Sentences about columns and rows that were not read, and about a table that ends early."""
+    """Remarks about columns and rows that were not read, and about truncated tables."""
     failed: bool = False
-    """Whether the tool reports a failed check, of any row."""
+    """Whether the tool reports a failed check."""
 
     @property
     def is_bad(self) -> bool:

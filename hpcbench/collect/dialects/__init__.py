@@ -1,1 +1,4 @@
-"""Logs of other frameworks. Each has a table, and one engine reads them into the same records as hpcbench's logs."""
+"""Logs of other frameworks.
+
+A table describes the lines of each framework. One parser converts them to the records that hpcbench's own logs yield.
+"""

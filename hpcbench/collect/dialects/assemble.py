@@ -1,4 +1,4 @@
-"""Search for the records of a log. A line may hold several, and one record may be wrapped into several lines."""
+"""Search for records in a log. A line may contain several records, and a record may be wrapped over several lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,42 +10,42 @@ from hpcbench.collect.dialects.texts import Text
 from hpcbench.collect.dialects.units import Value
 
 _LONGEST = 1 << 14
-"""Largest number of characters of one record. Characters of a line beyond them are not looked at."""
+"""Maximum length of a record in characters. The remaining characters of a line are ignored."""
 _PIECES = 12
-"""Largest number of lines that one record may be wrapped into."""
+"""Maximum number of lines that a record may be wrapped over."""
 _RANKS = 4096
-"""Largest number of ranks whose records may be open at a time."""
+"""Maximum number of ranks with incomplete records at a time."""
 
 
 @dataclass
 class LogRecord:
-    """One record of the file."""
+    """A record of a log file."""
 
     line: Line
     number: int
-    """Number of the file's line in which it begins."""
+    """Number of the line on which the record begins."""
     order: int
-    """Place of the record among all records of the file."""
+    """Index of the record among all records of the file."""
     ended: bool
-    """Whether the line, or the text known to follow in it, has an end."""
+    """Whether the line has a line end, or the end of the record is known."""
     rank: int | None
-    """The rank that printed it, if a prefix names it."""
+    """Rank that printed the record; None if no prefix contains it."""
     groups: dict[str, str | None]
-    """The groups of its head."""
+    """Groups of the regular expression that matched the beginning of the record."""
     before: int | None
-    """The last step that was printed before the record."""
+    """Last step that was printed before the record."""
     pieces: list[str]
     values: dict[str, Value] | None = None
-    """The values; None if the record is not whole."""
+    """Values of the record; None if it is incomplete."""
 
     def group(self, name: str) -> int | None:
-        """Return a number of the record's head."""
+        """Return the group `name` of the record's beginning as a number."""
         digits = self.groups.get(name)
         return None if digits is None else int(digits)
 
 
 class Assembler:
-    """Search for the records of one dialect in the lines of a file, fed one by one."""
+    """Incremental search for the records of one dialect in the lines of a file."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -55,7 +55,7 @@ class Assembler:
         self._count = 0
 
     def feed(self, text: Text) -> Iterator[LogRecord]:
-        """Take the next line of the file. Yield the records that it completes, and those that are given up."""
+        """Process the next line of the file. Yield the records that it completes, and records that are abandoned."""
         assert text.text is not None
         heads = self._dialect.heads(text.text)
         if not heads and not self._open:
@@ -81,7 +81,7 @@ class Assembler:
             yield from self._begin(record, piece[: ending.end()] if ending else None)
 
     def close(self) -> Iterator[LogRecord]:
-        """End the file. Records that are still open are given up, or end with their line."""
+        """Finish the file. Incomplete records are abandoned, or end with their line."""
         for record in list(self._open.values()):
             yield self._give_up(record)
 
@@ -99,13 +99,14 @@ class Assembler:
     def _continue(self, rank: int | None, continuation: str) -> Iterator[LogRecord]:
         record = self._open.get(rank)
         if record is None and rank is None and self._open:
-            record = next(reversed(self._open.values()))  # a terminal that wraps repeats no prefix
+            record = next(reversed(self._open.values()))  # a wrapping terminal does not repeat prefixes
         if record is None:
             return
         record.pieces.append(continuation)
         length = sum(map(len, record.pieces))
         if record.line.whole and length <= _LONGEST:
-            # A terminal cuts anywhere, a logger at a space, which it drops. The wrong one breaks names or numbers.
+            # A terminal wraps at any character; a logger wraps at a space and drops it. Joining the lines in the wrong
+            # way would break names or numbers.
             ways = "".join(record.pieces), " ".join(piece.strip() for piece in record.pieces)
             read = [record.line.values(match[0]) for way in ways if (match := record.line.whole.match(way))]
             if read:

@@ -1,6 +1,6 @@
-"""The log lines of DeepSpeed: progress, throughput timer, pipeline engine, and overflows of the loss scaler.
+"""Log lines of DeepSpeed: progress, throughput timer, pipeline engine, and loss-scaler overflows.
 
-Frameworks that are built on DeepSpeed print these lines, too, between their own.
+Frameworks based on DeepSpeed print these lines between their own lines.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
@@ -9,7 +9,7 @@ from hpcbench.collect.dialects.units import GIB, NUMBER, PLAIN, SECONDS, WHOLE
 
 _ASSIGNED = r"(?:^|[ ,]){name}={value}(?=GB|,|\s|$)"
 _SPACED = r"(?:^| ){name}: {value}(?=\s|$)"
-_MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # it divides by 1024 three times, and prints GB
+_MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # DeepSpeed divides by 2**30, but prints GB
 
 DEEPSPEED = Dialect(
     "DeepSpeed",
@@ -31,7 +31,7 @@ DEEPSPEED = Dialect(
             form=_ASSIGNED,
             fields=(Field("CurrSamplesPerSec", "samples_per_s", PLAIN), _MEMORY),
         ),
-        # Until 2023. Its number counts micro-batches, so that the step is the one that was reported before it.
+        # Printed until 2023. The number counts micro-batches, so the step is the one in the line before.
         Line(
             r"(?<![\w./])[0-9]{1,18}/[0-9]{1,18}, (?=SamplesPerSec=)",
             tail=r"MaxMemAllocated=[0-9.]{1,30}GB",

@@ -1,4 +1,4 @@
-"""The description of a dialect: the kinds of lines that a framework prints, and the fields of each."""
+"""Description of a dialect: the kinds of lines that a framework prints, and their fields."""
 
 import re
 from dataclasses import dataclass
@@ -8,92 +8,92 @@ from typing import Literal
 from hpcbench.collect.dialects.units import PrintedUnit, Value, compiled
 
 _APART = r"(?<![A-Za-z_])"
-"""Expression for the text before a head, which is not within a word.
+"""Expression for the position before a head, which must not be within a word.
 
-A digit may stand there if two lines were glued.
+A digit may precede a head if two lines were joined.
 """
 _NEVER = r"(?!)"
 Kind = Literal["step", "evaluation", "overflow", "end"]
-"""Kinds of lines. ``overflow``: a step that was skipped. ``end``: how the run ended, in words."""
+"""Kinds of lines. ``overflow`` lines report a skipped step, and ``end`` lines report how the run ended."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One quantity of a line. If several fields give the same quantity, the first one counts."""
+    """A quantity in a line. If several fields contain the same quantity, the first one is used."""
 
     name: str
-    """Name that the framework prints. ``*`` stands for any words."""
+    """Name that the framework prints. ``*`` matches any words."""
     attribute: str
     """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: PrintedUnit
     since_last: bool = False
-    """Whether it counts since the previous line, although a record counts since the beginning."""
+    """Whether the printed value counts from the previous line. Records count from the start of the run."""
     running_mean: bool = False
-    """Whether it is the mean over all steps since the beginning, although a record has the mean of its own steps."""
+    """Whether the printed value is the mean over all steps so far. Records contain the mean of their own steps."""
     form: str = ""
-    """Form of the field, if it differs from the other fields of its line."""
+    """Format of the field, if it differs from other fields in the line."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of line. It may begin anywhere in a line of the file, because a prefix may stand before it."""
+    """A kind of log line. It may begin anywhere in a line of the file, because a prefix may precede it."""
 
     head: str
-    """Regular expression of its beginning.
+    """Regular expression for the beginning of the line.
 
-    Its groups ``step`` and ``steps`` count. Without ``step``, the line belongs to the last step before it. ``set``
-    names one of several sets of an evaluation, and ``rank`` the rank that printed it.
+    The groups ``step`` and ``steps`` are numbers of steps. Without ``step``, the line belongs to the last step before
+    the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the line.
     """
     tail: str = ""
-    """Regular expression of the end that shows that a line is whole, because a number that was cut is still a number.
+    """Regular expression for the end of a complete line. It is needed because a truncated number is still a number.
 
-    Without it, the line's `end` marks a whole line, or its head holds everything.
+    Without a tail, the line's `end` marks a complete line, or the head matches the entire line.
     """
     joined: str = ""
     """Expression for the text between head and end if the line was wrapped.
 
-    It is stricter, so that no other text gets in.
+    It is stricter, so that unrelated text is not matched.
     """
     end: str = ""
-    """End of a line that has no mark of being whole.
+    """End of a line without a closing mark.
 
-    It counts at the end of the file's line, unless the line was wrapped there.
+    It must be at the end of the file's line, unless the line was wrapped there.
     """
     form: str = ""
-    """Form of a field: a regular expression with ``{name}`` and ``{value}``."""
+    """Format of a field: a regular expression with ``{name}`` and ``{value}``."""
     fields: tuple[Field, ...] = ()
     kind: Kind = "step"
     state: str = ""
-    """State that the line of an end reports."""
+    """State that an ``end`` line reports."""
     note: str = ""
-    """Note for readers of the line's numbers."""
+    """Note about the numbers in the line."""
     ahead: bool = False
-    """Whether a line without a step belongs to the next step that is printed."""
+    """Whether a line without a step belongs to the next printed step."""
     counted: bool = False
-    """Whether lines without a step are numbered here, from 1."""
+    """Whether the parser numbers lines without a step, from 1."""
 
     @cached_property
     def begins(self) -> re.Pattern[str]:
-        """Expression that finds its head."""
+        """Expression that finds the head."""
         return re.compile(("" if self.head.startswith(r"\{") else _APART) + self.head)  # no word has a brace
 
     @cached_property
     def ends(self) -> re.Pattern[str]:
-        """Expression that finds its tail."""
+        """Expression that finds the tail."""
         return re.compile(self.tail or (_NEVER if self.end else ""))
 
     @cached_property
     def whole(self) -> re.Pattern[str] | None:
-        """Expression that matches the joined line; None for a line that is too short to be wrapped."""
+        """Expression that matches the line after its parts were joined; None if the line is too short to be wrapped."""
         return re.compile(self.head + self.joined) if self.joined else None
 
     @cached_property
     def ends_with_line(self) -> re.Pattern[str] | None:
-        """Expression that finds its tail at the end of a line of the file."""
+        """Expression that finds the tail at the end of a line in the file."""
         return re.compile(rf"(?:{self.end})\s*$") if self.end else None
 
     def values(self, text: str) -> dict[str, Value]:
-        """Return the values of the fields of a whole line."""
+        """Return the field values of a complete line."""
         values: dict[str, Value] = {}
         for field, pattern in self._patterns:
             if field.attribute not in values and (match := pattern.search(text)):
@@ -109,22 +109,22 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """The lines of one framework."""
+    """Log lines of one framework."""
 
     name: str
     markers: tuple[str, ...]
-    """Texts that mark lines of the dialect. Lines without any of them are skipped."""
+    """Texts that occur in lines of the dialect. Lines without any of these texts are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Whether other frameworks are built on it, so that its lines stand in their logs, too.
+    """Whether other frameworks are based on this one, so that their logs contain its lines.
 
     Engines read each other's lines.
     """
 
     def heads(self, text: str) -> list[tuple[Line, re.Match[str]]]:
-        """Return the places where its lines begin in a line of the file, in order.
+        """Return the positions in a line of the file where lines of the dialect begin, in order.
 
-        If two begin at one place, the first of the table counts.
+        If two begin at the same position, the first one in the table is used.
         """
         if not self._may_hold(text):
             return []
@@ -133,7 +133,7 @@ class Dialect:
         return [head for i, head in enumerate(matches) if i == 0 or head[1].start() >= matches[i - 1][1].end()]
 
     def probes(self, text: str) -> bool:
-        """Return whether one of its step lines begins in a line of the file. Lines without a step belong to others."""
+        """Return whether a step line of the dialect begins in a line of the file."""
         return self._may_hold(text) and any(line.begins.search(text) for line in self._numbered)
 
     @cached_property

@@ -1,6 +1,6 @@
-"""Layouts that several frameworks share: fields between bars, and the expression for a whole line of them."""
+"""Formats that several frameworks share: fields between bars, and the expression for a complete line of fields."""
 
 BAR = r"\|\s*{name}:\s*{value}\s*(?=\||$)"
 """A field between bars: ``| key: value |``."""
 BARS = r"(?:\s*[^|:\s][^|:]{0,60}:\s*[^|\s]{1,40}\s*\|)"
-"""Any field with the bar that closes it."""
+"""Any field, including its closing bar."""

@@ -1,4 +1,4 @@
-"""The log lines of nanotron and picotron: fields between bars, with numbers shortened to a few digits and a letter."""
+"""Log lines of nanotron and picotron: fields between bars, with numbers such as 1.23K."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.forms import BAR, BARS
@@ -23,7 +23,7 @@ NANOTRON = Dialect(
             joined=rf"{BARS}*?{_ETA}",
             end=r"\|\s*model_tflops_per_gpu:[^|]{1,40}(?:\|.{0,4000})?",  # the remaining time is printed since 2025
             form=BAR,
-            # The global batch is left out: it was in samples once and is in tokens now, under one name.
+            # The global batch size is not read: its unit changed from samples to tokens, but its name did not.
             fields=(
                 Field("consumed_tokens", "consumed_tokens", SCALED_COUNT),
                 Field("*time_per_iteration_ms", "seconds", SCALED_MILLISECONDS),
@@ -49,7 +49,7 @@ PICOTRON = Dialect(
             r"Step: (?P<step>[0-9]{1,18}) *\|(?=\s*Loss:)",
             tail=r"\|\s*Memory usage: *[0-9]{1,9}\.[0-9]{2}GB",
             joined=rf"{BARS}*?\s*Memory usage: *[0-9]{{1,9}}\.[0-9]{{2}}GB",
-            # The memory is left out: it is the memory reserved at the time of the line, not the peak.
+            # The memory is not read: it is the currently reserved memory, not the peak.
             form=BAR,
             fields=(
                 Field("Loss", "loss", PLAIN),

@@ -1,4 +1,4 @@
-"""The log lines of nanoGPT and llm.c. Steps of nanoGPT and of llm.c's CPU program count from 0."""
+"""Log lines of nanoGPT and llm.c. nanoGPT and the CPU version of llm.c count steps from 0."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import MILLISECONDS, NUMBER, PERCENT, PLAIN

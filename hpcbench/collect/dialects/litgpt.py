@@ -1,4 +1,4 @@
-"""The log lines of LitGPT. Its iterations are micro-batches, and their time is what it prints."""
+"""Log lines of LitGPT. An iteration is a micro-batch, and the printed times are those of iterations."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import MILLISECONDS, NUMBER, PLAIN

@@ -1,4 +1,4 @@
-"""The log lines of MaxText: fields between commas. Steps count from 0, and no line gives the number of steps."""
+"""Log lines of MaxText: fields between commas. Steps count from 0, and no line contains the total number of steps."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import PLAIN, SECONDS, TFLOPS
@@ -16,7 +16,7 @@ MAXTEXT = Dialect(
             form=r", {name}: {value}(?=,|\s|$)",
             fields=(
                 Field("seconds", "seconds", SECONDS),
-                # Operations that the model needs, computed from its shape, without recomputation.
+                # Model FLOPs, computed from the model's shape, without recomputation.
                 Field("TFLOP/s/device", "model_flops_per_rank", TFLOPS),
                 Field("Tokens/s/device", "tokens_per_s_per_rank", PLAIN),
                 Field("loss", "loss", PLAIN),

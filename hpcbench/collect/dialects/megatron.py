@@ -1,7 +1,7 @@
-"""The log lines of Megatron-LM, of its fork for DeepSpeed, and of GPT-NeoX, which grew out of both.
+"""Log lines of Megatron-LM, Megatron-DeepSpeed, and GPT-NeoX, which is based on both.
 
-A bar closes each field of their line, which since 2021 ends with the number of NaN iterations. Megatron prints from the
-last rank, so that the prefix does not name rank 0.
+A bar closes each field. Since 2021 the last field is the number of NaN iterations. Megatron prints on the last rank, so
+the prefix does not contain rank 0.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
@@ -53,16 +53,16 @@ MEGATRON = Dialect(
                 Field("consumed samples", "consumed_samples", WHOLE),
                 Field("consumed tokens", "consumed_tokens", WHOLE),
                 Field("global batch size", "samples", WHOLE),
-                # Its formula counts three passes, whether activations are recomputed or not.
+                # The formula counts three passes, even if activations are recomputed.
                 Field("throughput per GPU (TFLOP/s/GPU)", "model_flops_per_rank", TFLOPS),
                 Field("grad norm", "gradient_norm", PLAIN),
-                # The fork for DeepSpeed adds these; its formula counts what is recomputed.
+                # Megatron-DeepSpeed adds these fields. Its formula includes recomputation.
                 Field("samples per second", "samples_per_s", PLAIN),
                 Field("tokens per gpu per second (tgs)", "tokens_per_s_per_rank", PLAIN),
                 Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
             ),
         ),
-        # Megatron-Bridge prints it before the iteration's line, from rank 0.
+        # Megatron-Bridge prints this line before the iteration's line, on rank 0.
         Line(
             rf"Step Time ?: ?(?={NUMBER} ?s)",
             tail=r"MODEL_TFLOP/s/GPU",
@@ -91,7 +91,7 @@ NEOX = Dialect(
             fields=(
                 *_COMMON,
                 Field("samples/sec", "samples_per_s", PLAIN, form=r"^{name}: *{value}"),
-                # Its formula counts what is recomputed.
+                # The formula includes recomputation.
                 Field("approx flops per GPU", "hardware_flops_per_rank", GLUED_FLOPS),
                 Field("MFU", "mfu", PERCENT),
                 Field("HFU", "hfu", PERCENT),

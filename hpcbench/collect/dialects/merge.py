@@ -1,4 +1,4 @@
-"""Merge of several lines of one step, from several ranks or of several kinds, into one record."""
+"""Merging of lines that belong to the same step into one record. The lines may differ in rank or kind."""
 
 from bisect import bisect
 from dataclasses import dataclass, field
@@ -21,24 +21,24 @@ class _MergedRecord:
     steps: int | None
     values: dict[str, Value]
     kinds: set[Line]
-    """Kinds of the lines that gave the values."""
+    """Kinds of the lines that contained the values."""
 
 
 @dataclass
 class Merge:
-    """The steps and evaluations so far. Each quantity has rank 0's value or the first printed one."""
+    """Steps and evaluations read so far. Rank 0's value of a quantity takes precedence over the first printed value."""
 
     since_last: set[str]
-    """Quantities that are counted from one line to the next, and are summed here."""
+    """Quantities that count from one line to the next. Their values are summed."""
     overflows: list[int] = field(default_factory=list)
-    """Places in the file that each report one skipped step."""
+    """Positions in the file that each report one skipped step."""
     _steps: dict[int, _MergedRecord] = field(default_factory=dict)
     _evaluations: dict[tuple[int | None, str], list[_MergedRecord]] = field(default_factory=dict)
     _ranks: int = 0
     _again: int = 0
 
     def step(self, step: int, record: LogRecord) -> None:
-        """Add the values that one line gives for a step."""
+        """Add the values that a line contains for a step."""
         mine = _to_merged(record, record.values or {})
         merged = self._steps.setdefault(step, mine)
         if merged is mine:
@@ -53,14 +53,14 @@ class Merge:
         self._steps[step] = first
 
     def missing(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Return the values of quantities that no step has."""
+        """Return the values whose quantities are missing from all steps."""
         present = {name for merged in self._steps.values() for name in merged.values}
         return {name: value for name, value in values.items() if name not in present}
 
     def evaluation(self, step: int | None, record: LogRecord) -> None:
         """Add an evaluation.
 
-        One rank may make several after a step. Those of other ranks are the same evaluations.
+        A rank may evaluate several times after a step. Other ranks report the same evaluations.
         """
         suffix = f"-{record.groups['set']}" if record.groups.get("set") else ""
         for split, loss in (record.values or {}).items():
@@ -74,7 +74,7 @@ class Merge:
                 earlier.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Give all records to a log, in the order of its lines. More lines may follow, and be given to another log."""
+        """Add all records to a log, in line order. Further lines may be read afterwards and added to another log."""
         total = dict.fromkeys(self.since_last, 0)
         for step, merged in sorted(self._steps.items(), key=lambda item: item[1].order):
             quantities: dict[str, Any] = dict(merged.values)
@@ -91,7 +91,7 @@ class Merge:
         log.events.sort(key=lambda event: event.line)
 
     def remarks(self) -> list[DamagedLine]:
-        """Return notes about lines that were left out."""
+        """Return notes about omitted lines."""
         notes = []
         if self._ranks:
             notes.append(

@@ -1,6 +1,6 @@
-"""The log lines of MLPerf Training: JSON behind ``:::MLLOG``.
+"""Log lines of MLPerf Training: JSON after ``:::MLLOG``.
 
-``eval_accuracy`` is left out: in one benchmark it is a loss, in the next an accuracy.
+``eval_accuracy`` is not read, because it is a loss in some benchmarks and an accuracy in others.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""The log lines of NeMo 2 and of Automodel: fields between bars.
+"""Log lines of NeMo 2 and Automodel: fields between bars.
 
-NeMo repeats its last validation loss in each line, so that it is not read. Its lines have no mark of being whole.
+The validation loss is not read, because NeMo repeats the last one in each line. The lines have no closing mark.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
@@ -24,7 +24,7 @@ NEMO = Dialect(
     "NeMo",
     markers=("Training epoch ", "global_step=", "stopped: "),
     lines=(
-        # Iterations count within an epoch.
+        # Iterations are counted within an epoch.
         Line(
             r"Training epoch [0-9]{1,9}, iteration [0-9]{1,18}/[0-9]{1,18} *" + _GLOBAL + r"(?=\|)",
             end=rf"\| [^|:]{{1,60}}: {NUMBER}",
@@ -37,7 +37,7 @@ NEMO = Dialect(
             form=BAR,
             fields=_FIELDS,
         ),
-        # The progress bar of Lightning.
+        # Lightning's progress bar.
         Line(
             r"Epoch [0-9]{1,9}: [^\[\]\r\n]{0,300}\[[^\[\],\r\n]{0,60}, "
             rf"(?=[^\[\]\r\n]{{0,2000}}\bglobal_step={_COUNT}[,\]])",

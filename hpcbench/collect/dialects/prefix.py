@@ -1,4 +1,4 @@
-"""The prefixes that launchers and loggers put before a line."""
+"""Prefixes that launchers and loggers add to lines."""
 
 import re
 
@@ -30,12 +30,12 @@ _MOST = 12
 
 
 def plain(text: str) -> str:
-    """Remove the codes that color a terminal."""
+    """Remove terminal color codes."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
 def split(text: str) -> tuple[int | None, str]:
-    """Split a line into the rank that a prefix names (None if none does) and the text after the prefixes."""
+    """Split a line into the rank in a prefix (None if there is none) and the text after the prefixes."""
     rank: int | None = None
     at = 0
     for _ in range(_MOST):

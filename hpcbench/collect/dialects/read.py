@@ -1,4 +1,4 @@
-"""Reads any log into a `RunLog`: finds out which framework wrote it, and reads its lines."""
+"""Reader of logs of any framework: detects the framework and reads its lines into a `RunLog`."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from hpcbench.errors import UserError
 def read(path: Path) -> RunLog:
     """Read a log of any framework.
 
-    A log with lines of hpcbench is hpcbench's. Otherwise it belongs to the framework with the most step lines in it. It
-    belongs to an engine that other frameworks are built on only if it has no line of theirs. A log of an unknown
-    framework comes back without steps.
+    A log with lines of hpcbench belongs to hpcbench. Any other log belongs to the framework with the most step lines.
+    An engine that other frameworks are based on is chosen only if the log contains no step lines of these frameworks.
+    For an unknown framework, the result has no steps.
 
     Raises
     ------
@@ -49,9 +49,9 @@ def read(path: Path) -> RunLog:
 
 
 def _claims(path: Path) -> dict[Dialect, int]:
-    """Count the lines of the file that each dialect takes for its step lines.
+    """Count the step lines of each dialect in the file.
 
-    A line belongs to the first such dialect.
+    If several dialects match a line, the line belongs to the first one.
     """
     counts: dict[Dialect, int] = {}
     with path.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Reader that makes a `RunLog` from the lines of another framework."""
+"""Reader that converts lines of another framework to a `RunLog`."""
 
 import math
 from dataclasses import replace
@@ -15,11 +15,12 @@ from hpcbench.contract.events import End
 from hpcbench.contract.step_line import Step
 
 _MANY_SKIPPED = 0.5
-"""Fraction of skipped steps above which a note is added. A settling loss scale skips fewer, unless the log is short."""
+"""Fraction of skipped steps above which a note is added. The initial search for a loss scale skips fewer steps, except
+in short logs."""
 
 
 class DialectReader:
-    """Reader of a log, line by line. Its memory grows only with the number of steps.
+    """Line-by-line reader of a log. Its memory use grows only with the number of steps.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ class DialectReader:
         self._line_notes: dict[str, None] = {}
 
     def feed(self, text: Text) -> None:
-        """Take the next line of the file."""
+        """Process the next line of the file."""
         self.log.lines = text.number
         if text.text is None:
             self.log.note(DamagedLine(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was skipped"))
@@ -49,7 +50,7 @@ class DialectReader:
             self._take(record)
 
     def close(self) -> RunLog:
-        """End the file."""
+        """Finish the file."""
         log = self.log
         for record in self._assembler.close():
             self._take(record)
@@ -66,7 +67,7 @@ class DialectReader:
         return log
 
     def so_far(self) -> RunLog:
-        """Return the log of the lines read so far, without a record that the next line may continue."""
+        """Return the log of the lines read so far, without a record that may continue on the next line."""
         log = RunLog(
             self.log.path,
             self.log.dialect,
@@ -109,14 +110,14 @@ class DialectReader:
             self._line_notes[record.line.note] = None
 
     def _ahead_of(self, record: LogRecord) -> dict[str, Value]:
-        """Return the values that were printed before the line of a step and belong to it."""
+        """Return the values that belong to a step but were printed before its line."""
         if record.group("step") is None:
             return {}
         values, self._ahead = self._ahead, {}
         return values
 
     def _overflow(self, record: LogRecord) -> None:
-        """Count an overflow. Each rank may report it, and the reports of one rank are counted."""
+        """Count an overflow. Several ranks may report the same overflow, so only one rank's reports count."""
         rank = record.rank if record.group("rank") is None else record.group("rank")
         if not self._merge.overflows:
             self._overflowed = rank
@@ -124,7 +125,7 @@ class DialectReader:
             self._merge.overflows.append(record.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """Return how the run ended: as the framework reports it unless steps follow, otherwise from the last step."""
+        """Return how the run ended, as reported by the framework. If steps follow, the last step is used instead."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)
@@ -135,11 +136,11 @@ class DialectReader:
 
 
 def _skipped(last: Step | None) -> list[DamagedLine]:
-    """Return a note if most steps were skipped, because such a run hardly learned."""
+    """Return a note if most steps were skipped, because such a run barely trained."""
     skipped = last.skipped or 0 if last is not None else 0
     if last is None or skipped <= _MANY_SKIPPED * last.step:
         return []
-    # The steps counted here are fewer than those of the engine that skips steps.
+    # Fewer steps are counted here than by the engine that skips steps.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
     fraction = of_all if skipped <= last.step else " steps were skipped"
     return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, and changed no weight")]

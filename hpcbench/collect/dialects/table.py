@@ -1,4 +1,4 @@
-"""All dialects, and the table of the quantities that are read from each."""
+"""All dialects, and the table of quantities that are read from their logs."""
 
 from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.dialect import Dialect, Line
@@ -15,7 +15,7 @@ from hpcbench.collect.dialects.verl import VERL
 
 TRANSFORMERS = trainer(DEEPSPEED)
 DIALECTS: tuple[Dialect, ...] = (
-    # Lines of GPT-NeoX and NeMo contain text that looks like a line of Megatron.
+    # Lines of GPT-NeoX and NeMo contain text that looks like a Megatron line.
     NEOX,
     NEMO,
     MEGATRON,
@@ -32,11 +32,11 @@ DIALECTS: tuple[Dialect, ...] = (
     MLPERF,
     TRANSFORMERS,
 )
-"""The dialects, in the order in which they are asked whether a line is theirs."""
+"""All dialects, in the order in which they are matched against a line."""
 
 
 def markdown() -> str:
-    """Return the table of docs/reference/logs.md: each quantity, with the name that the framework prints."""
+    """Return the table in docs/reference/logs.md: each quantity, with the name that the framework prints."""
     rows = ["| framework | printed | unit | becomes |", "| --- | --- | --- | --- |"]
     for dialect in DIALECTS:
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The lines of a log file."""
+"""Lines of a log file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import BinaryIO
 from hpcbench.collect.dialects.prefix import plain
 
 LONGEST_LINE = 4 << 20
-"""Bytes of the longest line that is read. No framework prints a longer one, only dumps have longer lines."""
+"""Maximum length in bytes of a line that is read. Only dumps contain longer lines."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """One line of a file."""
+    """A line of a file."""
 
     number: int
     """Number of the line, from 1."""
     text: str | None
-    """Text without colors and line end; None for a line that is too long."""
+    """Text without color codes and line end; None if the line is too long."""
     ended: bool
-    """Whether it has a line end."""
+    """Whether the line has a line end."""
 
 
 def texts(stream: BinaryIO) -> Iterator[Text]:

@@ -1,6 +1,6 @@
-"""The log lines of torchtitan: colored, with two spaces between fields. Every rank may print them.
+"""Log lines of torchtitan: colored, with two spaces between fields. Every rank may print them.
 
-Without a validation set, only the last stage of a pipeline has a loss. The others print -1.
+Only the last pipeline stage computes a loss. The other stages print -1.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

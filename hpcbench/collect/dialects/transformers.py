@@ -1,7 +1,7 @@
-"""The log lines of the Trainer of Hugging Face's transformers, and of TRL: dictionaries without a step number.
+"""Log lines of TRL and of the Hugging Face Trainer: dictionaries without a step number.
 
-The Trainer may drive DeepSpeed, whose lines then stand between the dictionaries. A log belongs to whichever prints more
-lines: DeepSpeed's have step numbers, and the Trainer's have losses.
+If the Trainer uses DeepSpeed, DeepSpeed's lines appear between the dictionaries. The log belongs to the one that prints
+more lines: DeepSpeed's lines contain step numbers, and the Trainer's lines contain losses.
 """
 
 import re
@@ -15,7 +15,7 @@ _PAIRS = r"""(?:['"][^'"{}]{1,80}['"]: [^{}]{1,80}?(?:, |(?=\})))*\}"""
 
 
 def _dictionary(key: str) -> str:
-    """Return the expression of the beginning of a dictionary with a key."""
+    """Return an expression for the beginning of a dictionary that contains a key."""
     return rf"""\{{(?=[^{{}}]{{0,4000}}?['"]{key}['"]: )"""
 
 
@@ -32,7 +32,7 @@ LOSSES = Line(
         Field("num_input_tokens_seen", "consumed_tokens", SCALED_COUNT),
     ),
 )
-"""The dictionary of some steps. It belongs to the step before it, unless it is counted."""
+"""Dictionary with the losses of some steps. It belongs to the step before, unless dictionaries are counted."""
 EVALUATIONS = Line(
     _dictionary(r"eval_(?:(?P<set>\w{1,60}?)_)?loss"),
     tail=r"\}",
@@ -57,7 +57,7 @@ END = Line(
 
 
 def trainer(engine: Dialect) -> Dialect:
-    """Return the Trainer's dialect, with the lines of an engine. Their step numbers are left out, because it counts."""
+    """Return the Trainer's dialect with the lines of an engine. The engine's step numbers are not used."""
     lines = (replace(line, head=re.sub(r"\(\?P<step>", "(?:", line.head)) for line in engine.lines)
     counted = replace(LOSSES, counted=True, note="the Trainer prints no step numbers: its lines are counted")
     others = tuple(line for line in lines if line not in (LOSSES, EVALUATIONS, END))

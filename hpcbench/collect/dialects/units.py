@@ -1,4 +1,4 @@
-"""The forms in which frameworks print values, and the number that each stands for."""
+"""Formats in which frameworks print values, and their conversion to numbers."""
 
 import re
 from collections.abc import Callable
@@ -8,23 +8,23 @@ Value = float | int
 NUMBER = (
     r"[-+]?(?:(?:[0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,30})(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?|nan|inf|NAN|INF)"
 )
-"""Expression of any number, with or without separators of thousands."""
+"""Expression for any number, with or without thousands separators."""
 COUNT = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"
-"""Expression of a whole number that fits 64 bits."""
+"""Expression for an integer that fits in 64 bits."""
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "Z": 10**21}
 _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class PrintedUnit:
-    """One way of printing a quantity."""
+    """A format in which a quantity is printed."""
 
     name: str
     """Name of the unit in documents."""
     pattern: str
-    """Regular expression of the printed value, and of its unit if that is glued to the number."""
+    """Regular expression for the printed value, including its unit if no space separates them."""
     convert: Callable[[str], Value | None]
-    """Function that converts the matched text to the unit of `Step`; None for a text that stands for no value."""
+    """Function that converts the matched text to the unit of `Step`. It returns None for a missing value."""
 
 
 def _plain(printed: str) -> float:
@@ -32,7 +32,7 @@ def _plain(printed: str) -> float:
 
 
 def _rank_loss(printed: str) -> float | None:
-    """Return the loss of the rank; None for -1, which a mean of cross entropies cannot be."""
+    """Return the loss of the rank; None for -1, which is not a possible cross entropy."""
     value = _plain(printed)
     return None if value == -1 else value
 
@@ -42,9 +42,9 @@ def _count(printed: str) -> int:
 
 
 def _scaled(printed: str) -> float:
-    """Convert a number with a letter: 1.23K is 1230.
+    """Convert a number with a suffix: 1.23K is 1230.
 
-    B and G both mean 10^9, because the same framework has printed both.
+    Both B and G mean 10^9, because the same framework has used both.
     """
     digits = printed.rstrip("KMGBTPEZ")
     return _plain(digits) * _SCALE[printed[len(digits) :]]
@@ -56,7 +56,7 @@ def _scaled_count(printed: str) -> int | None:
 
 
 def _percent(printed: str) -> float | None:
-    """Convert a percentage to a fraction; None for a negative one, which stands for "not known yet"."""
+    """Convert a percentage to a fraction. Return None for negative values, which mean "not known yet"."""
     value = _plain(printed.rstrip("%"))
     return None if value < 0 else value / 100
 
@@ -89,16 +89,16 @@ SCALED_TFLOPS = PrintedUnit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(
 
 
 def compiled(form: str, name: str, unit: PrintedUnit) -> re.Pattern[str]:
-    """Return the expression that matches one field; its group is the value.
+    """Return an expression that matches a field. Its group is the value.
 
     Parameters
     ----------
     form
-        How the framework writes a field, with ``{name}`` and ``{value}``.
+        Format of a field, with ``{name}`` and ``{value}``.
     name
-        Name of the field; a ``*`` in it stands for any words.
+        Name of the field; ``*`` matches any words.
     unit
-        PrintedUnit of the value.
+        Format and unit of the value.
     """
     escaped = re.escape(name).replace(r"\*", "[^|:=,]{0,60}?")
     return re.compile(form.replace("{name}", escaped).replace("{value}", f"({unit.pattern})"))

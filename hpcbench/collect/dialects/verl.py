@@ -1,7 +1,6 @@
-"""The log lines of verl: ``name:value`` between hyphens, with the names of Python's number types in newer versions.
+"""Log lines of verl: ``name:value`` between hyphens. Newer versions also print the names of NumPy types.
 
-The policy's loss is left out: it is not a cross entropy, and means nothing by itself. No mark shows that a line
-is whole.
+The policy loss is not read, because it is not a cross entropy. The lines have no closing mark.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
@@ -27,7 +26,7 @@ VERL = Dialect(
                 Field("train/lr", "lr", PLAIN),
                 Field("timing_s/step", "seconds", SECONDS),
                 Field("perf/time_per_step", "seconds", SECONDS),
-                # All tokens, prompts and answers, divided by the time and the number of GPUs.
+                # Tokens of prompts and responses, divided by the time and the number of GPUs.
                 Field("perf/throughput", "tokens_per_s_per_rank", PLAIN),
                 Field("perf/mfu/actor", "mfu", PLAIN),
                 Field("perf/max_memory_allocated_gb", "memory_bytes", GIB),
