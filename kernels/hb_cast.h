@@ -1,5 +1,5 @@
-// Casts with a common power of two for each 128 values, as microscaling formats have for 32. It scales the largest
-// value of a block to just below the largest of the type, so small gradients keep their mantissas.
+// Casts with a common power of two for each 128 values (microscaling formats use 32). The largest value of a block is
+// scaled to just below the type's maximum, so small gradients keep their mantissas.
 //   wire: the codes, one after another, and zeros up to a multiple of 4 bytes; then one byte per block, k + 127, for
 //   values code * 2^k
 // bf16 has the exponents of float32 and needs no scale: its wire is the codes alone.
@@ -24,13 +24,13 @@ template <class T> HB_FN hb_u32 hb_cast_scale(hb_u32 top) {
   hb_u32 field = (top >> 23) + ((top & 0x7fffffu) >= hb_cast<T>::rounds_up);
   return field > hb_cast<T>::exponent + 1u ? field - hb_cast<T>::exponent : 1u;
 }
-// Values that count for the maximum: all except infinity and NaN.
+// Values that contribute to the maximum: all except infinity and NaN.
 template <class U> HB_FN U hb_finite_magnitude(U bits) {
   U a = bits & HB_MAGNITUDE;
   return a < HB_INFINITY ? a : a * 0u;
 }
-// Signs and NaN are left out of the multiplications, because processors give different sign and payload to the NaN of a
-// product.
+// Signs and NaN are excluded from multiplications, because the sign and payload of a NaN product differ between
+// processors.
 template <class T, class U> HB_FN U hb_cast_encode(U bits, hb_u32 scale) {
   typedef hb_lane<U> L;
   U a = L::as_bits(L::as_float(bits & HB_MAGNITUDE) * L::as_float(bits * 0u + ((254u - scale) << 23)));

@@ -1,4 +1,4 @@
-// Short floating-point types, by integer operations only, so that every processor gives the same bits.
+// Short floating-point types. Only integer operations are used, so results are bitwise identical on all processors.
 #pragma once
 #include "hb_lane.h"
 

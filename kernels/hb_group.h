@@ -1,14 +1,14 @@
-// Integers of 4, 3 or 2 bits whose scales have two levels: a byte for each block of 16 or 32 values, relative to the
-// largest magnitude of each group of 256 values.
+// Integers of 4, 3 or 2 bits with two-level scales: a byte for each block of 16 or 32 values, relative to the largest
+// magnitude in each group of 256 values.
 //   maximum of a group   the upper 16 bits of its float32, rounded up: bfloat16, because float16 lacks the range
 //   scale of a block     r = 0..255, the smallest with maximum * r / 255 >= the largest magnitude of the block
 //   value                level(code) * maximum * r / (255 * top), top = level(K), K = 2^(bits - 1) - 1
-// Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k): they are closer
-// near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All are exact in float32.
+// Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k): they are
+// closer near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All are exact in float32.
 // Rounding is to the nearest level, or stochastic: away from 0 with the probability of the fraction of the gap.
 //   wire: codes in two's complement (4 bits: two a byte; 3 bits: the low 2 bits four a byte, then the high ones eight a
-//   byte; 2 bits: four a byte; the first one lowest), the groups' maxima, then the blocks' scales. Each part but the last
-//   is followed by zeros up to a multiple of 4 bytes.
+//   byte; 2 bits: four a byte; the first one lowest), the groups' maxima, then the blocks' scales. Each part but the
+//   last is followed by zeros up to a multiple of 4 bytes.
 // If a group contains an infinity or NaN, its stored maximum is infinity. Its infinities are coded as +-K, and
 // everything else as 0, which decodes as NaN.
 #pragma once
@@ -62,7 +62,7 @@ template <class U> HB_FN U hb_group_scale(typename hb_lane<U>::F m, const hb_gro
   r = L::to_float(i) < t ? r + 1u : r;
   return r > 255u ? one * 255u : r;
 }
-// The unit of a block times g.before.
+// Unit of a block, times g.before.
 template <class LEVELS, class U> HB_FN typename hb_lane<U>::F hb_group_unit(U r, const hb_group &g) {
   typedef hb_lane<U> L;
   const float inverse = 1.0f / (255.0f * LEVELS::top());
@@ -73,8 +73,8 @@ template <class U> HB_FN typename hb_lane<U>::F hb_group_inverse(typename hb_lan
   return unit > zero ? 1.0f / unit : zero;
 }
 
-// The number of limits between levels, from the I-th on, that a magnitude exceeds. A limit is the middle of a gap, or lies
-// at the part u of it.
+// Number of thresholds between levels, starting with the I-th, that a magnitude exceeds. A threshold is the midpoint of
+// a gap, or the point at fraction u.
 template <class LEVELS, bool MIDDLE, int I, class U>
 HB_FN U hb_group_above(typename hb_lane<U>::F a, typename hb_lane<U>::F u, U k) {
   const float low = LEVELS::template at<I - 1>(), high = LEVELS::template at<I>();
@@ -108,7 +108,7 @@ template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>
   }
   return bits >> 31 == 1u ? 0u - k : k;
 }
-// The number of the random word whose low or high half is the noise of a value, from the value's number.
+// Index of the random word whose low or high half is a value's noise, given the value's index.
 HB_FN hb_u32 hb_group_word(hb_u32 value) { return (value >> 5 << 4) | (value & 15u); }
 HB_FN hb_u32 hb_group_noise(hb_u32 value, hb_u32 word) { return word >> (value & 16u) & 0xffffu; }
 

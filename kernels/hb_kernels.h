@@ -1,5 +1,5 @@
 // Interface of the shared library: one table of functions per compiled instruction set. Pointers need no alignment.
-// Functions have no state and may run in any number of threads at once.
+// Functions are stateless and may run concurrently in any number of threads.
 #pragma once
 #include <stdint.h>
 
@@ -13,12 +13,12 @@ struct hb_ops {
   // maximum wire bytes of n values
   uint64_t (*wire_bytes)(uint64_t param, uint32_t type, uint64_t n);
   // Encodes n values to the wire, which has space for the maximum size; returns the bytes used. residual: null, or n
-  // float32. Then their sum with the values is encoded, and they receive the part that was not sent (0 if it is not
-  // finite). seed: for stochastic rounding.
+  // float32. If given, the sum of residual and values is encoded, and the residual receives the unsent part (0 if it is
+  // not finite). seed: for stochastic rounding.
   uint64_t (*encode)(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
                      uint64_t seed);
   // Decodes n values of `type` from wire_bytes bytes, stored as out_type, or added to `out` in that type. Returns 0, or
-  // 1 if the bytes are not a stream of n such values; `out` may then contain values from before the fault.
+  // 1 if the bytes are not a stream of n such values; On an error, `out` may contain values decoded before the fault.
   uint32_t (*decode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, uint64_t n, void *out,
                      uint32_t out_type, uint32_t add);
   // Encodes the float32 sum of the decoded wire and of `local`, both n values of `type`, to another wire. Returns the
@@ -58,6 +58,6 @@ struct hb_kernels {
   const hb_halves *halves;
 };
 
-// Returns the best table for this processor (name null), or the named one; null if it cannot run here.
+// Returns the best table for this processor (name null) or the named table; null if it is not supported here.
 const hb_kernels *hb_kernels_for(const char *name);
 }

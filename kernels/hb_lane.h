@@ -1,7 +1,7 @@
 // Lanes: the block functions of the codecs are templates over a lane type U.
 //   U = hb_u32             one GPU thread, or plain C++ (the sanitizer build)
 //   U = a vector of hb_u32 one call codes as many blocks as the vector has lanes
-// The further operations of a vector type, in addition to + - & | ^ << >> and ?:, are named in hb_lane<U>.
+// hb_lane<U> defines the operations of a vector type in addition to + - & | ^ << >> and ?:.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -97,7 +97,7 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 bits(M mask) { return mask; }
   static HB_FN M mask(hb_u32 bits) { return bits & 1u; }
   static HB_FN hb_u32 top(hb_u32 x) { return x; }  // largest of the lanes
-  // Stores x at p, which needs space for it even if it is 0; returns 1 if it is not 0.
+  // Stores x at p, which needs space even if x is 0. Returns 1 if x is not 0.
   static HB_FN hb_u32 compress(hb_u32 x, hb_u32 *p) {
     *p = x;
     return x != 0u;
@@ -114,7 +114,7 @@ template <> struct hb_lane<hb_u32> {
 #endif
 };
 
-// Exchange the bits in mask m with those s positions above.
+// Swaps the bits in mask m with the bits s positions above.
 template <class U> HB_FN U hb_dswap(U x, hb_u32 m, int s) {
   U t = (x ^ (x >> s)) & m;
   return x ^ t ^ (t << s);

@@ -75,7 +75,7 @@ template <> struct hb_lane<hb_v> {
     hb_u32 a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
     return a > b ? a : b;
   }
-  // Stores the non-zero lanes in order at p, which needs space for a full vector; returns them as one bit per lane.
+  // Stores the nonzero lanes in order at p, which needs space for a full vector. Returns a mask with one bit per lane.
   static HB_FN hb_u32 compress(hb_v x, hb_u32 *p) {
     hb_u32 mask = 0, n = 0;
     for (int i = 0; i < 4; i++) {
@@ -94,7 +94,7 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
-  // The inverse; a full vector is read from p.
+  // Inverse operation. Reads a full vector from p.
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     hb_u32 r[4], n = 0;
     for (int i = 0; i < 4; i++) {
@@ -103,7 +103,7 @@ template <> struct hb_lane<hb_v> {
     }
     return load(r);
   }
-  // Running sum over the lanes, starting with `sum`, which is updated; all lanes of `sum` are equal.
+  // Running sum over the lanes, starting with `sum`, which is updated. All lanes of `sum` are equal.
   static HB_FN hb_v scan(hb_v x, hb_v &sum) {
     x += hb_v{0, x[0], x[1], x[2]};
     x += hb_v{0, 0, x[0], x[1]};

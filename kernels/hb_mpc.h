@@ -1,5 +1,5 @@
-// MPC, lossless: 32-bit words in independent chunks of 1024 (Yang et al., Cluster 2015), written from its description.
-// 16-bit values are packed two per word.
+// MPC, lossless: 32-bit words in independent chunks of 1024 (Yang et al., Cluster 2015), implemented from the paper's
+// description. 16-bit values are packed two per word.
 //   LNV(dim)s  d[i] = v[i] - v[i-dim] of values of 32 or 16 bits, d[i] = v[i] for i < dim; what lies behind the data
 //              counts as 0
 //   BIT        32 x 32 bit transposition of each 32 words: bit i of word 32g+b is bit b of d[32g+i]; of 16-bit values
@@ -15,7 +15,8 @@
 #define HB_MPC_SLACK 16  // words that a vector store or load may reach past its data
 
 // Transposition as a butterfly: in each of 5 steps a word keeps half of its bits and takes the others from the word at
-// distance s. Steps of the vector's length or more are between vectors, shorter ones between lanes.
+// distance s. Steps of at least the vector length exchange words between vectors. Shorter steps exchange words between
+// lanes.
 template <class U, int s> HB_FN void hb_mpc_between_vectors(U *a, hb_u32 m) {
   typedef hb_lane<U> L;
   for (int k = 0; k < 32 / HB_LANES; k++) {
@@ -59,7 +60,8 @@ template <class U, bool HALVES> struct hb_mpc_values {
   static constexpr int BYTES = HALVES ? 2 : 4;
   static HB_FN U add(U a, U b) { return HALVES ? L::add16(a, b) : a + b; }
   static HB_FN U subtract(U a, U b) { return HALVES ? L::subtract16(a, b) : a - b; }
-  // The 32 words that are transposed together, from their bytes p; for halves the first 32 are low, the others high.
+  // Loads the 32 words that are transposed together from p. For halves, the first 32 values are low and the others
+  // high.
   static HB_FN U load(const unsigned char *p, int k) {
     if (!HALVES) return L::load((const hb_u32 *)p + k * HB_LANES);
     return L::load16(p + 2 * k * HB_LANES) | L::load16(p + 64 + 2 * k * HB_LANES) << 16;
@@ -101,7 +103,7 @@ template <class U, bool HALVES> HB_FN hb_u32 hb_mpc_encode_chunk(const hb_u32 *v
   return (hb_u32)(next - coded) - HB_MPC_BITMAP;
 }
 
-// v[i] = t[i] + v[i-dim] for words; dim up to HB_LANES. Sums within a vector double their length in each step; then the
+// v[i] = t[i] + v[i-dim] for words; dim up to HB_LANES. Sums within a vector double in length at each step. Then the
 // last dim sums of the previous vector are added.
 template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
@@ -120,7 +122,7 @@ template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim,
   }
 }
 
-// The inverse. coded: bitmap, then one word per set bit, then readable slack; v: 1024 words (output).
+// Inverse operation. coded: bitmap, one word per set bit, and readable slack; v: 1024 words (output).
 template <class U, bool HALVES> HB_FN void hb_mpc_decode_chunk(const hb_u32 *coded, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
   typedef hb_mpc_values<U, HALVES> values;
@@ -128,7 +130,7 @@ template <class U, bool HALVES> HB_FN void hb_mpc_decode_chunk(const hb_u32 *cod
   hb_u32 *t = memory + 32;
   for (int i = 0; i < 32; i++) memory[i] = 0;
   const hb_u32 *next = coded + HB_MPC_BITMAP;
-  // A separate pass, because an expansion is slow next to other work in AVX-512.
+  // A separate pass, because expansions are slow when mixed with other work in AVX-512.
   for (int g = 0; g < 32; g++) {
     for (int i = 0; i < 32; i += HB_LANES) {
       hb_u32 mask = coded[g] >> i & (0xffffffffu >> (32 - HB_LANES));

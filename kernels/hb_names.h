@@ -1,15 +1,15 @@
-// Numbers of types and families. They are macros, because the GPU front is compiled for one of each, selected on the
-// command line.
+// Numbers of types and families. They are macros, because the GPU front end is compiled for one type and one family,
+// selected on the command line.
 #pragma once
 
-// Types of values. HB_F64 and HB_BYTES (n bytes that cannot be added) are only for lossless codecs.
+// Value types. HB_F64 and HB_BYTES (n bytes without addition) are supported only by lossless codecs.
 #define HB_F32 0
 #define HB_F16 1
 #define HB_BF16 2
 #define HB_F64 3
 #define HB_BYTES 4
 
-// Families of codecs, and the meaning of `param` for each.
+// Codec families, and the meaning of `param` for each family.
 #define HB_ZFP 0          // rate, 4..32
 #define HB_MPC 1          // dim, 1..32
 #define HB_XPK 2          // 0

@@ -1,4 +1,4 @@
-// Tables for moving 8 lanes or bytes together or apart under a mask.
+// Tables for compressing and expanding 8 lanes or bytes under a mask.
 #pragma once
 
 // For mask m, at[m][i] is the source of position i of the result.

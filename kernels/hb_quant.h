@@ -2,7 +2,8 @@
 //   q = round(x / s), s = largest magnitude / M, M = 127 of 8 bits, 7 of 4
 //   wire: the integers (of 4 bits two a byte, the first in the low half), zeros up to a multiple of 4 bytes, then the
 //   scales. Rounding is to the nearest, ties to even, or stochastic: up with the probability of the fraction.
-// A block with infinity or NaN has the scale infinity: its infinities are +-M, everything else 0, which decodes as NaN.
+// If a block contains an infinity or NaN, the scale is infinity. Infinities are coded as +-M; all other values are
+// coded as 0 and decode as NaN.
 #pragma once
 #include "hb_float.h"
 #include "hb_random.h"

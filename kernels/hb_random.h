@@ -1,4 +1,4 @@
-// Random words by counting: word i of a seed is a hash of both, so any processor can compute it independently.
+// Counter-based random words: word i is a hash of i and the seed, so any processor can compute it independently.
 #pragma once
 #include "hb_lane.h"
 

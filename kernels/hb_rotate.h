@@ -1,8 +1,8 @@
 // Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 256, H the
-// matrix of Hadamard in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier spreads over n values,
-// so that it does not set the scale of its block alone. What is left of n values at the end stays as it is.
-// Signs are all 1, or bits of random words that sender and receiver know; they begin again after 1024 values.
-// The order of additions is fixed: steps of 1, 2, 4, ... values. A NaN of a sum becomes one quiet NaN.
+// matrix of Hadamard in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier is spread over n
+// values, so it does not determine the scale of its block alone. Fewer than n values at the end are not rotated. Signs
+// are all 1, or bits of random words that sender and receiver know. The signs repeat after 1024 values. The order of
+// additions is fixed: steps of 1, 2, 4, ... values. A NaN of a sum becomes one quiet NaN.
 #pragma once
 #include "hb_float.h"
 #include "hb_random.h"

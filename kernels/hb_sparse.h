@@ -1,6 +1,5 @@
-// Sparse messages: the sent ones of n values, or of rows of values, and their positions. Values and rows are both
-// called records here. Records are divided into chunks that can be decoded separately, of 65536 values or one longer
-// row.
+// Sparse messages: selected records and their positions. A record is a value, or a row of values. Records are divided
+// into chunks that can be decoded separately, of 65536 values or one longer row.
 //   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; the chunks; the values behind
 //   the last whole row as they are
 //   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the

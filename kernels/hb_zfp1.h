@@ -4,7 +4,7 @@
 //
 // One addition in code space that libzfp leaves unused: bit 0 clear with other bits set is a block that holds a NaN
 // or an infinity. Bits 1..8 then hold a class of 2 bits for each value: 0 finite, 1 +Inf, 2 -Inf, 3 NaN. Infinities
-// come back with their sign and place; every other value of such a block comes back as NaN.
+// keep their sign and position after decoding. Every other value of such a block decodes as NaN.
 #pragma once
 #include "hb_zfp1_planes.h"
 

@@ -32,11 +32,11 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""Codecs that are measured by default: one or a few of each family that is suitable for any values."""
+"""Default codecs to measure: some from each family that is suitable for arbitrary values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
-"""Operations that are timed. The last one is a hop of a reduction: decode, add the local values, encode the sum."""
+"""Timed operations. The last operation is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
-"""Number of values that are encoded to test NaN and infinity, which lie in different chunks of 1024."""
+"""Number of values in the NaN and infinity test, which places them in different chunks of 1024."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class CodecRow:
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """Bound of `max_error` that the codec guarantees; None if it guarantees none."""
+    """Guaranteed bound for `max_error`; None without a guarantee."""
     non_finite: str
-    """Result for NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
+    """Treatment of NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 
     @property
     def broken(self) -> bool:
@@ -82,7 +82,7 @@ class Result:
     """Measurements of all codecs on the same values."""
 
     memcpy: CodecThroughput
-    """Throughput of copying the values. No codec that reads and writes them can be much faster."""
+    """Throughput of copying the values, an approximate upper bound for codecs."""
     rows: tuple[CodecRow, ...]
 
 
@@ -93,16 +93,16 @@ def measure(
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> Result:
-    """Measure codecs in turns on the same values.
+    """Measure codecs in interleaved turns on the same values.
 
     Parameters
     ----------
     names
         Names of the codecs, written as in a study.
     x
-        Values in this machine's memory, shape (n,), n at least 1.
+        Values in host memory, shape (n,) with n >= 1.
     device
-        BenchDevice that the codecs run on.
+        Device that the codecs run on.
     repeats
         Number of timed repeats.
     progress
@@ -135,7 +135,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Memory that all codecs write to, one after another."""
+    """Scratch memory that the codecs reuse."""
 
     values: Array
     total: Array
@@ -156,7 +156,7 @@ def _prepare(
     codec: Codec, bound: float | None, x: Array, here: Array, device: BenchDevice, scratch: _Scratch
 ) -> tuple[Subject, CodecRow]:
     """Return the calls to time, and a row without speeds."""
-    used = int(codec.encode(here, scratch.wire))  # On a GPU this waits for the length.
+    used = int(codec.encode(here, scratch.wire))  # On a GPU this synchronizes to read the length.
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])
     codec.decode(wire, scratch.values)

@@ -1,7 +1,7 @@
-"""Time, bandwidth and error of collectives with a codec, and of the MPI library's own, for each vector size.
+"""Time, bandwidth and error of collectives with codecs and of MPI library collectives, by vector size.
 
-All schemes have a turn before any of them has the next one, on all ranks at once. The time of a call is that of the
-slowest rank. The first turn is not counted.
+Every scheme completes a turn on all ranks before the next turn starts. The time of a call is the time on the slowest
+rank. The first turn is not counted.
 """
 
 import statistics
@@ -27,15 +27,16 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
-"""Largest size of short calls in bytes, and the factor of their number of repeats."""
+"""Maximum size of short calls in bytes, and the multiple of repeats for short calls."""
 _ROOM = 8
-"""Memory that a vector needs as a multiple of its size: contribution, result, sent and received messages, and buffers
-of the library."""
+"""Memory required per vector, as a multiple of the vector size: contribution, result, sent and received messages, and
+library buffers.
+"""
 _LIBRARY = ("blocking", "nonblocking")
 
 
 class Bench:
-    """Measurement of collectives on the ranks of a communicator.
+    """Collective measurements on the ranks of a communicator.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ class Bench:
     progress
         Progress engine, which determines how ranks wait.
     links
-        Speeds of links and codecs, from which plans are chosen.
+        Link and codec speeds for choosing plans.
     values
         Values of the contributions, shape (any,).
     """
@@ -57,7 +58,7 @@ class Bench:
         self._available: int = comm.allreduce(share, MPI.MIN)
 
     def explain_too_large(self, nbytes: int) -> str | None:
-        """Explain why the memory is not sufficient for a vector of this size; None if it is. All ranks agree."""
+        """Return the reason why memory is insufficient for this vector size; None if it suffices. All ranks agree."""
         if _ROOM * nbytes <= self._available:
             return None
         return (
@@ -66,7 +67,7 @@ class Bench:
         )
 
     def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[CollectiveRow], list[str]]:
-        """Measure all cases; return the rows, and the reasons for cases that were left out."""
+        """Measure all cases. Return the rows, and the reasons for skipped cases."""
         rows: list[CollectiveRow] = []
         left_out = [reason for nbytes in wanted.sizes if (reason := self.explain_too_large(nbytes))]
         for operation, nbytes in wanted.cases():
@@ -89,7 +90,7 @@ class Bench:
         return rows, list(dict.fromkeys(left_out))
 
     def measure_native(self, operation: str, nbytes: int, repeats: int) -> tuple[float, bool]:
-        """Return the seconds of the faster of the library's two calls, and whether it is the blocking one."""
+        """Return the time of the library's faster call in seconds, and whether this is the blocking call."""
         exercise = self._make_exercise(operation, nbytes)
         times = self._time(
             self._list_library_calls(exercise), exercise, nbytes, repeats, lambda done, total, name: None
@@ -169,7 +170,7 @@ class Bench:
 
 
 def find_slowest(comm: MPI.Comm, times: Times) -> Times:
-    """Return the time of the slowest rank in each turn."""
+    """Return the slowest rank's time in each turn."""
     seconds = np.array(times.seconds)
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     return Times(tuple(seconds.tolist()))

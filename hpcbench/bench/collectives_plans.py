@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 
 
 def load_links(path: Path | None, topology: Topology) -> Links:
-    """Load the links of a file. A file of other ranks is refused."""
+    """Load links from a file. A file for a different set of ranks is rejected."""
     if path is None:
         return DEFAULT
     links = load(path)
@@ -21,7 +21,7 @@ def load_links(path: Path | None, topology: Topology) -> Links:
 
 
 def print_plans(wanted: Wanted, ranks: int, links: Path | None) -> int:
-    """Print the plans without starting ranks, on the nodes of the file or on one node."""
+    """Print the plans without starting ranks, for the nodes in the file or for one node."""
     nodes = (load(links) if links else DEFAULT).ranks_per_node
     topology = Topology.by_label([node for node, count in enumerate(nodes) for _ in range(count)])
     if sum(nodes) != ranks:

@@ -1,4 +1,4 @@
-"""Plot of time over size, and of the gain over the MPI library, with a column for each operation.
+"""Plot of time and of gain over the MPI library against size, with a column for each operation.
 
 Needs matplotlib.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def figure(rows: Sequence[CollectiveRow], title: str) -> Figure:
-    """Return the figure of the measured rows, at least one."""
+    """Draw a figure of the measured rows (at least one)."""
     caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
     return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 

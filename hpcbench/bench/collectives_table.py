@@ -1,4 +1,4 @@
-"""Measured collectives as a document."""
+"""Document with collective measurements."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,12 +18,12 @@ class CollectiveResults(Results):
 
     measured: Sequence[CollectiveRow]
     left_out: Sequence[str]
-    """Reasons why something was not measured."""
+    """Reasons for missing measurements."""
     title: str
     about: Mapping[str, Any]
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return two tables for each operation: times of all schemes, and details of each scheme."""
+        """Return two tables per operation: times of all schemes, and details of each scheme."""
         blocks = [
             *(table for rows in _split_by_operation(self.measured) for table in (_compare(rows), _list_details(rows))),
             Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning"),
@@ -32,7 +32,7 @@ class CollectiveResults(Results):
         return Document("Collectives", (make_chapter(self.title, "", blocks),))
 
     def content(self) -> dict[str, Any]:
-        """Return all figures with the machine and the settings."""
+        """Return all measurements with the machine and the settings."""
         return {"schema": 1, **self.about, "left_out": list(self.left_out), "rows": self.rows()}
 
     def rows(self) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def _split_by_operation(rows: Sequence[CollectiveRow]) -> Iterator[list[Collecti
 
 
 def _compare(rows: Sequence[CollectiveRow]) -> Table | None:
-    """Return a table of microseconds, with the speed relative to the library in brackets."""
+    """Return a table of times in microseconds, with the speed relative to the library in parentheses."""
     operation = rows[0].operation
     measured = {(row.bytes, row.scheme): row for row in rows}
 

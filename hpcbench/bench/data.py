@@ -1,9 +1,9 @@
-"""Values for measurements of codecs: generated data, samples of a real training, and files of the user.
+"""Values for codec measurements: generated data, samples from a real training run, and user files.
 
 tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
-tests/codecs/make_tensors.py. If they were simply repeated, a compressor with a dictionary would do too well. So in each
-repetition the values are shuffled within rows of 128, the rows are shuffled, and all are multiplied by a random factor
-between 1/sqrt(2) and sqrt(2). Neighboring values keep their proportions, and no bytes repeat.
+tests/codecs/make_tensors.py. Plain repetition would favor dictionary compressors. Therefore each repetition shuffles
+the values within rows of 128, shuffles the rows, and multiplies all values by a random factor between 1/sqrt(2) and
+sqrt(2). Neighboring values keep their ratios, and byte sequences do not repeat.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from hpcbench.errors import UserError
 Values = npt.NDArray[np.float32]
 
 TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
-"""Types that can be measured: those that lossy codecs take."""
+"""Supported types, which lossy codecs accept."""
 
 TENSORS = Path(__file__).with_name("tensors.npz")
-"""Samples of a real training."""
+"""Samples from a real training run."""
 _ROW = 128
 """Number of values in a row of the original weight."""
 
@@ -50,11 +50,11 @@ SETS: dict[str, Callable[[np.random.Generator, int], Values]] = {
     "sparse": lambda random, n: _normal(random, n) * (random.random(n, dtype=np.float32) < 0.1),
     **{name: _real(name) for name in ("gradient", "activation", "weight", "moment")},
 }
-"""Data that need no file, by name."""
+"""Built-in data sets by name."""
 
 
 def make_values(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
-    """Return values of one of `SETS`, the same at each call.
+    """Return values of a built-in data set. Every call returns the same values.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def make_values(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     n
         Number of values.
     dtype
-        Type to round them to, one of `TYPES`.
+        Type to which values are rounded, one of `TYPES`.
     """
     return np.ascontiguousarray(SETS[name](np.random.default_rng(1), n), dtype=np.float32).astype(dtype, copy=False)
 
@@ -76,14 +76,14 @@ def load_values(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     source
         A name of `SETS`, or a file that hpcbench.bench.files can read: ``x.npy``, ``x.npz:KEY``, ...
     n
-        Number of values. A shorter file gives all of its values.
+        Number of values. A shorter file is returned entirely.
     dtype
         One of `TYPES`. Floating-point values of other types are rounded to it.
 
     Raises
     ------
     UserError
-        There is no such set or file, or it has no such values.
+        The data set or file does not exist, or does not contain suitable values.
     """
     if source in SETS:
         return make_values(source, n, dtype)

@@ -1,4 +1,4 @@
-"""Devices of the codec measurements."""
+"""Devices for codec measurements."""
 
 from typing import Any, Protocol
 
@@ -13,19 +13,19 @@ from hpcbench.errors import UserError
 
 
 class BenchDevice(Protocol):
-    """A processor with its memory, and the codecs that run on it."""
+    """A processor, its memory, and the available codecs."""
 
     description: str
-    """Processor, and its used part."""
+    """Processor name, and the part that is used."""
     instruction_set: str
-    """Build of the kernels."""
+    """Kernel build."""
 
     def codec(self, name: str) -> Codec:
-        """Return the codec of a name, or an object with its operations. It raises ValueError for an unknown name."""
+        """Return the codec with this name, or an object with the same operations. Unknown names raise ValueError."""
         ...
 
     def has(self, name: str) -> bool:
-        """Return whether a codec of hpcbench runs on it."""
+        """Return whether the device supports a codec."""
         ...
 
     def put(self, x: Array) -> Array:
@@ -33,7 +33,7 @@ class BenchDevice(Protocol):
         ...
 
     def get(self, x: Array) -> Array:
-        """Copy `x` to this machine's memory."""
+        """Copy `x` to host memory."""
         ...
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
@@ -55,7 +55,7 @@ class Cpu:
     Parameters
     ----------
     build
-        Build of the kernels to use.
+        Kernel build to use.
     """
 
     def __init__(self, build: Kernels) -> None:
@@ -64,7 +64,7 @@ class Cpu:
         self.description = f"one core of {find_cpu_model()}, kernels {build.instruction_set}"
 
     def codec(self, name: str) -> Codec:
-        """Return the codec of a name, with this build of the kernels."""
+        """Return the codec with this name and kernel build."""
         return get_codec(name, self._build)
 
     def has(self, name: str) -> bool:
@@ -92,14 +92,14 @@ class Cpu:
 
 
 def open_device(name: str, isa: str | None = None) -> BenchDevice:
-    """Open the device of a name.
+    """Open the device with this name.
 
     Parameters
     ----------
     name
         ``cpu`` or ``gpu``.
     isa
-        Build of the CPU's kernels; None for the fastest one of this processor.
+        CPU kernel build; None for the fastest build on this processor.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""One collective on one vector, carried out by a channel or by the MPI library, with a check of its result."""
+"""One collective on one vector, run by a channel or by the MPI library, with a check of the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from hpcbench.contract.shards import count_elements, cut_evenly
 _STRIDE = 1_000_003
 """Rotation of each rank's contribution relative to the previous rank, in elements; a prime."""
 _CHECKED, _PIECES = 1 << 20, 16
-"""Largest number of checked values, and number of parts of the vector that contain them."""
+"""Maximum number of checked values, and number of vector parts that contain them."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ExercisedOperation:
         Function of the number of ranks P: bytes that a bandwidth-optimal algorithm moves over each link per byte of
         the vector (for the bus bandwidth of nccl-tests).
     encoded
-        Function that carries out the operation with a channel of the group.
+        Function that runs the operation with a channel of the group.
     blocking
-        Function that carries it out with the MPI library's blocking call.
+        Function that runs the operation with the MPI library's blocking call.
     """
 
     share: Callable[[int], float]
@@ -39,7 +39,7 @@ class ExercisedOperation:
 
 
 class Exercise:
-    """Buffers of one operation on this rank.
+    """Buffers for one operation on this rank.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Exercise:
         self.counts = [count_elements(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
-        """Restore values that an in-place operation has changed."""
+        """Restore values after an in-place operation."""
         np.copyto(self.whole, self.src)
 
     @property
@@ -74,15 +74,15 @@ class Exercise:
         return self.buf[: self.n]
 
     def encoded(self, channel: Channel) -> None:
-        """Carry out the operation with a channel, and wait for it."""
+        """Run the operation with a channel, and wait for completion."""
         OPERATIONS[self.name].encoded(self, channel).wait()
 
     def blocking(self) -> None:
-        """Carry out the operation with the library."""
+        """Run the operation with the MPI library."""
         OPERATIONS[self.name].blocking(self)
 
     def sum_errors(self) -> tuple[float, float]:
-        """Return the sums of squares of the error of this rank's result, and of the exact result."""
+        """Return the sums of squares of this rank's errors and of the exact result."""
         lost = power = 0.0
         for at, want in self._list_expected():
             got = self.buf[at : at + want.size].astype(np.float64)
@@ -91,7 +91,7 @@ class Exercise:
         return lost, power
 
     def _list_expected(self) -> Sequence[tuple[int, Array]]:
-        """List places in `buf` with their exact float64 values."""
+        """List offsets in `buf` with their exact float64 values."""
         piece, ranks = self.piece, range(self.comm.size)
         if self.name == "all-reduce":
             return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))]
@@ -125,7 +125,7 @@ class Exercise:
 
 
 def rotate_values(values: Array, rank: int) -> Array:
-    """Return the contribution of a rank, made from values that all ranks have."""
+    """Return a rank's contribution, derived from values that all ranks hold."""
     return np.roll(values, rank * _STRIDE % values.size)
 
 
@@ -188,4 +188,4 @@ OPERATIONS: dict[str, ExercisedOperation] = {
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),
     ),
 }
-"""Operations by name. Bytes are those of the whole vector: the input of a reduction, the result of a gather."""
+"""Operations by name. Sizes refer to the whole vector: the input of a reduction, the result of a gather."""

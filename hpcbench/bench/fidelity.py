@@ -15,7 +15,7 @@ class Errors:
     """Errors of the finite values."""
 
     relative_rmse: float
-    """Root of the mean squared error, divided by that of the mean squared value; 0.0 if nothing differs."""
+    """Root mean square error divided by the root mean square value; 0.0 if all values are equal."""
     max_error: float
     """Largest absolute error."""
 
@@ -26,8 +26,8 @@ def compute_errors(x: Array, y: Array) -> Errors:
     Parameters
     ----------
     x, y
-        Original and decoded floating-point values, shape (n,). An infinity or NaN in `y` in place of a finite value is
-        an infinite error.
+        Original and decoded floating-point values, shape (n,). An infinity or NaN in `y` instead of a finite value
+        counts as an infinite error.
     """
     largest = squares = power = 0.0
     for start in range(0, x.size, _SLICE):
@@ -46,7 +46,7 @@ def compute_errors(x: Array, y: Array) -> Errors:
 
 
 def classify_non_finite(x: Array, y: Array) -> str:
-    """Classify the results for NaN and infinities of `x`: ``kept``, ``as NaN`` (still not finite) or ``lost``.
+    """Classify what happened to NaN and infinities in `x`: ``kept``, ``as NaN`` (still not finite) or ``lost``.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Floating-point values from a user's file: ``FILE``, or ``FILE:KEY`` if a file holds several arrays.
+"""Floating-point values from a user's file: ``FILE``, or ``FILE:KEY`` if a file contains several arrays.
 
-Files are mapped and not read, so that only the measured part of a large checkpoint is loaded.
+Files are memory-mapped, so only the measured part of a large checkpoint is loaded.
 """
 
 import json
@@ -19,11 +19,11 @@ from hpcbench.errors import UserError
 KNOWN = ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY"
 _SAFETENSORS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": BFLOAT16}
 _LONGEST_HEADER = 100_000_000
-"""Largest number of bytes of a header, a limit of the safetensors format."""
+"""Maximum header size in bytes, a limit of the safetensors format."""
 
 
 def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
-    """Open all values of a file as a vector of the file's type; None if `source` is not a file of a known kind.
+    """Open all values of a file as a vector with the file's dtype; None if the file type is unknown.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     Raises
     ------
     UserError
-        The file is missing or damaged, or has no such array. The message names the file.
+        The file is missing or damaged, or does not contain the array. The message names the file.
     """
     path, key = _split(source)
     reader = _READERS.get(path.suffix.lower())
@@ -68,7 +68,7 @@ def _split(source: str) -> tuple[Path, str]:
 
 
 def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
-    """Return the name of the array with the key, or of the only array of the file."""
+    """Return the name of the array with this key, or of the file's only array."""
     if key in arrays:
         return key
     names = ", ".join(list(arrays)[:8]) + (", ..." if len(arrays) > 8 else "")

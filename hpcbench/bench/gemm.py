@@ -1,7 +1,7 @@
 """Times of matrix products and copies on this machine, for `hpcbench predict`.
 
-Products have the shapes of transformer layers of several sizes: the forward pass, and the gradients of input and
-weight, with PyTorch as in training.
+Product shapes are taken from transformer layers of several sizes: the forward pass, and input and weight gradients.
+PyTorch runs the products as in training.
 """
 
 import math
@@ -26,7 +26,7 @@ class ProductShape(NamedTuple):
 
 
 def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
-    """List products of whole and halved layers of these hidden sizes: QKV, output, and both layers of the MLP."""
+    """List products of whole and halved layers with these hidden sizes: QKV, output, and both MLP layers."""
     shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:
@@ -38,7 +38,7 @@ def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShap
 
 
 def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
-    """Measure the seconds of a call: the least mean of `repeats` turns of at least `least` seconds each."""
+    """Return the time of a call in seconds: the lowest mean of `repeats` turns of at least `least` seconds each."""
     call()
     wait()
     begin = time.perf_counter()
@@ -65,7 +65,7 @@ def measure_products(
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Any]]:
-    """Measure the seconds of each product, with random values, because constant ones raise the clock of a GPU."""
+    """Measure each product in seconds. Values are random, because constant values raise a GPU's clock."""
     dtype = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
@@ -94,7 +94,7 @@ def measure_products(
 
 
 def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Make operands as in a linear layer: the weight is transposed forward, the input in the weight's gradient."""
+    """Create operands as in a linear layer. The forward weight and the weight gradient's input are transposed."""
     _, m, n, k = shape
     if shape.passage == "fwd":
         return torch.randn(m, k, device=device).to(dtype), torch.randn(n, k, device=device).to(dtype).t()
@@ -104,7 +104,7 @@ def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tupl
 
 
 def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: int) -> list[dict[str, Any]]:
-    """Measure copy, sum and norm of float32 vectors of these sizes: bytes that they read and write, and seconds."""
+    """Measure copies, sums and norms of float32 vectors: bytes read and written, and time in seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
     for n in sizes:
@@ -128,7 +128,7 @@ def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: 
 
 
 def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float]]:
-    """Return the relative errors of each product's time by pass, predicted from the other products."""
+    """Return each product's relative time error when predicted from the other products, keyed by pass."""
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
     peak = max(rates)
     points: dict[str, list[MeasuredProduct]] = {}

@@ -1,4 +1,4 @@
-"""GPU for measurements, with CuPy and the kernels of the codecs."""
+"""GPU for codec measurements, using CuPy and the codec kernels."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class BenchGpu:
     Raises
     ------
     UserError
-        CuPy, a GPU or the library of kernels is missing. The library provides the sizes of codecs on a GPU.
+        CuPy, a GPU or the kernel library is missing. The library provides codec sizes on a GPU.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class BenchGpu:
         self.description = f"{properties['name'].decode()}, kernels {self.instruction_set}"
 
     def codec(self, name: str) -> Any:
-        """Return the codec of a name, on this GPU."""
+        """Return the codec with this name on this GPU."""
         return CudaCodec(get_codec(name), self._device)
 
     def has(self, name: str) -> bool:
-        """Return whether the codec has kernels for a GPU."""
+        """Return whether the codec has GPU kernels."""
         try:
             self.codec(name)
         except TypeError:

@@ -1,8 +1,8 @@
-"""Time of transformer layers on this machine as in a step: one after another, with weights that are not in a cache.
+"""Time of transformer layers on this machine as in a step: in sequence, with uncached weights.
 
 A layer takes longer than its matrix products, because of norms, activations, attention, memory for kept values, and
-operators that Python starts. `hpcbench predict` uses the ratio. One rank's part of a layer that is split by tensor
-parallelism is measured as well: its products shrink with the number of ranks, and the other costs do not.
+operator launches from Python. `hpcbench predict` uses the ratio. One rank's part of a tensor-parallel layer is also
+measured, because its products shrink with the number of ranks but other costs do not.
 """
 
 import statistics
@@ -29,12 +29,12 @@ from hpcbench.train.model import GPT, Block
 _DEPTH = 6
 """Number of consecutive layers."""
 _LONGEST = 128
-"""Largest number of positions of a sample; more tokens form more samples."""
+"""Maximum number of positions per sample. More tokens form additional samples."""
 _PARAMETERS = 1 << 23
-"""Number of parameters in the measured update of the optimizer: more than fit into caches."""
+"""Number of parameters in the measured optimizer update, which exceeds caches."""
 _POSITIONS: tuple[Literal["learned", "rotary"], ...] = ("learned", "rotary")
 _SPLIT = tuple((ways, spread) for ways in (2, 4) for spread in (False, True))
-"""Splits of layers: number of ranks, and whether they also split the positions between layers."""
+"""Layer shardings: number of ranks, and whether positions between layers are also sharded."""
 _DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 _NEIGHBOUR = (
     "import torch; torch.set_num_threads(1);from hpcbench.bench.layers import LayerShape, make_stack;"
@@ -44,7 +44,7 @@ _NEIGHBOUR = (
 
 
 class LayerShape(NamedTuple):
-    """A layer: width, number of tokens, kind of positions, and split."""
+    """A layer shape: width, number of tokens, kind of positions, and sharding."""
 
     hidden: int
     tokens: int
@@ -52,7 +52,7 @@ class LayerShape(NamedTuple):
     ways: int = 1
     """Number of tensor-parallel ranks."""
     spread: bool = False
-    """Whether each of these ranks holds a part of the positions between layers (sequence parallelism)."""
+    """Whether positions between layers are sharded over these ranks (sequence parallelism)."""
 
     @property
     def model(self) -> Model:
@@ -62,7 +62,7 @@ class LayerShape(NamedTuple):
 
     @property
     def seq_len(self) -> int:
-        """Number of positions of a sample."""
+        """Number of positions per sample."""
         return min(self.tokens, _LONGEST)
 
     @property
@@ -72,12 +72,12 @@ class LayerShape(NamedTuple):
 
     @property
     def can_be_split(self) -> bool:
-        """Whether all ranks get the same number of heads and of positions."""
+        """Whether heads and positions are evenly divisible among ranks."""
         return self.model.heads % self.ways == 0 and self.seq_len % self.ways == 0
 
 
 class LayerStack:
-    """Consecutive layers, with buffers into which a step moves their gradients."""
+    """Consecutive layers, and buffers to which a step moves the gradients."""
 
     def __init__(self, layers: nn.Sequential, x: Tensor) -> None:
         self._layers, self._x = layers, x
@@ -98,7 +98,7 @@ class LayerStack:
 
 
 def make_stack(shape: LayerShape, precision: str, device: str) -> LayerStack:
-    """Build layers of a shape with random values, or one rank's part of them."""
+    """Build layers with random values, or one rank's part of the layers."""
     model, dtype = shape.model, _DTYPES[precision]
     blocks = nn.Sequential(*(Block(model, layer) for layer in range(_DEPTH))).to(device=device, dtype=dtype)
     if shape.ways > 1:
@@ -128,16 +128,16 @@ def measure_layers(
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Any]]:
-    """Measure the seconds of one layer, forward and backward, as medians of the turns.
+    """Measure one layer's forward and backward times in seconds, as medians over turns.
 
     Parameters
     ----------
     sizes, tokens
-        Widths, and numbers of tokens in a micro-batch.
+        Widths, and numbers of tokens per micro-batch.
 
     Returns
     -------
-    Two rows for each shape, for the forward and the backward pass. Shapes are whole layers and parts of split ones.
+    Two rows per shape, for the forward and the backward pass. Shapes are whole layers and parts of sharded layers.
     """
     wanted = [LayerShape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
     split = [LayerShape(h, t, "learned", *how) for h in sizes for t in tokens for how in _SPLIT]
@@ -149,7 +149,7 @@ def measure_layers(
         progress(done, len(wanted), f"layer {shape.hidden}, {shape.tokens} positions{part}")
         layers = make_stack(shape, precision, device)
         turns: list[tuple[float, float]] = []
-        for turn in range(repeats + 1):  # The first turn allocates memory and does not count.
+        for turn in range(repeats + 1):  # The first turn allocates memory and is not counted.
             begin = clock()
             layers.forward()
             wait()
@@ -181,7 +181,7 @@ def _describe_shape(shape: LayerShape) -> dict[str, Any]:
 
 
 def measure_update(*, device: str, repeats: int) -> float:
-    """Measure the seconds of AdamW's update per parameter, in fp32."""
+    """Measure the time of an fp32 AdamW update in seconds per parameter."""
     wait, clock = _choose_clock(device)
     master, gradient = (torch.randn(_PARAMETERS, device=device) for _ in range(2))
     state = AdamWState(AdamW(0.9, 0.95, 1e-8, 0.1), master, [slice(0, _PARAMETERS)])
@@ -197,7 +197,7 @@ def measure_update(*, device: str, repeats: int) -> float:
 
 
 def _choose_clock(device: str) -> tuple[Callable[[], object], Callable[[], float]]:
-    """Return the function that waits for a device, and a clock. One thread is timed by its processor time."""
+    """Return a function that waits for a device, and a clock. A single thread is timed with processor time."""
     if device == "cuda":
         return torch.cuda.synchronize, time.perf_counter
     return (lambda: None), (time.process_time if torch.get_num_threads() == 1 else time.perf_counter)
@@ -205,7 +205,7 @@ def _choose_clock(device: str) -> tuple[Callable[[], object], Callable[[], float
 
 @contextmanager
 def run_neighbors(count: int, *, hidden: int, tokens: int) -> Iterator[None]:
-    """Run `count` other processes that compute layers on the same cores."""
+    """Run `count` additional processes that compute layers on the same cores."""
     script = _NEIGHBOUR.format(hidden=hidden, tokens=tokens)
     others = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) for _ in range(count)]
     try:

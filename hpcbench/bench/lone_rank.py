@@ -1,7 +1,7 @@
-"""Rank of a group without the other ranks. Its collectives send nothing, and their results are meaningless.
+"""Group rank without peers. Collectives send nothing, and their results are meaningless.
 
-It is used to time a layer that is split by tensor parallelism on one rank. The time includes the rank's computation
-and the Python code around collectives.
+It is used to time a tensor-parallel layer on one rank. The time includes the rank's computation and the Python code
+around collectives.
 """
 
 from mpi4py import MPI
@@ -15,7 +15,7 @@ from hpcbench.contract.shards import cut_evenly
 
 
 class LoneRank(Group):
-    """First rank of a group without the others.
+    """First rank of a group without peers.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LoneRank(Group):
 
     @property
     def rank(self) -> int:
-        """Number of the caller rank in the group."""
+        """Rank of the caller in the group."""
         return 0
 
     @property
@@ -43,12 +43,12 @@ class LoneRank(Group):
         return Work.nothing(channel)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
-        """Copy this rank's piece of its own values."""
+        """Copy this rank's piece of its own input."""
         dst[:] = src[cut_evenly(len(src), self._size)[0]]
         return Work.nothing(channel)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
-        """Copy this rank's values to each rank's place."""
+        """Copy this rank's values to every rank's slot."""
         for place in cut_evenly(len(dst), self._size):
             dst[place] = src
         return Work.nothing(channel)

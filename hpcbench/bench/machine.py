@@ -1,4 +1,4 @@
-"""Description of the machine of a measurement."""
+"""Description of the machine used for a measurement."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from typing import Any
 from hpcbench import __version__
 
 _CPU_KEYS = ("model name", "cpu", "Hardware")
-"""Fields of /proc/cpuinfo that name the processor: x86, POWER, some Arm."""
+"""Fields of /proc/cpuinfo with the processor name on x86, POWER and some Arm systems."""
 
 
 def find_cpu_model() -> str:

@@ -10,7 +10,7 @@ from hpcbench.bench import options
 from hpcbench.errors import UserError
 
 DEFAULT_MIB = 64.0
-"""Default size of the values in MiB: more than a core's share of most caches."""
+"""Default data size in MiB, larger than a core's share of most caches."""
 
 
 def bench_codecs(
@@ -36,11 +36,11 @@ def bench_codecs(
     type
         ``float32``, ``float16`` or ``bfloat16``.
     mib
-        MiB of values, taken from the beginning of a file.
+        Data size in MiB, read from the beginning of a file.
     repeats
         Number of timed repeats.
     isa
-        Build of the kernels; None for the fastest that runs here.
+        Kernel build; None for the fastest supported build.
     device
         ``cpu`` or ``gpu``.
     outputs
@@ -51,7 +51,7 @@ def bench_codecs(
     Returns
     -------
     int
-        0, or 1 if a codec's error is above its own bound.
+        0, or 1 if a codec's error exceeds its bound.
 
     Raises
     ------

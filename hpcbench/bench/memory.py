@@ -1,4 +1,4 @@
-"""Memory that is available to this process."""
+"""Memory available to this process."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def count_available_bytes() -> int:
-    """Return the available memory in bytes: that of the machine, or less within a job's limit."""
+    """Return the available bytes of memory, limited by the machine and by the job."""
     lines = _MEMORY.read_text(encoding="ascii").splitlines()
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     return min(free, *_list_limits(), free)
 
 
 def _list_limits() -> list[int]:
-    """List the bytes that each control group (version 2) of this process still allows."""
+    """List the bytes that remain in each control group (version 2) of this process."""
     try:
         membership = next(line for line in _GROUP.read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):
@@ -28,6 +28,6 @@ def _list_limits() -> list[int]:
             if most.strip() != "max":
                 limits.append(max(0, int(most) - int(used)))
         except (OSError, ValueError):
-            pass  # The root group and groups without this controller have no limit.
+            pass  # The root group and groups without this controller are unlimited.
         group = group.parent
     return limits

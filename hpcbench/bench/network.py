@@ -27,7 +27,7 @@ from hpcbench.errors import UserError
 CODECS = ("none", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "zfp:8", "zfp:16", "mpc", "xpk")
 """Codecs that are measured by default."""
 MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
-"""Sizes of messages in bytes. They are large, because a token bucket does not delay small messages."""
+"""Message sizes in bytes. They are large because a token bucket does not delay small messages."""
 _LATENCY_BYTES, _LATENCY_TURNS = 8, 20
 _FEW = 64
 """Number of values in a message whose codec time is only overhead."""
@@ -35,13 +35,13 @@ _FEW = 64
 
 @dataclass(frozen=True)
 class Level:
-    """Times of messages within nodes, or between them."""
+    """Message times within or between nodes."""
 
     latency_s: float
     seconds: dict[int, float]
     """Seconds until every rank has sent and received a message, for each message size in bytes."""
     senders: int
-    """Number of ranks that share the link: for messages between nodes, the largest number of ranks on a node."""
+    """Number of ranks that share the link. Between nodes, this is the largest number of ranks on a node."""
 
     def rate(self, nbytes: int) -> float:
         """Return the bytes per second of the link."""
@@ -49,7 +49,7 @@ class Level:
 
     @property
     def link(self) -> Link:
-        """Speed of the largest messages, which applies to long transfers."""
+        """Speed of the largest messages, which is used for long transfers."""
         return Link(self.latency_s, self.rate(max(self.seconds)))
 
 
@@ -60,18 +60,19 @@ class MeasuredNetwork:
     Attributes
     ----------
     within, between
-        Times of messages within nodes, and between them. None if every node has one rank, or if there is only one node.
+        Message times within and between nodes. `within` is None if every node has one rank; `between` is None on a
+        single node.
     codecs
         Speed of each codec on the slowest rank, by name.
     native
-        Seconds of the library's collectives, the faster of its two calls: (operation, bytes, seconds).
+        Library collectives as (operation, bytes, seconds), with the time of the library's faster call.
     blocking
-        The cases (operation, bytes) that were measured with the blocking call.
+        Cases (operation, bytes) in which the blocking call was faster.
     softirq_cores
-        Cores of this machine that its kernel used for packets while all nodes sent; 0 if there is one node.
+        Cores of this machine that the kernel used for packets while all nodes sent; 0 on a single node.
     of_a_core
-        Speed of each codec by its processor time, the mean over the ranks. If ranks share cores, elapsed time includes
-        the work of others.
+        Speed of each codec in processor time, as a mean over ranks. On shared cores, elapsed time includes work of
+        other ranks.
     """
 
     within: Level | None
@@ -112,7 +113,7 @@ def measure(
     Parameters
     ----------
     comm, progress
-        Communicator of all ranks, and their way of waiting.
+        Communicator of all ranks, and progress engine.
     bench
         Measurement of the library's collectives on these ranks.
     names
@@ -124,7 +125,7 @@ def measure(
     repeats
         Number of timed repeats.
     show
-        Function that is called before each measurement.
+        Callback before each measurement.
 
     Raises
     ------
@@ -169,7 +170,7 @@ class _Softirq:
 
     @staticmethod
     def _read_seconds() -> float:
-        """Return the seconds of all cores since the boot on Linux; 0 on other systems."""
+        """Return the softirq seconds of all cores since boot on Linux; 0 on other systems."""
         try:
             first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
         except OSError:
@@ -187,7 +188,7 @@ def _list_peers_within(topology: Topology) -> list[int]:
 
 
 def _list_peers_between(topology: Topology) -> list[int]:
-    """List for each rank the rank with the same place on the next node."""
+    """List for each rank the rank with the same local index on the next node."""
     peers = list(range(topology.ranks))
     for node, members in enumerate(topology.members):
         after = topology.members[(node + 1) % topology.nodes]
@@ -197,7 +198,7 @@ def _list_peers_between(topology: Topology) -> list[int]:
 
 
 def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
-    """Measure messages that all ranks send to their peers at once; None if no rank has a peer."""
+    """Measure messages that all ranks send to their peers concurrently; None without peers."""
     rank = comm.rank
     sources = [source for source, peer in enumerate(peers) if peer == rank != source]
     if not any(peer != source for source, peer in enumerate(peers)):
@@ -223,9 +224,9 @@ def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders
 def _measure_codec(
     comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]
 ) -> tuple[str, Speed, Speed]:
-    """Measure encoding, and decoding with a sum, as in collectives: with the frame of a message.
+    """Measure encoding, and decoding with accumulation, including the message frame as in collectives.
 
-    The first speed is that of the slowest rank by elapsed time, the second one by the mean processor time of a rank.
+    The first speed is based on the slowest rank's elapsed time, the second on the mean processor time over ranks.
     """
     try:
         codec = get_codec(name)
@@ -257,7 +258,7 @@ def _measure_codec(
 
 
 class _Computing:
-    """A call with the processor time of all threads of the process. The first call does not count."""
+    """A call timed with the processor time of all threads in the process. The first call is not counted."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call

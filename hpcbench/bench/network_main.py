@@ -9,7 +9,7 @@ from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
 
 _VALUES = 1 << 20
-"""Number of values in the codec measurements: those of a slice."""
+"""Number of values in the codec measurements, equal to the size of a slice."""
 
 
 def bench_network(

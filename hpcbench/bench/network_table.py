@@ -1,4 +1,4 @@
-"""Document of a measured network."""
+"""Document with network measurements."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class NetworkResults(Results):
     """Additional keys of the file."""
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return a table of links, of codecs, and of the library's collectives."""
+        """Return tables of links, codecs, and library collectives."""
         tables = (_tabulate_links(self.network), _tabulate_codecs(self.network), _tabulate_native(self.network))
         left_out = Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning")
         return Document("Network", (make_chapter(self.title, "", (*tables, left_out)),))
@@ -34,7 +34,7 @@ class NetworkResults(Results):
         return {"schema": SCHEMA, **self.network.to_links(), **self.about}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return an object for each of the library's collectives."""
+        """Return an object for each library collective."""
         return [
             {"operation": operation, "bytes": nbytes, "seconds": seconds}
             for operation, nbytes, seconds in self.network.native

@@ -1,4 +1,4 @@
-"""Checks of options that several measurements share. They run before a measurement, so that no result is lost."""
+"""Option checks that measurements share. They run before a measurement, so that no results are lost."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the choices."""
+    """Reject a value that is not one of the choices."""
     if value not in choices:
         close = difflib.get_close_matches(value, choices, 1)
         hint = f": did you mean {close[0]!r}?" if close else ""
@@ -21,13 +21,13 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_repeats(value: int) -> None:
-    """Refuse a number of turns below 1."""
+    """Reject a number of turns below 1."""
     if value < 1:
         raise UserError(f"--repeats {value}: must be at least 1")
 
 
 def check_codecs(names: Sequence[str]) -> None:
-    """Refuse a codec that does not exist."""
+    """Reject unknown codecs."""
     try:
         from hpcbench.codecs.registry import get_codec
     except ModuleNotFoundError as error:
@@ -65,7 +65,7 @@ def format_size(nbytes: int) -> str:
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Refuse a file that could not be written after the measurement."""
+    """Reject a file that cannot be written after the measurement."""
     if path is None:
         return
     if path.is_dir():
@@ -75,7 +75,7 @@ def check_output(option: str, path: Path | None) -> None:
 
 
 def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:
-    """Refuse files for results that could not be written after the measurement.
+    """Reject result files that cannot be written after the measurement.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures
     plots
         Directory for figures.
     figures
-        Whether the results have figures, which an HTML page contains.
+        Whether the results contain figures, which an HTML page includes.
     """
     for path in outputs:
         check_output("--output", path)

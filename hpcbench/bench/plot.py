@@ -1,4 +1,4 @@
-"""Plot of error against bits per value, with a point for each codec, colored by its encode speed.
+"""Plot of error against bits per value, with a point for each codec, colored by encode speed.
 
 It needs matplotlib (extra ``report``).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def figure(result: Result, title: str) -> Figure:
-    """Return the figure of the measurements."""
+    """Draw a figure of the measurements."""
     caption = "Relative RMS error over the size of a value on the wire. Color and brackets give encode GB/s."
     return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
@@ -71,6 +71,6 @@ def _paint(figure: "Canvas", rows: Sequence[CodecRow], title: str) -> None:
 
 
 def _floor(rows: list[CodecRow]) -> float:
-    """Return the height of codecs without error: a decade or more below the least error."""
+    """Return the y-coordinate of codecs without error, at least a decade below the smallest error."""
     least = min((row.relative_rmse for row in rows if row.relative_rmse), default=1e-6)
     return 10.0 ** (math.floor(math.log10(least)) - 1)

@@ -11,22 +11,22 @@ from rich.text import Text
 from hpcbench.console import span
 
 _SAY = 10.0
-"""Seconds between two lines."""
+"""Seconds between log lines."""
 
 Show = Callable[[int, int, str], object]
-"""Function that is called with the number of finished repeats, the number of all repeats, and the next subject."""
+"""Callback with the number of finished repeats, the total number of repeats, and the next subject."""
 
 
 @contextmanager
 def progress(
     console: Console | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "turns"
 ) -> Iterator[Show]:
-    """Provide a function to call with each turn within the context.
+    """Provide a progress callback within the context, to be called before each turn.
 
     Parameters
     ----------
     console
-        Console to show it on; standard error by default.
+        Console for the progress display; standard error by default.
     clock
         Monotonic clock in seconds.
     unit

@@ -1,6 +1,6 @@
-"""Schemes of the collective measurements, and result rows.
+"""Schemes and result rows of collective measurements.
 
-This module does not need MPI, because options are checked before ranks start.
+This module does not import MPI, because options are checked before ranks start.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class MeasuredScheme:
         Raises
         ------
         UserError
-            There is no such codec, or the algorithm cannot use it.
+            The codec does not exist, or the algorithm does not support it.
         """
         try:
             codec = get_codec(self.codec)
@@ -51,7 +51,7 @@ class MeasuredScheme:
 
 @dataclass(frozen=True)
 class CollectiveRow:
-    """The result of a scheme, or of the library, at one size."""
+    """Result of a scheme or of the library at one size."""
 
     operation: str
     bytes: int
@@ -63,21 +63,21 @@ class CollectiveRow:
     """Algorithm of the call, or the library's call."""
     slices: int
     seconds: float
-    """Median of the repeats. The time of a repeat is that of the slowest rank."""
+    """Median over repeats of the slowest rank's time."""
     seconds_least: float
     algorithm_bandwidth: float
     """Bytes of the vector per second."""
     bus_bandwidth: float
-    """Bytes per second over each link if the algorithm were bandwidth-optimal (nccl-tests)."""
+    """Bytes per second over each link, assuming a bandwidth-optimal algorithm (nccl-tests)."""
     speedup: float
-    """Seconds of the library's call divided by those of the scheme: the median over interleaved repeats."""
+    """Library time divided by scheme time, as the median over interleaved repeats."""
     relative_error: float
-    """Root of the squared error, divided by that of the squares of the exact result, summed in float64."""
+    """Norm of the error divided by the norm of the exact result, accumulated in float64."""
     message_bytes: int
-    """Bytes that all ranks sent, before the codec."""
+    """Uncompressed bytes that all ranks sent."""
     wire_bytes: int
     plain_calls: int
-    """1 if the library carried out the call, else 0."""
+    """1 if the library ran the call, else 0."""
 
     @property
     def wire_share(self) -> float:
@@ -100,12 +100,12 @@ class Wanted:
     repeats: int
 
     def cases(self) -> Iterator[tuple[str, int]]:
-        """Return the pairs of operation and size."""
+        """Yield pairs (operation, size)."""
         return ((operation, nbytes) for operation in self.operations for nbytes in self.sizes)
 
 
 def make_plan(operation: str, nbytes: int, scheme: MeasuredScheme, topology: Topology, links: Links) -> Plan | str:
-    """Return the plan of a scheme, or the reason why there is none."""
+    """Return a scheme's plan, or the reason why no plan exists."""
     if operation == "all-to-all":
         return "direct exchange with every part encoded; there are no alternatives"
     kind = Operation(operation)

@@ -1,8 +1,8 @@
-"""Cost of messages if ranks share cores, measured between computations as in training.
+"""Message costs if ranks share cores, measured between computations as in training.
 
-Calls in a tight loop are too fast: in training a rank may compute when its partner calls, and a waiting rank repeatedly
-wakes up on a core that another one needs. Each rank therefore computes before each call. The cost of the call is the
-time of a turn minus that of its work.
+Calls in a tight loop are unrealistically fast. In training, a rank may still compute when its partner calls, and a
+waiting rank repeatedly wakes up on a core that another rank needs. Each rank therefore computes before each call. The
+cost of the call is the turn time minus the computation time.
 """
 
 import time
@@ -22,9 +22,9 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
-"""Bytes of the vectors."""
+"""Vector sizes in bytes."""
 _WORK_S = 2e-3
-"""Seconds of a core that a rank computes before each call."""
+"""Core seconds of computation before each call."""
 _TURNS = {1 << 10: 12, 1 << 18: 8, 1 << 20: 5, 1 << 22: 3}
 
 
@@ -34,9 +34,9 @@ class AddedTime(NamedTuple):
     Attributes
     ----------
     operation
-        Collective of the library, or ``send``: a message that each rank sends while it receives one.
+        Library collective, or ``send``, in which each rank sends one message while receiving another.
     ranks, crossing
-        Number of ranks in the group, and whether it has several nodes. All groups call at the same time.
+        Number of ranks in the group, and whether the group spans several nodes. All groups call concurrently.
     """
 
     operation: str
@@ -56,16 +56,16 @@ def measure(
     repeats: int,
     show: Callable[[int, int, str], object],
 ) -> list[AddedTime]:
-    """Measure calls of pairs within nodes, of pairs between nodes, and of all ranks.
+    """Measure calls of intra-node pairs, of inter-node pairs, and of all ranks.
 
     Parameters
     ----------
     comm, progress, links
-        All ranks, their way of waiting, and the links from which plans are chosen.
+        Communicator of all ranks, progress engine, and the links for choosing plans.
     values
-        Values of the vectors.
+        Vector values.
     most
-        Bytes of the largest vector.
+        Size of the largest vector in bytes.
     """
     calls: list[AddedTime] = []
     sizes = [nbytes for nbytes in SIZES if nbytes <= max(most, SIZES[0])]
@@ -85,12 +85,12 @@ def measure(
 
 
 def _list_operations(ranks: int) -> list[str]:
-    """List the operations that are measured on groups of `ranks` ranks."""
+    """List the operations to measure on groups of `ranks` ranks."""
     return ["send"] * (ranks == 2) + [name for name in OPERATIONS if name != "all-to-all"]
 
 
 def _list_groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
-    """List the groupings: ranks of a group, whether it crosses nodes, and the color of this rank's group."""
+    """List the groupings: group size, whether groups span nodes, and the color of this rank's group."""
     topology, rank = Topology.of(comm), comm.rank
     node = next(k for k, members in enumerate(topology.members) if rank in members)
     place = topology.members[node].index(rank)
@@ -106,7 +106,7 @@ def _list_groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
 
 
 def _make_turn(mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress) -> Callable[[], None]:
-    """Return a function that works and calls `operation`."""
+    """Return a function that computes and then calls `operation`."""
     if operation == "send":
         peer, received = 1 - mine.rank, np.empty_like(values)
         return _put_after_work(lambda: progress.complete([mine.Irecv(received, peer), mine.Isend(values, peer)]))
@@ -124,7 +124,7 @@ def _put_after_work(call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _measure_added_time(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: int) -> float:
-    """Return the seconds that a turn takes longer than its work, on the rank that measures the most."""
+    """Return the maximum over ranks of turn time minus computation time, in seconds."""
 
     def time_turns(turn: Callable[[], None]) -> float:
         progress.complete([comm.Ibarrier()])

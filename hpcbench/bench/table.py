@@ -1,4 +1,4 @@
-"""Measured codecs as a document."""
+"""Document with codec measurements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,10 +28,10 @@ class CodecResults(Results):
     machine: Mapping[str, Any]
     settings: Mapping[str, Any]
     left_out: Sequence[str] = ()
-    """Codecs that the device does not have."""
+    """Codecs that the device does not support."""
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the table, with a sentence for each codec whose error is above its bound."""
+        """Return the table, with a sentence for each codec whose error exceeds its bound."""
         broken = (describe_broken(row) for row in self.result.rows if row.broken)
         absent = [f"Not available on this device: {', '.join(self.left_out)}"] if self.left_out else []
         blocks = [
@@ -44,7 +44,7 @@ class CodecResults(Results):
         return Document("Codecs", (make_chapter(self.title, about, blocks),))
 
     def content(self) -> dict[str, Any]:
-        """Return all figures with the machine and the settings."""
+        """Return all measurements with the machine and the settings."""
         return {
             "schema": 1,
             "machine": dict(self.machine),
@@ -59,7 +59,7 @@ class CodecResults(Results):
 
 
 def describe_broken(row: CodecRow) -> str:
-    """Return a sentence about a codec whose error is larger than its bound."""
+    """Return a sentence about a codec whose error exceeds its bound."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
 
 

@@ -1,4 +1,4 @@
-"""Timing of calls in interleaved turns, so that noise of the machine affects all subjects in the same way."""
+"""Timing of calls in interleaved turns, so that machine noise affects all subjects equally."""
 
 import statistics
 import time
@@ -16,12 +16,12 @@ class Times:
 
     @property
     def best(self) -> float:
-        """Fastest time, which other programs on the machine affected least."""
+        """Fastest time, least affected by other programs on the machine."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """Median time, which is typical."""
+        """Median time."""
         return statistics.median(self.seconds)
 
 
@@ -44,8 +44,8 @@ def time_in_turns(
 ) -> list[dict[str, Times]]:
     """Measure the seconds of every call of every subject.
 
-    All subjects have a turn before any of them has the next one, so that a slow moment of the machine affects all. The
-    first turn is not counted, because of cold caches and untouched memory.
+    Every subject completes a turn before the next turn starts, so machine noise affects all subjects. The first turn is
+    not counted, because caches are cold and memory is untouched.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def time_in_turns(
     repeats
         Number of timed turns after the warm-up turn, at least 1.
     ready
-        Function that is called before each call and not timed, to restore values and wait for other ranks.
+        Untimed function that runs before each call, to restore values and wait for other ranks.
     wait
-        Function that waits for the device; its time is part of the call.
+        Function that waits for the device. Its time is part of the call.
     progress
         Function that is called before each turn with the number of finished turns, of all turns, and the subject's
         name.

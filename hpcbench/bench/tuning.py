@@ -1,4 +1,4 @@
-"""Measured times of plans in a file of links, from which later plans are chosen."""
+"""Measured plan times in a link file, used to choose plans later."""
 
 import json
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ _PLANNED = {operation.value for operation in Operation}
 
 
 def merge_times(path: Path, rows: Sequence[CollectiveRow]) -> str:
-    """Return the text of the file with new rows, which replace old rows of the same case.
+    """Return the file's text after replacing old rows of the same case with new rows.
 
     Parameters
     ----------
     path
         File of ``hpcbench bench network``.
     rows
-        Rows that were measured on the same machine. Rows are ignored if the operation has no choice of plans, or if
-        the library carried out the call of a codec.
+        Rows measured on the same machine. Rows are ignored if only one plan exists for the operation, or if the library
+        ran a call that requested a codec.
     """
     load(path)
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -37,12 +37,12 @@ def merge_times(path: Path, rows: Sequence[CollectiveRow]) -> str:
     unchanged = [list(row) for row in document.get("blocking", ()) if tuple(row) not in calls]
     document["blocking"] = sorted(unchanged + [list(case) for case, call in calls.items() if call == "blocking"])
     document["native"] = _merge(document["native"], native)
-    # If two schemes have the same plan, the slower time is stored, so that a choice does not depend on chance.
+    # If two schemes share a plan, the slower time is stored, so that choices do not depend on chance.
     document["measured"] = _merge(document["measured"], sorted(measured, key=itemgetter(-1)))
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _merge(old: list[list[Any]], new: list[list[Any]]) -> list[list[Any]]:
-    """Merge the rows of both lists. The last element of a row is the time; the others identify the case."""
+    """Merge two lists of rows. The last element of a row is the time. The other elements identify the case."""
     rows = {tuple(row[:-1]): row for row in (*old, *new)}
     return [rows[key] for key in sorted(rows)]

@@ -1,6 +1,6 @@
-"""Ranks of a measurement, which the user's launcher or this program starts.
+"""Ranks of a measurement, started by the user's launcher or by this program.
 
-MPI is imported only if there are ranks. If launcher and library do not use the same interface, each process gets a
+MPI is imported only if ranks exist. If the launcher and the MPI library use different interfaces, each process gets a
 world of one rank.
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "JSM_NAMESPACE_RANK")
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "JSM_NAMESPACE_SIZE")
 _STEP = "SLURM_STEP_NUM_TASKS"
-"""Variable that srun sets, also for a single task in the shell of an interactive job."""
+"""Variable set by srun, including for a single task in the shell of an interactive job."""
 
 
 def _number(name: str) -> int:
@@ -41,7 +41,7 @@ def is_launched() -> bool:
 
 
 def rank() -> int:
-    """Return the rank of this process from the launcher's variables, for use without MPI."""
+    """Return this process's rank from the launcher's variables, without MPI."""
     return next((_number(name) for name in (*_RANKS, "SLURM_PROCID") if name in os.environ), 0) if is_launched() else 0
 
 
@@ -51,9 +51,9 @@ def start(ranks: int | None, command: str) -> int | None:
     Parameters
     ----------
     ranks
-        Number of ranks; None if the user did not give it.
+        Number of ranks; None if the user did not specify it.
     command
-        Name of the command, for messages.
+        Command name for messages.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        There are no ranks and `ranks` is missing, or the launcher is missing.
+        No ranks exist and `ranks` is missing, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
         raise UserError(f"--ranks {ranks}: a measurement needs at least 2 ranks")
@@ -86,13 +86,13 @@ def start(ranks: int | None, command: str) -> int | None:
 
 @contextmanager
 def report_once() -> Iterator[None]:
-    """Report an error that all ranks detect on the first rank only. Any other exception on a rank ends all ranks."""
+    """Report an error that all ranks detect only on the first rank. Other exceptions terminate all ranks."""
     try:
         yield
     except UserError:
         if rank() == 0:
             raise
-        time.sleep(1)  # Some launchers end the first rank as soon as another one ends.
+        time.sleep(1)  # Some launchers terminate the first rank as soon as another rank ends.
         raise SystemExit(2) from None
     except Exception:
         if not is_launched():
@@ -110,7 +110,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
     Raises
     ------
     UserError
-        The number of ranks is not the requested one, or 1.
+        The number of ranks is 1 or differs from the requested number.
     """
     try:
         from mpi4py import MPI
@@ -130,7 +130,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
 
 
 def share(comm: "MPI.Comm", read: Callable[[], T]) -> T:
-    """Call `read` on the first rank, and return its result on every rank. Its error is raised on every rank too."""
+    """Call `read` on the first rank, and return the result or raise the error on every rank."""
     outcome: tuple[T | None, str | None] = None, None
     if comm.rank == 0:
         try:
@@ -145,13 +145,13 @@ def share(comm: "MPI.Comm", read: Callable[[], T]) -> T:
 
 
 def count_neighbors(comm: "MPI.Comm") -> int:
-    """Return the number of ranks on this machine. Virtual hosts of a machine share its cores and its memory."""
+    """Return the number of ranks on this machine. Virtual hosts share the machine's cores and memory."""
     machine = _identify_machine()
     return sum(label == machine for label in comm.allgather(machine))
 
 
 def choose_wait(comm: "MPI.Comm") -> "Wait":
-    """Choose how all ranks wait: they sleep between tests if any rank has no core of its own."""
+    """Choose how all ranks wait. They sleep between tests if any rank lacks a dedicated core."""
     from hpcbench.comm.wait import Wait
 
     cores: dict[str, set[int]] = {}
@@ -163,7 +163,7 @@ def choose_wait(comm: "MPI.Comm") -> "Wait":
 
 
 def describe_ranks(comm: "MPI.Comm", wait: "Wait") -> dict[str, Any]:
-    """Return library, hosts and kind of waiting, for the result files."""
+    """Return the MPI library, hosts and wait mode for the result files."""
     import socket
 
     from mpi4py import MPI

@@ -1,4 +1,4 @@
-"""The results of a search: what was dropped and why, the rounds, the Pareto front, and the chosen scheme."""
+"""Results of a search: dropped candidates with reasons, rounds, Pareto front, and chosen scheme."""
 
 import json
 import math
@@ -20,13 +20,13 @@ from hpcbench.tune.standings import RaceRules, Standing, Standings
 from hpcbench.tune.state import RoundRecord, SearchState
 
 MOST_SHOWN = 12
-"""Largest number of predicted combinations in the table."""
+"""Maximum number of predicted combinations in the table."""
 WIDEST = 3.0
-"""Logarithm of a ratio from which an end of an interval says nothing."""
+"""Log ratio beyond which an interval bound is uninformative."""
 
 
 def write_scheme(directory: Path, name: str, schemes: Mapping[str, SchemeEntry], runs: Sequence[ExpandedRun]) -> Path:
-    """Write the chosen scheme as ``NAME.yaml``, a file for ``hpcbench run --scheme``; return its path."""
+    """Write the chosen scheme to ``NAME.yaml`` for ``hpcbench run --scheme``, and return the path."""
     definitions: dict[str, Scheme] = {run.scheme_name: run.scheme for run in runs} | dict(schemes)
     scheme = definitions.get(name)
     if scheme is None:
@@ -41,7 +41,7 @@ def write_scheme(directory: Path, name: str, schemes: Mapping[str, SchemeEntry],
 
 @dataclass(frozen=True)
 class Tuned(Results):
-    """A search, over or not."""
+    """A completed or incomplete search."""
 
     study: str
     site: str
@@ -67,7 +67,7 @@ class Tuned(Results):
 
     @property
     def standings(self) -> Standings | None:
-        """Standings after the completed rounds; None without any."""
+        """Standings after the completed rounds; None without completed rounds."""
         rounds = [each.outcomes for each in self.state.completed]
         return Standings(list(self.plan.combinations), rounds, self.rules) if rounds else None
 
@@ -91,7 +91,7 @@ class Tuned(Results):
         return lines
 
     def content(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return all results as plain data."""
         standings = self.standings
         return {
             "schema": 1,
@@ -122,7 +122,7 @@ def _rank(standings: Standings) -> list[Standing]:
 
 
 def list_front(standings: Standings) -> list[str]:
-    """Return the schemes for which no other is estimated to be both faster and better."""
+    """Return the schemes on the estimated Pareto front."""
     points = {
         name: (each.gain.estimate, 0.0 if each.lossless or each.loss is None else each.loss.estimate)
         for name, each in standings.standings.items()
@@ -159,7 +159,7 @@ def _finite(interval: Interval | None) -> dict[str, float | None] | None:
 
 
 def _get_gain(standing: Standing) -> Interval | None:
-    """Return the gain of speed as a fraction, with its confidence sequence; ends that say nothing are None."""
+    """Return the speed gain as a fraction with a confidence interval. Uninformative bounds are None."""
     if standing.gain is None:
         return None
     interval = standing.gain.sequence(standing.rules.level)

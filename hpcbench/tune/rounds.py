@@ -1,4 +1,4 @@
-"""A round on the site: submit its runs once, wait for them, and read their times and losses."""
+"""Rounds on a site: submission of runs, waiting, and reading of times and losses."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ from hpcbench.study.schema import SchemeEntry
 from hpcbench.tune.standings import RunOutcome
 
 RETRIES = 2
-"""Largest number of times that runs are submitted again if they ended for a reason outside of them."""
+"""Maximum number of resubmissions of runs that ended for external reasons."""
 _EXTERNAL = (State.NODE_FAILED, State.PREEMPTED, State.LOST, State.STOPPED)
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """Outcomes of a round, and what it cost."""
+    """Outcomes and cost of a round."""
 
     outcomes: Mapping[str, RunOutcome]
     node_hours: float
@@ -37,20 +37,20 @@ class RoundResult:
 def list_sets(
     names: Sequence[str], schemes: Mapping[str, SchemeEntry], *, seed_key: str | None, seed: int, sets: Sequence[str]
 ) -> list[str]:
-    """Return the ``--set`` options of a round: its schemes, one repeat, and its seed.
+    """Return the ``--set`` options of a round: schemes, one repeat, and seed.
 
     Parameters
     ----------
     names
-        Schemes of the round, the baseline first.
+        Schemes of the round, starting with the baseline.
     schemes
-        Definitions of schemes that the study lacks.
+        Definitions of schemes that are not in the study.
     seed_key
-        Key of the seed in the study; None for a program without one.
+        Key of the seed in the study; None for a program without a seed.
     seed
         Seed of the round.
     sets
-        Options of the user.
+        User options.
     """
     options = [*sets, f"matrix.scheme={json.dumps(list(names))}", "repeats=1"]
     if seed_key is not None:
@@ -62,7 +62,7 @@ def list_sets(
 
 
 def submit_once(study: Path, site: str | None, sets: Sequence[str], base: Path) -> Path:
-    """Submit a round unless it was submitted; return its submission.
+    """Submit a round unless already submitted, and return the submission.
 
     An interrupted submission is continued.
     """
@@ -83,7 +83,7 @@ def run_round(
     nodes: int,
     wait: Callable[[Path], object] = follow,
 ) -> RoundResult | None:
-    """Run a round to its end; return None if its jobs are not over, because the user stopped watching.
+    """Run a round to completion. Return None if the user stopped watching before the jobs ended.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def run_round(
     base
         Directory of the round's submission.
     nodes
-        Nodes of a run.
+        Number of nodes per run.
     wait
-        Function that returns when the jobs of a submission are over.
+        Function that blocks until the jobs of a submission have ended.
     """
     root = submit_once(study, site, sets, base)
     tracked = track(root)
@@ -124,7 +124,7 @@ def read_round(root: Path, nodes: int) -> RoundResult:
 
 
 def read_outcome(measures: Measures) -> RunOutcome:
-    """Return the time of a unit of work and the loss of a run; without them if it did not complete."""
+    """Return a run's time per unit of work and loss, or an empty outcome if the run did not complete."""
     if measures.run.state is not State.COMPLETED:
         return RunOutcome(None, None)
     rate = next((rate for rate in measures.rates if rate), None)

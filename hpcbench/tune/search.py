@@ -1,4 +1,4 @@
-"""The search: rounds until a scheme is chosen, within the limits of runs and node-hours."""
+"""Search over rounds until a scheme is chosen, within limits on runs and node-hours."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import RoundRecord, SearchState
 
 PROGRAM_UNCERTAINTY = Uncertainty(time=1.5, loss=2.0)
-"""Uncertainty if nothing is predicted."""
+"""Prior uncertainty without predictions."""
 
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """What a search may spend."""
+    """Limits on the cost of a search."""
 
     runs: int
     node_hours: float = math.inf
 
     def count_runs_left(self, state: SearchState) -> int:
-        """Return how many runs may still be started, if they cost as much as those so far."""
+        """Return the number of runs that may still start, assuming the average cost of previous runs."""
         left = self.runs - state.runs
         if state.runs and state.node_hours and math.isfinite(self.node_hours):
             left = min(left, int((self.node_hours - state.node_hours) / (state.node_hours / state.runs)))
@@ -32,7 +32,7 @@ class SearchLimits:
 
 
 def make_belief(plan: SearchPlan, rules: RaceRules) -> Belief:
-    """Return the belief before any run."""
+    """Return the prior belief."""
     uncertainty = None if plan.best_gain is not None else PROGRAM_UNCERTAINTY
     return Belief(plan.options, plan.combinations, rules.baseline, rules.loss_budget, uncertainty)
 
@@ -46,20 +46,20 @@ def search(
     run: Callable[[int, Sequence[str]], RoundResult | None],
     say: Callable[[str], None] = lambda line: None,
 ) -> SchemeChoice | None:
-    """Search until a scheme is chosen; return None if a round is not over.
+    """Search until a scheme is chosen. Return None if a round is incomplete.
 
     Parameters
     ----------
     plan, rules, limits
         Candidates, margins and limits.
     state
-        State of the search, which each step saves in `directory`.
+        State of the search, saved to `directory` after each step.
     directory
         Directory of the search.
     run
         Function ``run(number, schemes)`` that runs round `number`, from 1, or continues it.
     say
-        Function that receives a line about each round.
+        Callback that receives a line about each round.
     """
     if not plan.can_pay:
         gain = 100 * (plan.best_gain or 0.0)

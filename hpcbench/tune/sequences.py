@@ -1,7 +1,7 @@
 """Confidence sequences for a Gaussian mean of unknown variance: intervals that hold at all numbers of repeats.
 
-An interval for a fixed number of repeats is false too often if the user looks at it after each repeat and stops when it
-is narrow. A confidence sequence covers the mean at every look with the given probability.
+An interval for a fixed number of repeats misses the mean too often if the user checks it after each repeat and stops
+once it is narrow. A confidence sequence covers the mean at every look with the given probability.
 
 The mixture of t statistics is that of Lindon, Ham, Tingley and Bojinov ("Anytime-valid linear models and regression
 adjusted causal inference", arXiv 2210.08589) with one coefficient of interest. With an estimate of variance
@@ -17,7 +17,7 @@ Under "no effect" this ratio is a test martingale, so it exceeds 1 / level at so
 import math
 
 SPREAD = 30.0
-"""Variance of effects divided by that of one run. The intervals of 3 to 20 degrees of freedom depend little on it."""
+"""Prior variance of effects relative to one run. Intervals with 3 to 20 degrees of freedom depend little on it."""
 
 
 def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
@@ -28,7 +28,7 @@ def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: fl
     t
         Estimate divided by its standard error.
     factor
-        Variance of the estimate divided by that of one run.
+        Variance of the estimate divided by the variance of one run.
     freedom
         Degrees of freedom of the residual variance.
     spread
@@ -40,7 +40,7 @@ def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: fl
 
 
 def find_critical_t(level: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
-    """Return the t statistic at which the likelihood ratio reaches ``1 / level``; infinite if it never does.
+    """Return the t statistic at which the likelihood ratio reaches ``1 / level``, or infinity.
 
     Parameters are those of `compute_likelihood_ratio`; `level` is the probability that the two-sided sequence errs.
     """

@@ -18,7 +18,7 @@ class RunOutcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run gave a time and a finite loss."""
+        """Whether the run has a time and a finite loss."""
         return self.seconds is not None and self.seconds > 0 and self.loss is not None and math.isfinite(self.loss)
 
 
@@ -28,26 +28,26 @@ class RaceRules:
 
     baseline: str
     loss_budget: float
-    """Largest increase of the loss, as a fraction of the baseline's."""
+    """Maximum loss increase, as a fraction of the baseline's loss."""
     lossless: Collection[str] = field(default_factory=frozenset)
-    """Schemes that change no value, so that their loss needs no test."""
+    """Schemes that change no values, so that their loss is not tested."""
     level: float = 0.05
     """Error probability of each sequence: two-sided for times, one-sided for losses."""
     tolerance: float = 0.02
-    """Difference of speed that does not matter."""
+    """Negligible difference in speed."""
     confirm_rounds: int = 1
-    """Least number of rounds with fresh seeds."""
+    """Minimum number of rounds with fresh seeds."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One scheme relative to the baseline."""
+    """Standing of one scheme relative to the baseline."""
 
     scheme: str
     gain: Difference | None
-    """Logarithm of the baseline's time divided by the scheme's; None without a common round."""
+    """Log of baseline time divided by scheme time; None without a common round."""
     loss: Difference | None
-    """Increase of the loss, as a fraction of the baseline's mean loss."""
+    """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool
     lossless: bool
     rules: RaceRules
@@ -61,7 +61,7 @@ class Standing:
 
     @property
     def is_loss_estimate_within(self) -> bool:
-        """Whether the estimate of the loss keeps the budget."""
+        """Whether the loss estimate is within the budget."""
         return self.lossless or (self.loss is not None and self.loss.estimate <= self.rules.loss_budget)
 
     @property
@@ -82,7 +82,7 @@ class Standings:
     candidates
         Schemes without the baseline.
     rounds
-        Outcomes by scheme, one mapping per round.
+        Outcomes keyed by scheme, one mapping per round.
     rules
         Margins of the race.
 
@@ -93,7 +93,7 @@ class Standings:
     standings : dict
         Standing of each scheme that has run.
     out : dict
-        Why a scheme left the race.
+        Reason why each scheme left the race.
     unfit : set
         Schemes that left, and those whose loss is over the budget so far.
     """
@@ -106,7 +106,7 @@ class Standings:
         scale = abs(math.fsum(baseline_losses) / len(baseline_losses)) if any(baseline_losses) else 1.0
         self.times = [{name: math.log(out.seconds or 1.0) for name, out in each.items()} for each in complete]
         self.losses = [
-            # A lossless scheme has exactly the baseline's loss, which would make the scatter look too small.
+            # A lossless scheme's loss equals the baseline's and would bias the scatter estimate toward zero.
             {name: (out.loss or 0.0) / scale for name, out in each.items() if name not in rules.lossless}
             for each in complete
         ]
@@ -154,7 +154,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return the gain of a scheme in rounds with fresh seeds, with the scatter of all rounds; None without any.
+        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds; None without such rounds.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Standings:
 
 
 def negate(difference: Difference | None) -> Difference | None:
-    """Return the difference in the other direction."""
+    """Return the negated difference."""
     if difference is None:
         return None
     return Difference(

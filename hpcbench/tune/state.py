@@ -1,4 +1,4 @@
-"""State of a search: a file that each step replaces atomically, so that the same command continues after any end."""
+"""State of a search, in a file that each step replaces atomically, so that an interrupted search can resume."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,13 +22,13 @@ class RoundRecord:
     phase: Phase
     schemes: list[str]
     outcomes: dict[str, RunOutcome] | None = None
-    """Outcomes by scheme; None while its jobs are not over."""
+    """Outcomes keyed by scheme; None until the jobs have ended."""
     node_hours: float = 0.0
 
 
 @dataclass
 class SearchState:
-    """Rounds of a search, in the order of their start.
+    """Rounds of a search, in start order.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class SearchState:
 
     @property
     def completed(self) -> list[RaceRound]:
-        """The rounds whose jobs are over."""
+        """Rounds whose jobs have ended."""
         return [RaceRound(each.phase, each.outcomes) for each in self.rounds if each.outcomes is not None]
 
     @property
@@ -55,12 +55,12 @@ class SearchState:
         return sum(each.node_hours for each in self.rounds)
 
     def save(self, directory: Path) -> None:
-        """Write the state so that a crash cannot undo it."""
+        """Write the state durably."""
         write_json(directory / NAME, {"schema": SCHEMA, **asdict(self)}, durable=True)
 
 
 def load_state(directory: Path, digest: str) -> SearchState:
-    """Read the state of a search; a new one if the directory has none.
+    """Read the state of a search; create a new state if the directory does not contain one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-// Vectors of bytes: masks with one bit per byte, and moving the masked bytes together and apart.
+// Vectors of bytes: masks with one bit per byte, and operations that compress and expand masked bytes.
 #pragma once
 #include "front.h"
 
@@ -65,8 +65,7 @@ HB_FN __m128i eight_of(const byte *p, const hb_order8 &order, hb_u32 mask) {
   return _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)p), _mm_loadl_epi64(at));
 }
 #endif
-// Writes the bytes of x that the mask selects to p, in order, and returns their number. p needs space for a full
-// vector.
+// Writes the masked bytes of x to p, in order, and returns their number. p needs space for a full vector.
 HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
   byte from[BYTES];
   store_bytes(from, x);
@@ -81,7 +80,7 @@ HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
 #endif
   return n;
 }
-// The inverse; the other bytes are undefined. A full vector is read from p.
+// Inverse operation. The other bytes are undefined. Reads a full vector from p.
 HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
 #if defined(__AVX2__)
   __m128i part[4];

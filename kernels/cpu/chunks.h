@@ -1,11 +1,11 @@
-// The functions of a lossless codec, built from its functions for a chunk of 4096 bytes. Such a codec is a class C:
+// Operations of a lossless codec, built from functions for a chunk of 4096 bytes. The codec is a class C:
 //   C(param, type)                  the parameter is valid
-//   encode(chunk, used, out)        chunk: 4096 bytes, `used` of them data, zeros behind; out: room for ROOM bytes;
-//                                   returns the words of 4 bytes written, which may be too many
-//   decode(in, words, chunk, used)  in: so many words, readable for SLACK bytes more; false if they are no chunk
-// Chunks begin at multiples of 4 bytes. They are coded in place if possible, otherwise in a copy. Container: the number
-// of words of each chunk in 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the chunks one
-// after another. RAW chunks are stored unchanged (the last one only up to its last word with data).
+//   encode(chunk, used, out)        chunk: 4096 bytes, `used` bytes of data, then zeros; out: buffer of ROOM bytes;
+//                                   returns the number of 4-byte words written, which may be too many
+//   decode(in, words, chunk, used)  in: `words` words, readable for SLACK bytes more; false if they are not a chunk
+// Chunks begin at multiples of 4 bytes. They are coded in place if possible, otherwise in a copy. Container: a 16-bit
+// word count for each chunk, RAW if the chunk did not shrink; zero padding to a multiple of 4 bytes; then the chunks in
+// order. RAW chunks are stored unchanged (the last one only up to its last word with data).
 #pragma once
 #include "values.h"
 

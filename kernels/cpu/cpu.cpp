@@ -1,4 +1,4 @@
-// The table of one build.
+// Function table of one build.
 #include "front.h"
 
 extern "C" const hb_kernels HB_NAME(hb_kernels);

@@ -1,4 +1,4 @@
-// Selects the builds that this processor can run.
+// Selects the builds that this processor supports.
 #include <string.h>
 
 #include "../hb_kernels.h"
@@ -9,7 +9,7 @@ extern "C" const hb_kernels hb_kernels_sse2, hb_kernels_avx2, hb_kernels_avx512;
 #endif
 
 namespace {
-// Needs both the cpuid flags and the registers that the operating system saves.
+// Requires the cpuid flags, and register state that the operating system saves.
 const hb_kernels *runnable(int k) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -1,6 +1,6 @@
-// Optimizer loops over flat arrays of float32 or float64: a step of AdamW, and the sum of squares for a norm. There are
-// no contractions, and sums have a fixed order, so every build gives the same bits. AdamW gives an element the same
-// bits at any position in an array.
+// Optimizer loops over flat arrays of float32 or float64: a step of AdamW, and the sum of squares for a norm.
+// Contractions are disabled and sums have a fixed order, so results of all builds are bitwise identical. AdamW results
+// do not depend on an element's position in an array.
 #include "front.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Header of every file of the CPU front. Each file is compiled once per instruction set, with HB_BUILD set to its name.
-// All code that depends on the instruction set is in an unnamed namespace, because the linker must not merge code of
+// Common header of the CPU front end. Each file is compiled once per instruction set, with HB_BUILD set to its name.
+// All code that depends on the instruction set is in an unnamed namespace, so that the linker does not merge code from
 // different builds. A file defines the `hb_ops` of its families, named HB_NAME(hb_ops_family).
 #pragma once
 #include "../hb_kernels.h"

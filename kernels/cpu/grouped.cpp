@@ -1,4 +1,4 @@
-// Integers of 4, 3 or 2 bits with scales of two levels.
+// Integers of 4, 3 or 2 bits with two-level scales.
 #include "bytes.h"
 #include "tiles.h"
 
@@ -9,7 +9,7 @@ HB_FN hb_v load(const float *x) { return lanes::load((const hb_u32 *)x); }
 HB_FN void store(float *x, lanes::F f) { lanes::store((hb_u32 *)x, lanes::as_bits(f)); }
 
 // ------------------------------------------------------------------------------------------------ maxima
-// Lanes without bit S take what both of a's lanes l and l ^ S have at most, the others b's.
+// Lanes without bit S get the maximum of lanes l and l ^ S of a; other lanes get the same maximum of b.
 template <int S, class L = lanes> HB_FN hb_v join(hb_v a, hb_v b) {
   auto other = (lanes::index() & (hb_u32)S) != 0u;
   hb_v own = other ? b : a, far = other ? a : b;

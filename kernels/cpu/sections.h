@@ -22,7 +22,7 @@ HB_FN hb_u32 word_at(const byte *p) {
 // the lowest `count` bits, at most 32
 HB_FN hb_u32 lowest(uint64_t count) { return count < 32 ? (1u << count) - 1u : ~0u; }
 
-// The sent records of a chunk, one bit each.
+// Bitmap of the sent records in a chunk.
 struct marks {
   hb_u32 words[HB_SPARSE_CHUNK / 32], count;
   void all(uint64_t m) {
@@ -72,7 +72,7 @@ HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *p
     }
   }
 }
-// Returns the number of bytes written. whole: sending all records is allowed if it is not longer.
+// Returns the number of bytes written. whole: allows sending all records if this is not longer.
 template <class CHOICE, class RECORDS>
 uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool whole, byte *to) {
   marks sent;
@@ -94,7 +94,7 @@ uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u3
   return s.end;
 }
 
-// Reads the positions of records from number `rank` on, `left` of which remain; returns how many were read.
+// Reads the positions of records starting at number `rank`, of which `left` remain. Returns the number read.
 HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb_u32 rank, hb_u32 left,
                        hb_u32 *places) {
   if (s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED) {
@@ -109,7 +109,7 @@ HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb
   for (hb_u32 i = 0; i < count; i++) places[i] = s.form == HB_FORM_ALL ? rank + i : wide[i];
   return count;
 }
-// Returns the number of bytes read, or 0 if they are not a chunk of m records. sent: number of its records.
+// Returns the number of bytes read, or 0 if the input is not a chunk of m records. sent: number of records sent.
 template <class RECORDS>
 uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte *from, uint64_t bytes, hb_u32 &sent) {
   if (bytes < 4) return 0;
@@ -166,7 +166,7 @@ uint64_t get_chunks(const RECORDS &records, uint64_t n, uint64_t chunk, const by
   }
   return head + at;
 }
-// Maximum size of chunks: all records, and the heads.
+// Maximum size of chunks: all records, plus headers.
 HB_FN uint64_t chunks_room(uint64_t n, uint64_t chunk, uint64_t record_bytes) {
   if (!n) return 0;
   const uint64_t whole = (n - 1) / chunk, last = n - whole * chunk;

@@ -1,5 +1,5 @@
-// Selection of the k values of largest magnitude in one pass over a message. The magnitude of the last one is found
-// digit by digit, among fewer and fewer candidates.
+// Selection of the k values of largest magnitude in one pass over a message. The k-th largest magnitude is found digit
+// by digit, among a shrinking set of candidates.
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ struct source {
   }
 };
 
-// Copies the values whose magnitude is from `low` to `low + span`, as magnitudes. `to` has space for n values and a
+// Copies the magnitudes in the range `low` to `low + span`. `to` has space for n values and a
 // vector, and may equal `from`.
 HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, hb_u32 *to) {
   hb_u32 *next = to;
@@ -62,7 +62,7 @@ struct digit {
   uint64_t narrow_to_floor(const hb_u32 *v, uint64_t n, hb_u32 *to) const {
     return narrow(v, n, base + (floor << shift), width - (floor << shift) - 1, to);
   }
-  // Writes those of up to TILE values that may be the last of the k to `to`; returns their number.
+  // Writes those of up to TILE values that may be the k-th largest to `to`. Returns their number.
   uint64_t count(const hb_u32 *v, uint64_t n, hb_u32 *to) {
     const uint64_t left = narrow_to_floor(v, n, to);
     for (uint64_t i = 0; i < left; i++) bin[(to[i] - base) >> shift]++;
@@ -72,8 +72,8 @@ struct digit {
     return left;
   }
 };
-// Candidates for the last of the k largest. The floor rises above most values, so this needs far less memory than all
-// values. The memory grows if half of it is not enough.
+// Candidates for the k-th largest value. The floor rises above most values, so candidates need far less memory than all
+// values. The buffer grows if half of it is insufficient.
 struct candidates {
   hb_u32 *values = nullptr;
   uint64_t n = 0, room = 0;

@@ -1,4 +1,4 @@
-// Sparse messages: values chosen by magnitude (topk, threshold) and rows that are not zero (rowsparse).
+// Sparse messages: values selected by magnitude (topk, threshold) and nonzero rows (rowsparse).
 #include "sections.h"
 #include "select.h"
 
@@ -135,7 +135,7 @@ struct scratch {
   scratch(const scratch &) = delete;
   ~scratch() { free(memory); }
 };
-// The values to send: the given ones, or their sums with the residual, which then contains them.
+// Values to send: the input, or its sum with the residual. The residual then contains the sum.
 source wanted(uint32_t type, const void *x, uint64_t n, float *residual) {
   const source own = {type, (const byte *)x};
   if (!residual) return own;
@@ -150,7 +150,7 @@ void drop_overflow(float *residual, uint64_t n) {
   float_at_any_place *r = (float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) r[i] = __builtin_fabsf(r[i]) < __builtin_inff() ? r[i] : 0.0f;
 }
-// A sum in place of a residual; the remainder is discarded.
+// Accumulator used as a residual. The remainder is discarded.
 template <class CODEC>
 uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, const void *local,
                            uint64_t n, void *out, uint64_t seed) {

@@ -1,5 +1,4 @@
-// The functions of a codec of fixed size, built from its functions for a tile of 1024 float32. Such a codec is a class
-// C:
+// Operations of a fixed-size codec, built from functions for a tile of 1024 float32. The codec is a class C:
 //   C(param, type)                    must not throw; the parameter is valid
 //   PLANES                            its wire is so many planes, one behind the other
 //   bytes(plane, n)                   of n values; linear in whole tiles

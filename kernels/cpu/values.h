@@ -51,7 +51,7 @@ HB_FN void store_values(uint32_t type, byte *out, const float *values, uint64_t 
     default: __builtin_memcpy(out, values, 4 * n);
   }
 }
-// Processors give different sign and payload to the NaN of a sum; this function always returns the same NaN.
+// The sign and payload of a NaN sum differ between processors. This function always returns the same NaN.
 HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
   typedef double double_at_any_place __attribute__((aligned(1), may_alias));
   double_at_any_place *to = (double_at_any_place *)out;
@@ -76,7 +76,7 @@ HB_FN void add_residual(const float *x, const float *residual, uint64_t n, float
   const float_at_any_place *a = (const float_at_any_place *)x, *b = (const float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) buffer[i] = hb_add(a[i], b[i]);
 }
-// The part that was not sent, or 0 if it is not finite: an overflow must not stay in the residual.
+// Returns the unsent part, or 0 if it is not finite, because an overflow must not stay in the residual.
 HB_FN void keep_residual(const float *wanted, const float *sent, uint64_t n, float *residual) {
   const float_at_any_place *all = (const float_at_any_place *)wanted, *part = (const float_at_any_place *)sent;
   float_at_any_place *to = (float_at_any_place *)residual;

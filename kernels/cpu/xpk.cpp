@@ -41,7 +41,7 @@ struct level {
     }
     return count;
   }
-  // The inverse, with the given number of bytes in `rest`.
+  // Inverse operation, with the given number of bytes in `rest`.
   void decode(const byte *planes, uint64_t n, const byte *rest, byte *to) const {
     switch (width) {
       case 1: return decode<1>(planes, n, rest, to);
@@ -79,8 +79,8 @@ struct level {
   }
 };
 
-// The runs of a sample are counted in separate tables, because increments of the same exponent would wait for each
-// other, and there are few exponents.
+// Runs of a sample are counted in separate tables. Few exponents occur, so increments in a single table would depend on
+// each other.
 HB_FN hb_xpk_plan choose(const byte *exponents, uint64_t n) {
   hb_u16 counts[HB_XPK_MARGIN + 256 + HB_XPK_MARGIN] = {};
   if (n <= HB_XPK_SAMPLE) {
@@ -161,7 +161,7 @@ template <class T, int E> struct packer {
     }
     return hb_xpk_is_sparse((hb_u32)n, zeros);
   }
-  // Copies the values that are not 0, and marks them in the bitmap; returns their number.
+  // Copies the nonzero values, marks them in the bitmap, and returns their number.
   static uint64_t gather(const T *x, uint64_t n, byte *bitmap, T *packed) {
     hb_u32 found[VALUES + HB_LANES], *next = found;
     for (uint64_t g = 0; g < n; g += 32) {

@@ -1,6 +1,6 @@
-// GPU front of the lossless codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
+// GPU front end of the lossless codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
 // HB_PARAM). Before a call, the host sets `state` to zero: hb_state, and one word per 8 chunks (two for
-// decode_add_encode). Afterwards it contains the number of wire bytes, or the error.
+// decode_add_encode). After the call, `state` contains the number of wire bytes, or the error.
 #include "../hb_names.h"
 
 #ifndef HB_OUT

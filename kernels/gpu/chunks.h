@@ -1,10 +1,10 @@
-// The kernels of a lossless codec, built from its functions for a chunk in the registers of a warp. Each warp of a
-// block encodes one chunk. Such a codec is a class C for one type:
+// Kernels of a lossless codec, built from functions for a chunk in a warp's registers. Each warp of a block encodes one
+// chunk. The codec is a class C for one type:
 //   C(param)
-//   encode(me, v, used)          of so many bytes, zeros behind them, to me.stage; returns the words of 4 bytes, which may
-//                                be too many: then the stage does not matter
-//   decode(me, words, used, v)   of so many words in me.stage, zeros behind them; false if they are no chunk
-// The container is that of the CPU front (kernels/cpu/chunks.h).
+//   encode(me, v, used)          of `used` bytes followed by zeros, to me.stage; returns the number of 4-byte words. If
+//                                they are too many, the stage is ignored
+//   decode(me, words, used, v)   of `words` words in me.stage followed by zeros; false if they are not a chunk
+// The container is the same as in the CPU front end (kernels/cpu/chunks.h).
 #pragma once
 #include "order.h"
 #include "words.h"

@@ -1,11 +1,11 @@
-// Conversion of values to and from the shorter type in which they are sent: rounded to nearest, ties to even. A float32
-// gives the bits of hb_float.h. A float64 is converted to float16 directly, and to bfloat16 through float32, as in
+// Conversion between values and the shorter wire type, rounded to nearest, ties to even. Results for float32 are
+// bitwise identical to hb_float.h. A float64 is converted to float16 directly, and to bfloat16 through float32, as in
 // NumPy and ml_dtypes. NaN keeps only its sign.
 #pragma once
 #include "elements.h"
 #include "tiles.h"
 
-// The rounding error is added to a residual, unless one of the two is not finite.
+// The rounding error is added to a residual, unless the error or the residual is not finite.
 HB_FN float hb_lacking(float kept, float value, float sent) {
   const float lack = value - sent;
   return (hb_lane<hb_u32>::as_bits(lack) & HB_MAGNITUDE) < HB_INFINITY ? kept + lack : kept;

@@ -1,4 +1,4 @@
-// Unaligned single values of any type, and operations of all threads of a block.
+// Unaligned access to single values of any type, and block-wide operations.
 #pragma once
 #include "words.h"
 
@@ -68,7 +68,7 @@ HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   }
   return before + sum - x;
 }
-// Returns whether this block is the last of the grid to arrive; then it sees the writes of the others.
+// Returns whether this block is the last of the grid to arrive. The last block sees the writes of all other blocks.
 HB_FN bool hb_last_block(hb_u64 *arrived) {
   __shared__ bool last;
   __threadfence();

@@ -1,4 +1,4 @@
-// Integers of 4, 3 or 2 bits with scales of two levels. A tile is one group.
+// Integers of 4, 3 or 2 bits with two-level scales. A tile is one group.
 #pragma once
 #include "../hb_group.h"
 #include "tiles.h"

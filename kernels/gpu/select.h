@@ -1,5 +1,5 @@
 // Finds the k-th largest magnitude of all values with one launch per digit, without synchronizing with the host. The
-// digits are those of the CPU front: 11, 10 and 10 bits, the highest first.
+// digits are the same as in the CPU front end: 11, 10 and 10 bits, the highest first.
 #pragma once
 #include "elements.h"
 #include "order.h"

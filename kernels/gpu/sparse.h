@@ -36,7 +36,7 @@ template <int FAMILY, int T> struct hb_sparse {
     return (float *)(told(state) + 2 * message(n, param).chunks);
   }
 
-  // The values to send, or their sums with a residual, which already contains them.
+  // Values to send: the input, or its sum with the residual. The residual already contains the sum.
   struct source {
     const hb_byte *x;
     hb_byte *residual;
@@ -79,7 +79,7 @@ template <int FAMILY, int T> struct hb_sparse {
   }
 
   // ---------------------------------------------------------------------------------------------- encode
-  // first: value. ties: room for as many words as the marks have.
+  // first: index of the chunk's first value. ties: buffer of `marks.words` words.
   static HB_FN void mark_values(const source &from, hb_u64 first, const hb_marks &marks, hb_u32 *ties, hb_u32 cut) {
     const hb_u32 lane = threadIdx.x & 31u;
     constexpr hb_u32 AT_ONCE = 8;

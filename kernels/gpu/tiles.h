@@ -1,5 +1,5 @@
-// The kernels of a codec of fixed size, built from its functions for a tile in the registers of a warp. A thread holds
-// 4 consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
+// Kernels of a fixed-size codec, built from functions for a tile in a warp's registers. A thread holds
+// 4 consecutive values of each round of 128. The codec is a class C for one parameter and one type:
 //   ROUNDS                     of a tile
 //   code                       what a thread holds of a coded tile
 //   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for

@@ -40,7 +40,8 @@ HB_FN hb_u32 hb_warp_sum(hb_u32 x) {
   return x;
 #endif
 }
-// Sums by halves: first l and l + G / 2. All threads of a group add the same pairs, so they get the same bits.
+// Sums by halves, starting with l and l + G / 2. All threads of a group add the same pairs, so their results are
+// bitwise identical.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
 #pragma unroll
   for (hb_u32 half = G / 2; half; half /= 2) x = x + __shfl_xor_sync(HB_EVERY, x, half);

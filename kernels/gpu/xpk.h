@@ -1,6 +1,6 @@
-// xpk with one chunk per warp (see kernels/hb_xpk.h for the format). The values stay in registers, which only code
-// without branches can index. Parts that need loops are lists in the stage: the exponents, and the values of a sparse
-// chunk.
+// xpk with one chunk per warp (see kernels/hb_xpk.h for the format). The values stay in registers, which only
+// branch-free code can index. Data that needs loops is stored as lists in the stage: the exponents, and the values of a
+// sparse chunk.
 #pragma once
 #include "chunks.h"
 #include "mpc.h"
@@ -162,7 +162,7 @@ template <int T> struct hb_xpk_codec {
     else ((hb_u16 *)values)[i] = (hb_u16)x;
   }
 
-  // Moves the values that are not zero to the front and fills with zeros. Writes their bitmap at word 1 of the stage.
+  // Moves the nonzero values to the front and fills the rest with zeros. Writes their bitmap at word 1 of the stage.
   static HB_FN void compact(const hb_warp &me, hb_u32 *v, hb_u32 words) {
     hb_u32 *bitmap = me.stage + HB_CHUNK / 4, next = 0;
     const hb_u32 below = (1u << me.lane) - 1u;
@@ -183,7 +183,7 @@ template <int T> struct hb_xpk_codec {
     for (hb_u32 g = me.lane; g < words; g += 32u) me.stage[1u + g] = bitmap[g];
     __syncwarp();
   }
-  // The inverse, from the last group to the first; n: number of values that are not zero.
+  // Inverse operation, from the last group to the first. n: number of nonzero values.
   static HB_FN void expand(const hb_warp &me, hb_u32 *v, hb_u32 n, hb_u32 words) {
     hb_u32 *bitmap = me.stage + HB_CHUNK / 4;
     const hb_u32 below = (1u << me.lane) - 1u;

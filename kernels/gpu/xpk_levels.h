@@ -51,7 +51,8 @@ struct hb_xpk_level {
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
       : width(width), base(base), start(start), most((1u << width) - 1u) {}
 
-  // Writes the codes of n bytes as planes; returns the number of remainders. A byte moves only to its own or to a lower index.
+  // Writes the codes of n bytes as planes; returns the number of remainders. A byte moves only to its own or to a lower
+  // index.
   HB_FN hb_u32 encode(hb_u32 lane, hb_byte *list, hb_u32 n, hb_u32 *planes) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     hb_u32 left = 0;
@@ -87,7 +88,7 @@ struct hb_xpk_level {
     for (hb_u32 g = lane; g < stride; g += 32u) count += (hb_u32)__popc(ones(planes + g, stride));
     return hb_warp_sum(count);
   }
-  // The inverse, from the last byte to the first, for at most `room` of the n bytes; left: number of remainders.
+  // Inverse operation, from the last byte to the first, for at most `room` of the n bytes. left: number of remainders.
   HB_FN void decode(hb_u32 lane, const hb_u32 *planes, hb_u32 n, hb_u32 left, hb_byte *list, hb_u32 room) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     if (width == 0) return;
