@@ -16,6 +16,6 @@ def is_stamped(line: str) -> bool:
 
 
 def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
-    """Split a line into the time in its stamp, in seconds, and the text. The time is None if there is no stamp."""
+    """Split a line into the time in its stamp, in seconds, and the text. The time is None without a stamp."""
     match = _STAMP.match(line)
     return (float(match[1]), line[match.end() :]) if match else (None, line)
