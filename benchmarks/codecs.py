@@ -95,7 +95,7 @@ GOALS = (
 def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecutor) -> Coder:
     """Return the compressor with `cores` threads.
 
-    Single-threaded compressors get one thread for each part of the values.
+    Single-threaded compressors use one thread for each part of the values.
     """
     assert entry.make
     if cores == 1 or entry.threads:

@@ -44,7 +44,7 @@ def hpcbench(*words: str) -> int:
 
 
 def run_trial(run: dict[str, Any]) -> tuple[float, float]:
-    """Return the time of a step and of everything else except evaluations, in seconds, measured in a short run."""
+    """Measure a short run. Return the time of a step, and of everything else except evaluations, in seconds."""
     train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
     if train["freeze_step"]:
         train["freeze_step"] = TRIAL_STEPS // 2

@@ -65,7 +65,7 @@ class Row:
     exposed: float
     """Fraction of the traced step in which communication was exposed."""
     transfer: float
-    """Fraction of the traced step in which transfers were exposed, without the waiting for late ranks."""
+    """Fraction of the traced step in which transfers were exposed, without the time that ranks wait for late ranks."""
     bound: float
     int8: list[float]
     """Speed with int8 relative to the program alone, per repeat."""

@@ -50,7 +50,7 @@ class Entry:
     rival: str = ""
     """Name of the row that this row of hpcbench is compared with."""
     threads: bool = False
-    """Whether the compressor is multi-threaded. Others get a part of the values for each thread."""
+    """Whether the compressor is multi-threaded. Others receive a part of the values for each thread."""
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:

@@ -92,7 +92,7 @@ class Bucket:
         return [self.values.view(side, -1)]
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the weights, which have the gradients' shape."""
+        """Return the weights, in the shape of the gradients."""
         return self.gradients()
 
     def index(self) -> int:

@@ -44,7 +44,7 @@ COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed 
 
 
 def schemes() -> list[str]:
-    """List all presets. Presets with a number get a value."""
+    """List all presets. Presets that take a number are given a value."""
     return [name.format(**NUMBERS) for name in presets.schemes()]
 
 

@@ -80,7 +80,7 @@ def test_one_turn_decides_nothing(engine: Any) -> None:
 
 
 def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine: Any) -> None:
-    """The goal's peer is not the one with the smallest median, because the machine was slow in other turns."""
+    """The peer that sets the goal does not have the smallest median, because the machine was slow in other turns."""
 
     def row(name: str, *times: float, fair: bool = True) -> dict[str, Any]:
         return {"name": name, "fair": fair, "turns": [[seconds, 0, 0] for seconds in times]}

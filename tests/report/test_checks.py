@@ -1,4 +1,4 @@
-"""Tests of inconsistent logs. Each injected error is reported with its line and both figures, and nothing else is."""
+"""Tests of inconsistent logs. Only injected errors are reported, each with its line and both figures."""
 
 # ruff: noqa: E501
 

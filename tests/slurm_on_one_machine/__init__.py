@@ -7,7 +7,7 @@ namespace. Its first process ends when the Python process that created the clust
 kernel then kills every daemon and every job, and the directory is removed.
 
 Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
-:meth:`Cluster.end_time` moves a running job's limit forward. A warning signal is sent at the first check less than 30
+:meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the first check less than 30
 seconds before its time; with ``--time=1 --signal=B:USR1@50``, this is the first check after the start. Therefore, a job
 receives the signal within 30 seconds. It reaches the limit 30 seconds later if its end is set when the signal arrives.
 """

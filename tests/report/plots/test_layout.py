@@ -112,7 +112,7 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schemes of about the same speed and loss, as in many studies. Names far from their points have a line."""
+    """Schemes of similar speed and loss, as in many studies. Lines connect distant names with their points."""
     seconds = {"identity": 0.49, "mzhybrid": 0.4, "naive-bf16": 0.43, "zhybrid-16-8": 0.25, "naive-int8": 0.27}
     losses = {scheme: 1e-5 * (k + 1) for k, scheme in enumerate(seconds)} | {"naive-zfp4": 0.3}
     seconds["naive-zfp4"] = 0.25
