@@ -41,7 +41,7 @@ struct hb_xpk_plan {
 #define HB_XPK_BELOW 31  // places of the window below the most frequent exponent
 #define HB_XPK_PAD 16
 
-// Orders exponents by their number of occurrences (255 or more are equal), then by size; `count` of exponent e.
+// Sort key of exponents: number of occurrences (capped at 255), then size. count: occurrences of exponent e.
 HB_FN hb_u16 hb_xpk_mode_key(hb_u16 count, hb_u32 e) { return (hb_u16)((count < 255 ? count : 255) << 8 | e); }
 
 HB_FN hb_u32 hb_xpk_within(const hb_u32 *sum, int first, int end) { return sum[end] - sum[first]; }
@@ -65,8 +65,8 @@ HB_FN hb_u32 hb_xpk_rare_cost(const hb_u32 *sum, hb_u32 left, hb_u32 k, int abov
   return left * (k + 8u) - 8u * near;
 }
 
-// The best position of the hot level for each width, then the width of lowest cost, then the rare level; of equal ones
-// the first. counts: of exponent e at HB_XPK_MARGIN + e; sample: number of counted values
+// Chooses the best position of the hot level for each width, then the cheapest width, then the rare level. Ties select
+// the first candidate. counts: of exponent e at HB_XPK_MARGIN + e; sample: number of counted values
 HB_FN hb_xpk_plan hb_xpk_choose(const hb_u16 *counts, hb_u32 sample) {
   hb_u16 top = 0;
   for (hb_u16 e = 0; e < 256; e++) {

@@ -27,7 +27,7 @@ struct level {
       default: __builtin_memcpy(rest, from, n); return n;
     }
   }
-  // Counts the bytes that remain after this level.
+  // Counts the remaining bytes after this level.
   uint64_t left(const byte *planes, uint64_t n) const {
     if (width == 0) return n;
     uint64_t count = 0, stride = plane_bytes(n);

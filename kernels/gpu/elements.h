@@ -46,7 +46,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_raw(hb_byte *p, hb_u64 raw) 
   }
 }
 
-// Returns the sum over the previous threads of the block; total: the sum over all.
+// Returns the sum over the previous threads of the block. total: sum over all threads.
 HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   __shared__ hb_u64 sums[HB_WARPS];
   const hb_u32 lane = threadIdx.x & 31u, warp = threadIdx.x >> 5;

@@ -1,4 +1,4 @@
-// Pieces of unknown size, one after another. Each block of threads draws the number of a piece and encodes it. The
+// Concatenation of pieces of unknown size. Each thread block draws a piece number and encodes the piece. The
 // position follows from the sizes that the previous pieces have published (decoupled look-back: Merrill and Garland,
 // 2016). Numbers are drawn in the order in which blocks start, so a block waits only for running blocks, and any number
 // of them may be resident.
@@ -20,7 +20,7 @@ HB_FN void hb_fault(hb_state *state) { *(volatile hb_u64 *)&state->fault = 1; }
 #define HB_TOLD_ALL (2ull << 62)   // and of all before it
 #define HB_TOLD_NUMBER (HB_TOLD_SIZE - 1)
 
-// Draws a number that no other block has; called by all threads.
+// Draws a number that is unique among blocks. All threads must call it.
 HB_FN hb_u64 hb_draw(hb_state *state) {
   __shared__ hb_u64 drawn;
   __syncthreads();
@@ -29,8 +29,8 @@ HB_FN hb_u64 hb_draw(hb_state *state) {
   return drawn;
 }
 
-// Returns the total size of all pieces before this one, and publishes its own size; called by one warp. told: one word
-// per piece, initially 0.
+// Returns the total size of all previous pieces, and publishes the size of this piece. Called by one warp. told: one
+// word per piece, initially 0.
 HB_FN hb_u64 hb_place(volatile hb_u64 *told, hb_u64 piece, hb_u64 size, hb_u32 lane) {
   if (lane == 0) told[piece] = piece ? HB_TOLD_SIZE | size : HB_TOLD_ALL | size;
   hb_u64 before = 0;

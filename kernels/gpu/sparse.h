@@ -1,5 +1,5 @@
-// The kernels of the sparse codecs (see kernels/hb_sparse.h for the format), one chunk of records per block. Values are
-// rows of one value here.
+// Kernels of the sparse codecs (see kernels/hb_sparse.h for the format). Each block processes one chunk of records.
+// Values are rows of one value here.
 #pragma once
 #include "marks.h"
 #include "select.h"
@@ -111,7 +111,7 @@ template <int FAMILY, int T> struct hb_sparse {
       if (from.raw(first + e) && !(*(volatile hb_u32 *)&marks.bits[row / 32u] & bit)) atomicOr(&marks.bits[row / 32u], bit);
     }
   }
-  // Marks the first ties, up to the rest of `equal` that the previous chunks left.
+  // Marks the first ties, up to the part of `equal` that previous chunks did not use.
   static HB_FN void mark_ties(volatile hb_u64 *told, hb_u64 chunk, const hb_marks &marks, const hb_u32 *ties,
                               hb_u64 equal) {
     __shared__ hb_u64 before;

@@ -51,8 +51,7 @@ struct hb_xpk_level {
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
       : width(width), base(base), start(start), most((1u << width) - 1u) {}
 
-  // Writes the codes of n bytes as planes; returns the number of remainders. A byte moves only to its own or to a lower
-  // index.
+  // Writes the codes of n bytes as planes. Returns the number of remainders, which are compacted in place.
   HB_FN hb_u32 encode(hb_u32 lane, hb_byte *list, hb_u32 n, hb_u32 *planes) const {
     const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
     hb_u32 left = 0;
@@ -79,7 +78,7 @@ struct hb_xpk_level {
     __syncwarp();
     return left;
   }
-  // Counts how many of n remain after this level; bits after n count too.
+  // Counts the remainders of n bytes after this level, including bits after n.
   HB_FN hb_u32 left(hb_u32 lane, const hb_u32 *planes, hb_u32 n) const {
     const hb_u32 stride = (n + 31u) / 32u;
     if (width == 0) return n;
