@@ -30,7 +30,7 @@ def sites(
 def schemes(
     name: Annotated[str | None, typer.Argument(help="Scheme or system to show; by default all are listed.")] = None,
 ) -> None:
-    """List scheme presets and other compression systems, or show the details of one."""
+    """List scheme presets and other systems, or show one in detail."""
     from hpcbench.study.show_schemes import show_scheme, show_schemes
 
     show_scheme(name) if name else show_schemes()
