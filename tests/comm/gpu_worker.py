@@ -114,6 +114,12 @@ def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
     return (generator.standard_t(2, n) * 1e-3).astype(dtype)
 
 
+def _relative_difference(host: bytes, device: bytes) -> float:
+    """Return the largest difference of two float32 results divided by the largest value."""
+    a, b = (np.frombuffer(x, "f4").astype("f8") for x in (host, device))
+    return float(np.abs(a - b).max(initial=0) / max(np.abs(a).max(initial=0), 1e-30)) if a.size == b.size else np.inf
+
+
 def all_reduce(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
     buf = side.put(values(n, group.rank))
     group.all_reduce(buf, channel=ch).wait()
@@ -259,7 +265,8 @@ def compare(
         timed = ch.counters.encode_s > 0 and ch.counters.decode_s > 0
     after = (accelerator.to_host, accelerator.to_device, accelerator.elsewhere) if accelerator else (0, 0, 0)
     to_host, to_device, elsewhere = (b - a for a, b in zip(before, after, strict=True))
-    everyone = WORLD.gather((results[0] == results[1], counted[0] == counted[1], timed, counted[0][1]))
+    off = max(_relative_difference(*pair) for pair in zip(*results, strict=True))
+    everyone = WORLD.gather((results[0] == results[1], counted[0] == counted[1], timed, counted[0][1], off))
     copied = WORLD.gather((to_host, to_device, elsewhere))
     if WORLD.rank == 0:
         print(
@@ -275,6 +282,7 @@ def compare(
                     "same counts": all(x[1] for x in everyone),
                     "timed": all(x[2] for x in everyone),
                     "wire": [x[3] for x in everyone],
+                    "off": max(x[4] for x in everyone),
                     "to host": [x[0] for x in copied],
                     "to device": [x[1] for x in copied],
                     "elsewhere": [x[2] for x in copied],

@@ -20,11 +20,22 @@ from hpcbench.errors import UserError
 WORKER = Path(__file__).with_name("gpu_worker.py")
 
 
+ROUNDING = {None: 1e-6, "float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}
+"""Largest relative difference of a sum of four values in another order, by the type of the messages."""
+
+
+def sums_in_its_own_order(result: dict[str, Any]) -> bool:
+    """Return whether each piece has a reduction of its own, whose order of more than two values is the library's."""
+    return result["operation"] == "reduce_scatter" and result["algorithm"] == "native"
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_every_operation_gives_the_bits_and_bytes_of_mpi(mpi_results: Any, ranks: int) -> None:
     results = mpi_results(ranks, WORKER, "over_nccl")
     assert len(results) == 151
-    assert [r for r in results if not (r["same"] and r["same counts"])] == []
+    assert [r for r in results if not r["same counts"]] == []
+    assert [r for r in results if not r["same"] and (ranks == 2 or not sums_in_its_own_order(r))] == []
+    assert [r for r in results if not r["off"] <= ROUNDING[r["sent"]]] == []
     for r in results:
         assert not any(r["to host"]) and not any(r["to device"]), r
         encodes = r["algorithm"] not in ("native", *(["hierarchical"] if ranks == 2 else []))
