@@ -1,7 +1,7 @@
 """Memory of an operation's arrays: host memory or GPU memory."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from hpcbench.comm.clock import Clock, DeviceClock, HostClock
 from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
-from hpcbench.comm.nccl import Connect
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
+
+if TYPE_CHECKING:  # programs of others have no mpi4py
+    from hpcbench.comm.nccl import Connect
 
 
 class Place(Protocol):
@@ -276,7 +278,7 @@ class Places:
         *,
         aware: bool = False,
         device_of: Callable[[Any], Accelerator] = accelerator_of,
-        nccl: Connect | None = None,
+        nccl: "Connect | None" = None,
     ) -> None:
         self.nccl = nccl
         self._aware, self._device_of = aware, device_of
