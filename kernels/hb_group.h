@@ -20,6 +20,7 @@
 
 template <int BITS, bool UNEVEN> struct hb_levels {
   static constexpr bool even = !UNEVEN;
+  static constexpr bool small = UNEVEN && BITS == 3;  // top < 1: a unit may exceed the largest float32
   static constexpr hb_i32 K = (1 << (BITS - 1)) - 1;
   // of level I
   template <hb_i32 I> static HB_FN float at() {
@@ -116,8 +117,13 @@ template <class LEVELS, class U> HB_FN U hb_group_special(U bits) {
   U a = bits & HB_MAGNITUDE, m = (bits >> 31) * (hb_u32)(-2 * LEVELS::K) + (hb_u32)LEVELS::K;
   return a == HB_INFINITY ? m : a * 0u;
 }
+// Unit of a block for hb_group_decode.
+template <class LEVELS, class F> HB_FN F hb_group_decode_unit(F unit, const hb_group &g) {
+  if constexpr (LEVELS::small) return unit;
+  else return unit * g.after;
+}
 // code: with its sign in all upper bits
-template <class LEVELS, class U> HB_FN typename hb_lane<U>::F hb_group_decode(U code, typename hb_lane<U>::F unit) {
+template <class LEVELS, class U> HB_FN typename hb_lane<U>::F hb_group_decode(U code, typename hb_lane<U>::F unit, const hb_group &g) {
   typedef hb_lane<U> L;
   if constexpr (LEVELS::even) {
     return L::to_float((typename L::I)code) * unit;
@@ -126,7 +132,9 @@ template <class LEVELS, class U> HB_FN typename hb_lane<U>::F hb_group_decode(U 
     typename L::F one = L::as_float(k * 0u + 0x3f800000u), power = (k & 1u) != 0u ? one * 1.125f : one;
     power = (k & 2u) != 0u ? power * 1.265625f : power;
     power = (k & 4u) != 0u ? power * 1.601806640625f : power;
-    return L::as_float(L::as_bits((power - 1.0f) * unit) ^ negative << 31);
+    typename L::F v = (power - 1.0f) * unit;
+    if constexpr (LEVELS::small) v = v * g.after;
+    return L::as_float(L::as_bits(v) ^ negative << 31);
   }
 }
 template <class U> HB_FN typename hb_lane<U>::F hb_group_decode_special(U code) {

@@ -125,11 +125,8 @@ FAMILIES = {
     "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
     "2:4": Family(_none, "2:4"),
 }
-_ROTATION = (
-    "rotateN+CODEC with N a power of two from 16 to 256 (hadamardN+CODEC: without random signs) and CODEC one of "
-    f"{', '.join(ROTATED)}"
-)
-KNOWN = ", ".join((*(family.forms for family in FAMILIES.values()), _ROTATION))
+_ROTATION = "rotateN+CODEC or hadamardN+CODEC with N a power of two from 16 to 256"
+FORMS = ", ".join((*(family.forms for family in FAMILIES.values()), _ROTATION))
 
 
 def parse(name: str) -> CodecSpec:
@@ -159,7 +156,7 @@ def parse(name: str) -> CodecSpec:
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
         return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
-    raise ValueError(f"unknown codec {name!r}: use one of {KNOWN}")
+    raise ValueError(f"unknown codec {name!r}: use one of {FORMS}")
 
 
 def _parse_rotated(name: str) -> CodecSpec:
@@ -167,7 +164,7 @@ def _parse_rotated(name: str) -> CodecSpec:
     kind = stage.rstrip("0123456789")
     size = stage.removeprefix(kind)
     if not size or int(size) not in ROTATIONS or split(codec)[0] not in ROTATED:
-        raise ValueError(f"codec {name!r} is not known: {_ROTATION}")
+        raise ValueError(f"unknown codec {name!r}: use {_ROTATION} and CODEC one of {', '.join(ROTATED)}")
     inner = parse(codec)
     return replace(inner, name=f"{kind}{int(size)}+{inner.name}", rotation=int(size), signs=kind == "rotate")
 

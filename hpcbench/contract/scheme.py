@@ -49,7 +49,7 @@ class Rule(Section):
         description="Axis of layout.tensor 2d, 2.5d or 3d: weights and their gradients travel over i and e, "
         "activations and theirs over j and k.",
     )
-    codec: str = Field(description=f"Codec: one of {spec.KNOWN}.")
+    codec: str = Field(description=f"Codec: one of {spec.FORMS}.")
     feedback: bool = Field(
         False,
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
@@ -190,7 +190,7 @@ class Scheme(Section):
         "all-reduces of int8:B, and encoded for other operations and codec none; the others: that algorithm of "
         "hpcbench, for the operations that it supports.",
     )
-    default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
+    default: str = Field("none", description=f"Codec where no rule matches: one of {spec.FORMS}.")
     rules: list[Rule] = Field(
         default_factory=list, description="Exceptions to the default. The last rule that matches applies."
     )

@@ -136,11 +136,11 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
       const hb_group group = hb_group_of(code);
       const uint64_t first = g * blocks;
       for (uint64_t b = first; b < first + blocks; b += HB_LANES)
-        store(units + b, hb_group_unit<levels>(lanes::load8(scales + b), group) * group.after);
+        store(units + b, hb_group_decode_unit<levels>(hb_group_unit<levels>(lanes::load8(scales + b), group), group));
       for (uint64_t b = first; b < first + blocks; b++) {
         const lanes::F unit = lanes::as_float(lanes::index() * 0u) + units[b];
         for (uint64_t i = b * block; i < (b + 1) * block; i += HB_LANES)
-          store(out + i, hb_group_decode<levels>(lanes::load8s(wide + i), unit));
+          store(out + i, hb_group_decode<levels>(lanes::load8s(wide + i), unit, group));
       }
     }
   }

@@ -68,12 +68,12 @@ template <hb_u64 PARAM> struct hb_grouped_codec {
     const hb_group group = hb_group_of(c.maximum);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++) {
-      const float unit = hb_group_unit<levels>(c.scale[r], group) * group.after;
+      const float unit = hb_group_decode_unit<levels>(hb_group_unit<levels>(c.scale[r], group), group);
       for (int i = 0; i < 4; i++) {
         hb_u32 k = c.low[r][0] >> (LOW * i) & ((1u << LOW) - 1u);
         if (BITS == 3) k |= (c.high[r] >> i & 1u) << 2;
         k = (hb_u32)((hb_i32)(k << (32 - BITS)) >> (32 - BITS));
-        v[r][i] = special ? hb_group_decode_special(k) : hb_group_decode<levels>(k, unit);
+        v[r][i] = special ? hb_group_decode_special(k) : hb_group_decode<levels>(k, unit, group);
       }
     }
   }

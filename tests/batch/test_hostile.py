@@ -214,7 +214,7 @@ def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
         root = place.submit(study, site)
     except UserError as error:
         message = str(error)
-        assert message.isprintable() and len(message) < 1200, message
+        assert message.isprintable() and len(message) < 1000, message
         return False
     for script in root.glob("jobs/*/job.sh"):
         lines = script.read_text(encoding="utf-8").split("\n")

@@ -199,10 +199,14 @@ def group_decode(bits: int, block: int, options: list[str], wire: Bytes, n: int)
         shift, _, unit = group_units(bits, "nonuniform" in options, code, padded(scale, 256 // block))
     broken = ((code & 0x7FFF) >= 0x7F80).repeat(256)[:n]
     with np.errstate(all="ignore"):
-        unit = np.ldexp(unit, -shift.repeat(256 // block)).repeat(block)[:n]
+        unit, back = unit.repeat(block)[:n], -shift.repeat(256)[:n]
         signed = np.where(q < 0, -levels[np.abs(q) % levels.size], levels[np.abs(q) % levels.size])
+        if bits == 3 and "nonuniform" in options:  # a unit may exceed the largest float32
+            values = np.ldexp(signed * unit, back)
+        else:
+            values = signed * np.ldexp(unit, back)
         special = np.where(q == 0, np.nan, np.copysign(np.inf, q))
-        return np.where(broken, special, signed * unit).astype(np.float32)
+        return np.where(broken, special, values).astype(np.float32)
 
 
 # ------------------------------------------------------------------------------------------------ signs

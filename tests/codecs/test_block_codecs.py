@@ -137,6 +137,16 @@ def test_error_stays_in_the_bound(name: str) -> None:
     assert checked > 40
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if "/256" in name and "+" not in name])
+def test_finite_values_stay_finite(name: str) -> None:
+    """The unit of int3 with uneven levels may exceed the largest float32."""
+    x = np.full(512, 1e-3, np.float32)
+    x[::40] = [3.3e38, -3.3e38, 1.5e38, -1e38] * 3 + [2e38]
+    y = decode(get_codec(name), encode(get_codec(name), x), x.size, np.float32)
+    assert np.isfinite(y).all()
+    assert (np.sign(y) * np.sign(x) >= 0).all() and np.abs(y).max() > 1e38
+
+
 @pytest.mark.parametrize("name", [*NAMES, "zfp:8", "2:4"])
 def test_an_overflow_reaches_the_receiver(name: str) -> None:
     codec = get_codec(name)

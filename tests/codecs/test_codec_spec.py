@@ -90,10 +90,13 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         *[(name, "int2:B/256") for name in ("int2:16", "int2:16/256:nonuniform")],
         ("int8:32/256", "int8:B"),
         *[
-            (f"{stage}+int8", "rotateN+CODEC with N a power")
+            (f"{stage}+int8", "rotateN+CODEC or hadamardN+CODEC with N a power")
             for stage in ("rotate", "rotate8", "rotate48", "hadamard512")
         ],
-        *[(f"rotate64+{codec}", "rotateN+CODEC with N a power") for codec in ("", "zfp:8", "mpc", "rotate64+int8")],
+        *[
+            (f"rotate64+{codec}", "rotateN+CODEC or hadamardN+CODEC with N")
+            for codec in ("", "zfp:8", "mpc", "rotate64+int8")
+        ],
         ("rotate64+int8:33", "B a power of two"),
         ("int8::stochastic", "int8:B:stochastic"),
         ("sign:16", "sign:B"),
