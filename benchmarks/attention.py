@@ -1,6 +1,6 @@
 """Time context-parallel attention, compared with `scaled_dot_product_attention` in one process.
 
-python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
+    python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
 
 Each rank uses one thread. The task is causal attention of one sample in fp32, forward and backward. First, one process
 computes the whole sample with PyTorch's function while the other ranks wait. Then the positions are divided among all

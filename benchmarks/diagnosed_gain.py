@@ -1,6 +1,6 @@
 """Test the bound of `hpcbench diagnose`: compare it with the measured gain of int8 on unchanged programs.
 
-python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
+    python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
 Four ranks, each on a virtual host behind a limited link, train with PyTorch's own collectives over gloo. `hpcbench
 diagnose --run` traces some steps of each program. Then the program runs alone, and under `hpcbench run` with the

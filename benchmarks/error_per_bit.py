@@ -1,6 +1,6 @@
 """Measure the error of lossy codecs against bits per value, on sampled messages of each content.
 
-python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
+    python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
 Errors are relative RMS errors of one coding, medians over messages. `*` marks the codecs of the Pareto front: no other

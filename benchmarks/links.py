@@ -1,6 +1,6 @@
 """Check the links between virtual hosts: time messages of 4 KiB to 4 MiB after a pause.
 
-python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
+    python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
 The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
 TCP, IP and Ethernet headers, divided by the rate. No message can be faster. "Expected" adds the latency, which is the

@@ -1,6 +1,6 @@
 """Measure codecs on sampled messages, by channel and step: ratio, error, and rank of the matrices.
 
-python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
+    python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages`. Figures are medians over
 messages or matrices; errors are relative RMS errors of one coding of a message. `rank` is the effective rank of a

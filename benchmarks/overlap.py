@@ -1,6 +1,6 @@
 """Measure the exposed time of gradients with and without overlap with the backward pass.
 
-python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
+    python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
 
 The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn, every
 scheme trains with and without overlap in the same processes. The exposed time and the time during computation are per

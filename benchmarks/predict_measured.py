@@ -1,6 +1,6 @@
 """Measure the accuracy of `hpcbench predict` on this machine, with ten studies of eight ranks on virtual hosts.
 
-python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
+    python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
 
 First, the machine is measured with `hpcbench bench gemm` on a core, and with `bench network` on the hosts at each rate
 and without a limit. A run in another layout serves as the earlier run. Then every step time is predicted twice: from

@@ -1,6 +1,6 @@
 """Measure the accuracy of `hpcbench predict --program` on published runs, with a user's files and command.
 
-python benchmarks/predict_programs.py [--rows] [--every N] [--family WORD] [--tiny]
+    python benchmarks/predict_programs.py [--rows] [--every N] [--family WORD] [--tiny]
 
 Each row of benchmarks/published/programs.csv becomes a study and a site file, and the command predicts its step time.
 The output contains the errors in predicted step time for each family of runs, the number of measured times within the

@@ -1,6 +1,6 @@
 """Compare `hpcbench predict` with published runs.
 
-python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
+    python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
 The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
 are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the targets,

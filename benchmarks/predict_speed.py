@@ -1,6 +1,6 @@
 """Time the predictions of a thousand different runs, and of one run with 10,240 ranks.
 
-python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
+    python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
 
 The runs differ in model, layout and micro-batches, and use the baseline's collectives. Each run is simulated. Times are
 processor times of this process after imports, in seconds, the minimum over the turns.

@@ -1,6 +1,6 @@
 """Test the statistics of the report on simulated studies with known truth.
 
-python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
+    python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
 A study consists of a baseline and four schemes. The noise shared by a pair (machine, seed) has a standard deviation of
 10 % in speed and 0.02 in loss; each run adds 1 % and 0.004. The margins are 1 % of speed and of loss. There are four

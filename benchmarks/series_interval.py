@@ -1,6 +1,6 @@
 """Measure the coverage of the interval of a run's mean step time, on simulated correlated steps.
 
-python benchmarks/series_interval.py [--series 4000] [--seed 1] [--tiny]
+    python benchmarks/series_interval.py [--series 4000] [--seed 1] [--tiny]
 
 Steps follow an AR(1) process with a correlation of 0 to 0.95. The noise is normal, or exponential as on a machine with
 occasional slow steps.

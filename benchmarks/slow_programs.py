@@ -1,6 +1,6 @@
 """Train unchanged programs over slow links, with codecs of hpcbench and with options of other systems.
 
-python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
+    python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
 Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and FSDP2.
 They run without hpcbench, with its algorithm alone, with bf16, with int8, and with automatically chosen int8. systems:

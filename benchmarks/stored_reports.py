@@ -1,6 +1,6 @@
 """Recompute speeds and verdicts of stored reports from the figures of each run in their JSON documents.
 
-python benchmarks/stored_reports.py [REPORT.json ...]
+    python benchmarks/stored_reports.py [REPORT.json ...]
 
 The logs of these studies are not stored. A document contains the mean step time of each run (`time.step`), and the
 run's work, losses, traffic and environment. For each cell, the script recomputes the comparison, the answer and the

@@ -1,6 +1,6 @@
 """Measure strong and weak scaling of tensor parallelism in one to three dimensions, on 1 to 8 ranks of this machine.
 
-python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
+    python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
 
 The runs are those of studies/tensor-scaling.yaml. With four or more ranks, each virtual host (hpcbench.testing.hosts)
 runs two ranks, otherwise one. Their links are limited to each rate; `none` means no limit. All runs with the same

@@ -1,6 +1,6 @@
 """Measure the cost of a trace: steps with and without a recorder, in turns, and the checks without a recorder.
 
-python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
+    python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 
 Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a trace,
 each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted in the

@@ -1,6 +1,6 @@
 """Predict where compression pays: the gain over 16-bit messages for models, GPUs and networks of 2026.
 
-python benchmarks/where_it_pays.py [--nodes 64] [--tokens 4194304] [--plot FILE.svg] [--json FILE] [--tiny]
+    python benchmarks/where_it_pays.py [--nodes 64] [--tokens 4194304] [--plot FILE.svg] [--json FILE] [--tiny]
 
 arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression was faster in 6 of them. This
 script answers the same question for current models and machines. A cell is a model with its layout on one kind of GPU

@@ -1,4 +1,4 @@
-"""Pareto front of a cell: dominated schemes, the simplest scheme on the front, and sentences about both.
+"""Pareto front of a cell: dominated schemes, the simplest scheme on that front, and sentences about both.
 
 A scheme dominates another if it is significantly faster with a loss that is no worse, or if its loss is significantly
 better and it is no slower. Only significant differences count, so schemes on the front are not necessarily the best.
