@@ -1,7 +1,7 @@
 """Compare the codecs of hpcbench with other compressors on the same values, and check speed goals.
 
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
-    [--fresh-memory] [--tiny]
+                                [--fresh-memory] [--tiny]
 
 GB/s count uncompressed bytes and are those of the fastest of K turns, because other programs can only slow a turn down.
 If a compressor is single-threaded, two cores run two threads that compress half of the values each. Compressors that

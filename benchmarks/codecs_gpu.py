@@ -1,6 +1,7 @@
 """Measure speed, ratio and error of the codecs on a GPU, compared with other compressors on the same data.
 
-    python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE] [--tiny]
+    python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
+                                    [--tiny]
 
 GB/s count uncompressed float32 bytes and are timed with CUDA events, after warm-up calls. The median is followed by the
 best. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by that of a copy. "fused"

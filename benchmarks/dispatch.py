@@ -1,7 +1,7 @@
 """Compare the dispatch of tokens to experts by hpcbench, plain and encoded, with PyTorch's all-to-all over gloo.
 
-    python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...] [--json FILE]
-    [--tiny]
+    python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...]
+                                  [--json FILE] [--tiny]
 
 Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32 rows
 to each other rank. The parts are equal, as for experts with a capacity, or unequal, as from a router that drops no

@@ -1,6 +1,7 @@
 """Time a dry run with 1,000 and 10,000 job scripts, compared with ReFrame and JUBE.
 
-    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000] [--tiny]
+    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
+                                 [--tiny]
 
 Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses `submit
 --dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses `--dry-run`

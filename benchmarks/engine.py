@@ -1,6 +1,7 @@
 """Measure the cost of the engine: a step compared with a plain PyTorch loop, with DDP and with FSDP2.
 
-    python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE] [--tiny]
+    python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE]
+                                [--tiny]
 
 All contenders train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and equal
 learning rates. PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the row

@@ -1,7 +1,7 @@
 """Measure the cost of all-reduces that `algorithm: auto` leaves to PyTorch without a trial.
 
-    python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100] [--ranks 2]
-    [--json FILE] [--tiny]
+    python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100]
+                                     [--ranks 2] [--json FILE] [--tiny]
 
 Such calls are small, or sum values other than gradients. The ranks are processes on this machine. In each turn, all
 modes make the same calls, in a different order. The time of a turn is the lower quartile of its calls on the slowest

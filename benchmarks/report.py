@@ -1,7 +1,7 @@
 """Measure time and memory of a report on 1,000 logs of 1,000 steps, compared with `grep -c` over the same files.
 
     python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
-    [--tiny]
+                                [--tiny]
 
 The submissions contain 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
 and grep run as separate commands in turns, with one process each. All files are in the page cache, and the minimum over

@@ -1,7 +1,7 @@
 """Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100 with a model.
 
-    python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S] [--efficiency
-    E] [--bytes 2] [--tiny]
+    python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S]
+                                           [--efficiency E] [--bytes 2] [--tiny]
 
 The step time is the time of the matrix products at a fraction of peak speed, plus the communication time of each grid
 axis: the bytes of the closed forms divided by the link bandwidth, plus a latency per call. Nothing overlaps. Nodes are

@@ -1,7 +1,7 @@
 """Measure all-reduces on slow links: codecs compared with the MPI library and with a lower bound.
 
     python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
-    [--hosts 4] [--ranks 2] [--tiny]
+                                             [--hosts 4] [--ranks 2] [--tiny]
 
 The ranks run on virtual hosts (hpcbench.testing.hosts), by default on four hosts with two ranks each. At each link
 rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with

@@ -1,7 +1,8 @@
 """Measure the gain of compression in training on slow links: every scheme compared with the baseline.
 
-    python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...] [--shares
-    20 50 | --rates 100mbit ...] [--repeats N] python benchmarks/throttled_training.py --show FILE.json
+    python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...]
+                                            [--shares 20 50 | --rates 100mbit ...] [--repeats N]
+    python benchmarks/throttled_training.py --show FILE.json
 
 A small GPT trains on virtual hosts whose links are limited (hpcbench.testing.hosts). The parts are `shared` (eight
 ranks that share the cores, dp x tp x pp), `own` (two ranks with one core each), `tensor` (tensor parallelism across the

@@ -1,7 +1,7 @@
 """Compare PyTorch's collectives over gloo with hpcbench's replacements, and with DDP's hooks, in turns of one run.
 
-    python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9] [--ranks
-    4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
+    python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
+                                           [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
 
 At rate none, the ranks are processes on this machine. At other rates, each rank is a virtual host behind a limited link
 (hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are those of the slowest rank. Each

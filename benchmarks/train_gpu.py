@@ -1,6 +1,7 @@
 """Train on GPUs once with every scheme preset. Print loss, step time from CUDA events, bytes and device memory.
 
-    python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR] [--tiny]
+    python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR]
+                                   [--tiny]
 
 The model is gpt2-small on the text of Python's standard library (benchmarks/train_gpu.yaml), on the GPUs of this
 machine. Ranks share GPUs if there are too few. This tests the code path but not the network. `--set layout.tp=2`

@@ -1,6 +1,6 @@
 """Worker with two gloo ranks whose groups report NCCL, so that programs use the carrier of whole collectives.
 
-    python streamed_worker.py OUT
+python streamed_worker.py OUT
 """
 
 import hashlib
