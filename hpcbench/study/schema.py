@@ -99,9 +99,7 @@ class _Shared(Section):
         "allocation",
         description="allocation: the schemes of a repeat share a job, in rotated order; none: one job per run.",
     )
-    baseline: Baseline = Field(
-        default_factory=Baseline, description="The baseline with which all other runs are compared."
-    )
+    baseline: Baseline = Field(default_factory=Baseline, description="What all other runs are compared with.")
     criteria: Criteria = Field(default_factory=Criteria, description="Margins within which runs count as equal.")
     thresholds: list[QuantityBound] = Field(
         default_factory=list,
