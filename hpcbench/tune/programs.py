@@ -72,7 +72,7 @@ def plan_program(
         return SearchPlan(options, combinations, (), controls, lossless, None, [note])
     if diagnosis.steps is None:
         raise UserError(
-            "--traces: the traces contain no steps, so that nothing can be predicted: record them with `hpcbench diagnose --run`"
+            "--traces: the traces contain no steps, which predictions need: record them with `hpcbench diagnose --run`"
         )
     return _plan_diagnosed(named, controls, lossless, diagnosis, budget)
 
