@@ -19,7 +19,7 @@ class ThresholdTest:
     run: Measures
     threshold: QuantityBound
     value: float | None
-    """Value of the run; None if its log does not contain it."""
+    """Value of the run, or None if its log does not contain it."""
 
     @property
     def kept(self) -> bool:
