@@ -68,7 +68,7 @@ LEAF_NODES = 4 / 6.25e9
 nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
 switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes)."""
 CONTENTION_POWER = 0.4
-"""Power of the number of such switches by which the bandwidth of NCCL's inter-node collectives falls, because rings
+"""The bandwidth of NCCL's inter-node collectives falls with this power of the number of such switches, because rings
 share fabric links. Fitted on benchmarks/published/programs.csv."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
 """Uncompressed bytes per second of a codec without measurements (assumed)."""

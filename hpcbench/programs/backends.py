@@ -31,7 +31,7 @@ MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
 def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
     """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``.
 
-    The result is empty if there is no backend. All torchcomms backends, which a program selects with
+    The result is empty without a backend. All torchcomms backends, which a program selects with
     TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the underlying backend
     but lacks its options.
     """
