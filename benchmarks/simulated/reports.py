@@ -40,7 +40,7 @@ TRUTHS: dict[str, Sequence[Effect]] = {
     "gains of 1.05": [(0, 0), (0, 0), *[(math.log(1.05), 0)] * 5],
 }
 Draw = Callable[[random.Random, int], list[list[float]]]
-"""Draws the individual noise of each run, by scheme and repeat, in standard deviations."""
+"""Function that draws the individual noise of each run, by scheme and repeat, in standard deviations."""
 
 
 def independent(rng: random.Random, pairs: int) -> list[list[float]]:
@@ -54,7 +54,7 @@ def following(memory: float) -> Draw:
 
 
 def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw runs that each are one deviation slower than the previous run of the allocation, in rotated order."""
+    """Draw runs, each one standard deviation slower than the previous run of the allocation, in rotated order."""
     count = len(SCHEMES)
     return [[rng.gauss(0, 1) - (k - pair) % count for pair in range(pairs)] for k in range(count)]
 
@@ -85,7 +85,7 @@ def draw_runs(
     """Draw the runs of a study, pair by pair.
 
     Parameters ---------- rng Source of randomness. pairs Number of repeats. effects Effect of each scheme, beginning
-    with the baseline. draw Noise of the speed of each run; losses are independent. cells Number of cells with the same
+    with the baseline. draw Noise of the speed of each run. Losses are independent. cells Number of cells with the same
     truth. spike Probability that a run with a codec ends with a worse loss, and the size of the increase.
     """
     drawn = [(draw(rng, pairs), independent(rng, pairs)) for _ in range(cells)]
@@ -219,7 +219,8 @@ def power(options: argparse.Namespace) -> Table:
 
 
 WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs", "after each repeat, 3 to 30 pairs"
-"""Procedures for reading a report repeatedly. A report does not guarantee its error rate for the last one."""
+"""Procedures for reading a report repeatedly. The error rate that a report guarantees does not apply to the last
+procedure."""
 
 
 def peeking(options: argparse.Namespace) -> Table:

@@ -40,7 +40,7 @@ def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], li
 
 
 def list_methods(cell: Cell) -> list[str]:
-    """Describe the method behind a cell's findings; empty if the cell has no findings."""
+    """Describe the method behind a cell's findings. Empty if the cell has no findings."""
     base = cell.row(cell.baseline)
     return describe_method(cell, base) if base is not None and base.completed else []
 

@@ -12,9 +12,9 @@ class Duel:
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme divided by the speed of the other scheme; None without a pair."""
+    """Speed of the scheme divided by the speed of the other scheme, or None without a pair."""
     loss: LossFinding | None
-    """Loss of the scheme minus the loss of the other scheme; None if no pair has both losses."""
+    """Loss of the scheme minus the loss of the other scheme, or None if no pair has both losses."""
 
     @property
     def beats(self) -> bool:

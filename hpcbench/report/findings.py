@@ -30,7 +30,7 @@ Family = Mapping[Key, Values]
 
 @dataclass(frozen=True)
 class PValue:
-    """Probability of values at least as extreme as the observed ones if the hypothesis is true."""
+    """Probability of values at least as extreme as the observed values if the hypothesis is true."""
 
     raw: float
     level: float
@@ -61,7 +61,8 @@ class SpeedFinding(Interval):
     at_margin: PValue | None
     """P-value of the hypothesis that the ratio is at least ``1 + margin``."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
+    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
+    estimated."""
     at_slower: PValue | None = None
     """P-value of the hypothesis that the ratio is at most ``1 / (1 + margin)``."""
     apart: PValue | None = None
@@ -110,7 +111,8 @@ class LossFinding(Interval):
     apart: PValue | None
     """P-value of the hypothesis that the absolute difference is at least `margin` (two one-sided tests)."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
+    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
+    estimated."""
     worst: float
     """Largest difference of any pair. Rare failures increase this value long before they increase the mean."""
 
@@ -157,7 +159,7 @@ class SpeedTest:
 
     @property
     def question(self) -> Question | None:
-        """Shares that decide the test; None for a single pair."""
+        """Shares that decide the test, or None for a single pair."""
         if self.mean.error is None:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
@@ -208,7 +210,7 @@ class LossTest:
 
     @property
     def question(self) -> Question | None:
-        """Shares that decide the test; None for a single pair."""
+        """Shares that decide the test, or None for a single pair."""
         if self.mean.error is None:
             return None
         largest_p = max(_compute_p_of_bound(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(

@@ -29,11 +29,11 @@ class Front:
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """Compare a scheme with a codec to a control without a codec; None without a pair."""
+        """Compare a scheme with a codec to a control without a codec, or None without a pair."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """Return the comparison of two schemes from the perspective of the first; None without a pair."""
+        """Return the comparison of two schemes from the perspective of the first, or None without a pair."""
         duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return duel.turn() if duel and duel.scheme == other else duel
 

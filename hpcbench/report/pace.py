@@ -30,7 +30,7 @@ class Pace:
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     step_seconds: float | None
-    """Mean step time. Work per second is computed from it."""
+    """Mean step time, from which the work per second is computed."""
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """95th percentile of the step times."""
@@ -78,11 +78,11 @@ def read_step_times(log: RunLog, first: int, steps: Container[float] | None = No
 
 
 def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Compute the time-weighted mean of a printed rate; None if the log does not contain the rate.
+    """Compute the time-weighted mean of a printed rate, or None if the log does not contain the rate.
 
     Values are weighted by the time of their steps. If step times are unknown, all steps are assumed to do the same
-    work, so the harmonic mean is used; it is 0 if any rate is 0. For running means, the last value is the mean over all
-    steps.
+    work, so the harmonic mean is used. The mean is 0 if any rate is 0. For running means, the last value is the mean
+    over all steps.
     """
     numbers, rates = _select_lines(log, first, steps, name)
     if not rates:

@@ -24,7 +24,7 @@ class ThresholdTest:
     runs: tuple[Measures, ...]
     threshold: QuantityBound
     value: float | None
-    """Value of the run, or mean over the runs; None if a log does not contain it."""
+    """Value of the run, or mean over the runs, or None if a log does not contain it."""
     state: State
     interval: Interval | None = None
     """Interval of the mean; its bounds are those of the one-sided tests."""

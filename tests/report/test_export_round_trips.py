@@ -1,4 +1,4 @@
-"""Tests that exported values are bitwise identical to those of the logs, in every kind of file."""
+"""Tests that exported values are bitwise identical to the logged values, in every kind of file."""
 
 import json
 import math

@@ -253,7 +253,7 @@ def longer_warm_up(log: Path) -> None:
 
 
 def cut(log: Path) -> None:
-    """The last lines are lost, except that of the last step."""
+    """The last lines are lost, except the line of the last step."""
     log.write_text(re.sub(r"(?m)^step 5[0-9]/.*\n", "", log.read_text()))
 
 

@@ -24,7 +24,7 @@ class Field:
     name: str
     """Name that the framework prints. ``*`` matches any words."""
     attribute: str
-    """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
+    """Attribute of `Step`. For an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: PrintedUnit
     since_last: bool = False
     """Whether the printed value counts from the previous line. Records count from the start of the run."""
@@ -84,7 +84,7 @@ class Line:
 
     @cached_property
     def whole(self) -> re.Pattern[str] | None:
-        """Expression that matches the line after its parts were joined; None if the line is too short to be wrapped."""
+        """Expression that matches the joined parts of the line, or None if the line is too short to be wrapped."""
         return re.compile(self.head + self.joined) if self.joined else None
 
     @cached_property

@@ -45,7 +45,7 @@ _LONGEST_JSON = 1 << 20
 
 
 def clean_text(text: str | None) -> str | None:
-    """Return text that every file format and terminal can show; None if the text is missing.
+    """Return text that every file format and terminal can show, or None if the text is missing.
 
     Unprintable characters, such as line breaks, become U+FFFD.
     """
@@ -56,12 +56,12 @@ def clean_text(text: str | None) -> str | None:
 
 
 def locate(path: Path | str | None) -> str | None:
-    """Make a path, or ``file:line``, valid from any directory; None if the path is missing."""
+    """Make a path, or ``file:line``, valid from any directory. Return None if the path is missing."""
     return clean_text(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """Return a value as ASCII JSON; None if the value is missing, not representable in JSON, or too long."""
+    """Return a value as ASCII JSON, or None if the value is missing, not representable in JSON, or too long."""
     if value is None:
         return None
     try:
@@ -236,7 +236,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(texts: Iterable[str | None]) -> str | None:
-    """Return the distinct texts; None if there are none."""
+    """Return the distinct texts, or None if there are none."""
     return as_json(sorted({text for text in texts if text}) or None)
 
 
