@@ -151,8 +151,12 @@ STUDY: dict[str, Any] = {
     "baseline": {"scheme": "baseline"},
     "thresholds": [
         {
-            **{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}},
-            **{"reference": 2.0, "confidence": 0.95},
+            "quantity": "loss",
+            "max": 9.0,
+            "scheme": "mine",
+            "cell": {"model.positions": "rotary"},
+            "reference": 2.0,
+            "confidence": 0.95,
         }
     ],
 }
