@@ -108,8 +108,8 @@ def _decide(mean: Mean, low: float | None, high: float | None, level: float) -> 
     below, above = low is not None and mean.p_less(low) <= level, high is not None and mean.p_greater(high) <= level
     if below or above:
         return "violated"
-    kept = (low is None or mean.p_greater(low) <= level) and (high is None or mean.p_less(high) <= level)
-    return "met" if kept else "inconclusive"
+    within = (low is None or mean.p_greater(low) <= level) and (high is None or mean.p_less(high) <= level)
+    return "met" if within else "inconclusive"
 
 
 def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
