@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hpcbench.contract.step_line import Step, format_step
 from hpcbench.report.export.files import ExportTarget
 from hpcbench.report.sections import read
 
@@ -71,10 +70,7 @@ def test_formats_in_logs_of_mlperf(tmp_path: Path) -> None:
 
 def test_mean_and_percentiles_of_step_times(tmp_path: Path) -> None:
     """101 counted steps of 1 to 2 s after two warm-up steps: the inclusive percentiles are exact."""
-    steps = [
-        format_step(Step(k, 103, loss=2.0, samples_per_s=1.0, seconds=9.0 if k < 3 else 1 + (k - 3) / 100))
-        for k in range(1, 104)
-    ]
+    steps = [f"step {k}/103 | time {9.0 if k < 3 else 1 + (k - 3) / 100} s |" for k in range(1, 104)]
     settings = {"event": "configuration", "run": {"train": {"warmup_steps": 2}}}
     row = exported_run(tmp_path, json.dumps({"event": "start"}), json.dumps(settings), *steps)
     times = [row[f"step_seconds_{name}"] for name in ("mean", "p50", "p95", "p99")]
