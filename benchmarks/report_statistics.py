@@ -98,7 +98,7 @@ def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> N
         wrong[0] |= is_false_speed(row.speed, true_speed)
         wrong[1] |= is_false_loss(row.loss, true_loss)
         speed.right += row.speed.shown in (("faster",) if true_speed > 0 else ("not faster", "as fast"))
-        loss.right += row.loss.shown == ("as good" if not true_loss else "worse" if true_loss > 0 else "better")
+        loss.right += row.loss.shown == ("no worse" if not true_loss else "worse" if true_loss > 0 else "better")
     for count, false in zip((speed, loss), wrong, strict=True):
         count.schemes += len(effects)
         count.studies += 1

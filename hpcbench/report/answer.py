@@ -9,7 +9,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
+from hpcbench.report.findings import AS_FAST, INCONCLUSIVE, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, compute_front, conclude, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
@@ -163,7 +163,7 @@ def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
 
 
 def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
-    if speed.shown == NOT_SHOWN:
+    if speed.shown == INCONCLUSIVE:
         sentence = say.CONTROL_INCONCLUSIVE
     elif row.kind is SchemeKind.CAST:
         sentence = say.CONTROL_CAST

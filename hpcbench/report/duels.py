@@ -22,7 +22,7 @@ class Duel:
         if self.speed is None or self.loss is None:
             return False
         if self.speed.shown == "faster":
-            return self.loss.shown in ("as good", "better")
+            return self.loss.shown in ("no worse", "better")
         return self.loss.shown == "better" and self.speed.as_fast
 
     @property

@@ -18,10 +18,9 @@ from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentia
 AS_FAST = 0.03
 """Maximum relative speed difference of schemes that count as equally fast."""
 
-NOT_SHOWN: Literal["not shown"] = "not shown"
-"""Inconclusive finding. JSON and CSV files of earlier versions also contain this value."""
-Speed = Literal["faster", "not faster", "as fast", "not shown"]
-Loss = Literal["better", "as good", "worse", "not shown"]
+INCONCLUSIVE: Literal["inconclusive"] = "inconclusive"
+Speed = Literal["faster", "not faster", "as fast", "inconclusive"]
+Loss = Literal["better", "no worse", "worse", "inconclusive"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
 """Values of a scheme and of its comparison scheme, for one or more pairs of runs."""
@@ -76,7 +75,7 @@ class SpeedFinding(Interval):
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
             return "not faster"
-        return "as fast" if self.apart is not None and self.apart.rejects else NOT_SHOWN
+        return "as fast" if self.apart is not None and self.apart.rejects else INCONCLUSIVE
 
     @property
     def near(self) -> bool:
@@ -121,8 +120,8 @@ class LossFinding(Interval):
     def shown(self) -> Loss:
         """Whether the difference lies significantly within the margin, or beyond the margin on one side."""
         if self.apart is not None and self.apart.rejects:
-            return "as good"
-        return self.side or NOT_SHOWN
+            return "no worse"
+        return self.side or INCONCLUSIVE
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
@@ -187,7 +186,7 @@ class SpeedTest:
                 PValue(mean.p_within(math.log1p(AS_FAST)), part * share),
             )
 
-        if finding(None).shown != NOT_SHOWN:
+        if finding(None).shown != INCONCLUSIVE:
             return finding(None)
         near = math.log1p(AS_FAST) - abs(mean.estimate)
         return finding(
@@ -232,7 +231,7 @@ class LossTest:
             p = PValue(beyond, level), PValue(mean.p_within(margin), level)
             return LossFinding(*bare, *p, enough, self.worst)
 
-        if finding(None).shown != NOT_SHOWN:
+        if finding(None).shown != INCONCLUSIVE:
             return finding(None)
         return finding(_find_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 

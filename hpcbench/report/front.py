@@ -11,7 +11,7 @@ from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import NOT_SHOWN, Loss, Speed
+from hpcbench.report.findings import INCONCLUSIVE, Loss, Speed
 from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 
@@ -102,13 +102,13 @@ _SPEEDS: dict[Speed, str] = {
     "faster": "faster than",
     "not faster": "not faster than",
     "as fast": "as fast as",
-    NOT_SHOWN: "not significantly faster than",
+    INCONCLUSIVE: "not significantly faster than",
 }
 _LOSSES: dict[Loss | None, str] = {
-    "as good": "at a loss that is no worse",
+    "no worse": "at a loss that is no worse",
     "better": "at a better loss",
     "worse": "at a worse loss",
-    NOT_SHOWN: "its loss is inconclusive",
+    INCONCLUSIVE: "its loss is inconclusive",
     None: "without a loss to compare",
 }
 

@@ -125,7 +125,7 @@ def _has_rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     If all pairs have identical losses, the scheme changed nothing, and no variation could hide a failure.
     """
     loss = row.loss
-    if loss is None or row.loss_shown != "as good" or loss.pairs >= MANY_PAIRS:
+    if loss is None or row.loss_shown != "no worse" or loss.pairs >= MANY_PAIRS:
         return False
     return not loss.worst == loss.estimate == 0
 

@@ -44,7 +44,7 @@ def write_heading(row: SchemeRow) -> str:
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
-DECIDED = {"faster", "not faster", "as fast", "better", "as good", "worse"}
+DECIDED = {"faster", "not faster", "as fast", "better", "no worse", "worse"}
 """Significant findings, which are drawn with filled markers."""
 
 
