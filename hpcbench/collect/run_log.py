@@ -43,6 +43,8 @@ class RunLog:
     starts: int = 0
     running_means: set[str] = field(default_factory=set)
     """Quantities whose value at a step is the mean over all steps so far."""
+    precisions: dict[str, str] = field(default_factory=dict)
+    """Lowest number formats that another framework's log states, keyed by ``comm`` and ``linear``."""
 
     def event(self, kind: type[E]) -> E | None:
         """Return the last event of this kind, or None if there is none."""

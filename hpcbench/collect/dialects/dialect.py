@@ -13,8 +13,9 @@ _APART = r"(?<![A-Za-z_])"
 A digit may precede a head if two lines were joined.
 """
 _NEVER = r"(?!)"
-Kind = Literal["step", "evaluation", "overflow", "end"]
-"""Kinds of lines. ``overflow`` lines report a skipped step, and ``end`` lines report how the run ended."""
+Kind = Literal["step", "evaluation", "overflow", "end", "precision"]
+"""Kinds of lines. ``overflow`` lines report a skipped step, ``end`` lines how the run ended, and ``precision`` lines a
+number format (group ``format``) of a part of the program (group ``part``)."""
 
 
 @dataclass(frozen=True)

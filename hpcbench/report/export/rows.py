@@ -22,6 +22,7 @@ from hpcbench.contract.events import (
     TrafficTotals,
 )
 from hpcbench.contract.values import limit_integer
+from hpcbench.report.basis import find_first_step
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -36,6 +37,8 @@ from hpcbench.report.export import (
     Type,
     Value,
 )
+from hpcbench.report.lowest_precision import find_lowest_precisions
+from hpcbench.report.pace import compute_step_times
 from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
@@ -139,6 +142,10 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         if quantity.exported
     }
     values |= {name: getattr(facts, name) for name in _FLOPS}
+    values |= {name: clean_text(text) for name, text in find_lowest_precisions(run).items()}
+    values |= {
+        f"step_seconds_{name}": time for name, time in compute_step_times(log, find_first_step(run, log)).items()
+    }
     values |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
     yield (*identity, *(values[name] for name in RUNS.names[len(IDENTITY) :]))
 
