@@ -24,7 +24,7 @@ from hpcbench.predict.memory_check import check_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.plots import draw_figures
 from hpcbench.predict.prediction_file import NAME, read_predictions
-from hpcbench.predict.program import list_programs, load_program
+from hpcbench.predict.program import load_program, read_table
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
@@ -363,7 +363,7 @@ def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> No
 
 
 def test_every_program_has_sources_and_a_wrong_name_lists_all(tmp_path: Path) -> None:
-    for name in list_programs():
+    for name in read_table():
         assert load_program(name).sources and load_program(name).title
     with pytest.raises(UserError, match=r"--program nemos: did you mean nemo\? use one of hpcbench, "):
         predicted(study(tmp_path), program="nemos")
