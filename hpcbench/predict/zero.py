@@ -27,7 +27,7 @@ def count_state_bytes(
     offload: bool = False,
     node_ranks: int | None = None,
 ) -> dict[str, int]:
-    """Return the bytes that one rank holds between steps on device and host.
+    """Return the number of bytes that one rank holds between steps on device and host.
 
     Two details differ from the paper. The owner's gradient sums keep the dtype of the master weights and are not
     rounded to the parameters' dtype. At stage 3 the master weights are gathered, so half-precision pieces do not exist.
@@ -47,7 +47,7 @@ def count_state_bytes(
     offload
         Whether the optimizer state is on the host.
     node_ranks
-        Number of ranks that share a second copy of the parameters; None without a second copy.
+        Number of ranks that share a second copy of the parameters, or None without a second copy.
     """
     elements = sum(lengths)
     piece = elements // ranks if stage else elements
@@ -66,6 +66,6 @@ def count_state_bytes(
 def count_link_bytes(
     stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
 ) -> tuple[int, int]:
-    """Return the bytes per step on the host link with offload: gradients to the host, weights to the device."""
+    """Return the number of bytes per step on the host link with offload: gradients down, weights up."""
     piece = sum(lengths) // ranks if stage else sum(lengths)
     return piece * master * (micro_batches if stage >= 2 else 1), piece * master
