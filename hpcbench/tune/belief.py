@@ -116,10 +116,6 @@ class Belief:
         self._log_times: Array = _to_log_time((self._seconds * (1 + prior.time * time)) @ self._uses)
         self._losses: Array = (self._loss * np.exp(prior.loss * np.clip(loss, -8.0, 8.0))) @ self._uses
 
-    def probability_within(self) -> dict[str, float]:
-        """Return the probability that each scheme stays within the loss budget."""
-        return dict(zip(self.names, map(float, self._is_within().mean(axis=0)), strict=True))
-
     def _is_within(self) -> NDArray[np.bool_]:
         within: NDArray[np.bool_] = np.less_equal(self._losses, np.full(1, self.budget))
         return within

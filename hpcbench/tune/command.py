@@ -147,7 +147,7 @@ def _add_candidates(loaded: Loaded, path: Path, sets: Sequence[str]) -> Loaded:
 
 
 def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
-    """Return a combination's scheme; None for a preset or a scheme of the study."""
+    """Return a combination's scheme, or None for a preset or a scheme of the study."""
     codecs = plan.combinations[name].codecs
     if name in CONTROLS or SCHEME in codecs:
         return None
