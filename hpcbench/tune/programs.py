@@ -61,8 +61,8 @@ def plan_program(
     UserError
         The diagnosis contains no steps.
     """
-    lossless = frozenset(name for name, each in schemes.items() if is_lossless(SchemeEntry(**each.model_dump())))
     named = {name: each for name, each in schemes.items() if name != baseline}
+    lossless = frozenset(name for name, each in named.items() if is_lossless(SchemeEntry(**each.model_dump())))
     controls = [name for name in CONTROLS if name in named]
     if diagnosis is None:
         # Without a prediction, gains and losses are equally likely. Candidates keep the study's order.

@@ -83,6 +83,8 @@ def decide(
     standings = Standings(belief.names[1:], [each.outcomes for each in rounds], rules)
     belief.update(standings.times, standings.losses)
     measured = {base, *(name for each in rounds for name in each.outcomes)} - set(standings.out)
+    if not standings.times:
+        return SchemeChoice(base, f"{base} did not complete, so that nothing can be compared", confirmed=False)
     if _is_futile(standings, len(rounds), rules):
         return SchemeChoice(base, f"no scheme is faster than {base}", confirmed=False)
     further = _race_on(belief, standings, measured, rules, runs_left)

@@ -100,7 +100,11 @@ class Standings:
         self.times = [{name: math.log(out.seconds or 1.0) for name, out in each.items()} for each in complete]
         self.losses = [
             # A lossless scheme's loss equals the baseline's and would bias the scatter estimate toward zero.
-            {name: (out.loss or 0.0) / scale for name, out in each.items() if name not in rules.lossless}
+            {
+                name: (out.loss or 0.0) / scale
+                for name, out in each.items()
+                if name == base or name not in rules.lossless
+            }
             for each in complete
         ]
         self._time, self._loss = Effects(self.times, base), Effects(self.losses, base)
