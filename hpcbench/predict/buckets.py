@@ -80,9 +80,9 @@ class PredictedBucket:
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Number of elements in a gradient message, or in a weight message before the update; 0 for all."""
+    """Number of elements in a gradient message, or in a weight message before the update, or 0 for all."""
     given: int = 0
-    """Number of elements in a message with updated weights; 0 for all."""
+    """Number of elements in a message with updated weights, or 0 for all."""
 
 
 class BucketLayout(NamedTuple):
@@ -105,7 +105,7 @@ class BucketLayout(NamedTuple):
 
 
 def get_itemsize(train: Train) -> int:
-    """Return the bytes per value in the accumulation precision: 8 for fp64, else 4."""
+    """Return the number of bytes per value in the accumulation precision: 8 for fp64, else 4."""
     return 8 if train.precision == "fp64" else 4
 
 

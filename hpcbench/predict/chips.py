@@ -22,13 +22,13 @@ class Chip:
     source: str
 
     def peak(self, precision: str) -> float | None:
-        """Return the dense peak in FLOP/s; None if the chip does not support the precision."""
+        """Return the dense peak in FLOP/s, or None if the chip does not support the precision."""
         tflops = self.tflops.get(precision)
         return tflops * 1e12 if tflops else None
 
 
 def find_chip(name: str) -> Chip | None:
-    """Return the chip with this PyTorch name; None if it is not in the table."""
+    """Return the chip with this PyTorch name, or None if it is not in the table."""
     return next((chip for chip in CHIPS if re.fullmatch(chip.pattern, name.strip())), None)
 
 

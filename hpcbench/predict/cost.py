@@ -68,5 +68,5 @@ class CodecSpeed:
     decode_bytes_per_s: float
     call_s: float
     ratio: float | None
-    """Measured encoded bytes per byte; None to compute the ratio from the codec's format."""
+    """Measured encoded bytes per byte, or None to compute the ratio from the codec's format."""
     basis: InputBasis

@@ -26,7 +26,7 @@ class DeviceSpec:
     units: int
     """Number of streaming multiprocessors or cores over which the tiles of a product are distributed."""
     memory_bytes: float | None
-    """Memory in bytes; None if unknown."""
+    """Memory in bytes, or None if unknown."""
     copy_bytes_per_s: float
     """Memory bandwidth of a large copy, counting bytes read and written."""
     link_bytes_per_s: float
@@ -35,7 +35,7 @@ class DeviceSpec:
     """Source of `copy_bytes_per_s`."""
     source: str
     links: str = ""
-    """Family of the measured links within a node; empty for the nominal bandwidth."""
+    """Family of the measured links within a node. Empty for the nominal bandwidth."""
     product_share: float = 1.0
     """Fraction of the peak that products and attention reach, relative to the family's table."""
 
@@ -51,12 +51,12 @@ def _read_table() -> tuple[dict[str, str], ...]:
 
 
 def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
-    """Return the GPU with this name in the site file; None if it is not in the table.
+    """Return the GPU with this name in the site file, or None if it is not in the table.
 
     Parameters
     ----------
     memory_gb
-        Device memory according to the site; None for the usual size.
+        Device memory according to the site, or None for the usual size.
     """
     for row in _read_table():
         if re.search(rf"(?<![A-Z]){row['pattern']}", name):

@@ -16,7 +16,7 @@ from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.products import TABLES
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
-"""Rounds of a collective. A large broadcast consists of a scatter and an all-gather; a reduction to a root consists of
+"""Rounds of a collective. A large broadcast consists of a scatter and an all-gather. A reduction to a root consists of
 a reduce-scatter and a gather.
 """
 PIECEWISE = ("broadcast", "reduce")
@@ -83,7 +83,7 @@ class Fabric:
     library_place: GroupPlacement | None = None
     """Placement of the ranks in that measurement."""
     core_costs: CoreCosts | None = None
-    """Core time of messages for ranks that share cores; None if each rank has its own cores."""
+    """Core time of messages for ranks that share cores, or None if each rank has its own cores."""
 
     def describe(self, *, between: bool) -> str:
         """Describe the bandwidth of the links between or within nodes."""

@@ -22,7 +22,7 @@ class BlockShape(NamedTuple):
     """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
-    """Total number of key features; less than the hidden size with grouped queries."""
+    """Total number of key features, less than the hidden size with grouped queries."""
     mlp_width: int | None = None
     """Intermediate width of the MLP."""
     gated: bool = False
@@ -90,21 +90,21 @@ class ExpertShape(NamedTuple):
     chosen: int
     """Rows per sequence that a layer's router selects."""
     places: int | None
-    """Expert slots of a layer per sequence; None without a limit."""
+    """Expert slots of a layer per sequence, or None without a limit."""
     padded: bool
     """Whether experts compute all of their slots, with zeros in empty slots."""
     routers: int
     """Number of ranks that route the same tokens."""
     kept_rows: float | None = None
-    """Rows per sequence that a layer's experts kept, as a mean over layers; None before a run."""
+    """Rows per sequence that a layer's experts kept, as a mean over layers, or None before a run."""
     width: int | None = None
-    """Intermediate width of an expert; None for the MLP's width."""
+    """Intermediate width of an expert, or None for the MLP's width."""
     shared_width: int | None = None
-    """Intermediate width of the shared expert; None for the width of an expert."""
+    """Intermediate width of the shared expert, or None for the width of an expert."""
 
     @property
     def needed(self) -> float:
-        """Rows per sequence that a layer keeps; before a run, the maximum."""
+        """Rows per sequence that a layer keeps. Before a run, the maximum."""
         if self.kept_rows is not None:
             return self.kept_rows
         return self.chosen if self.places is None else min(self.chosen, self.places)

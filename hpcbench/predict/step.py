@@ -223,7 +223,7 @@ class StepModel:
         return PredictedValue.around(total, error, used)
 
     def _average_channels(self) -> dict[Traffic, ChannelBytes]:
-        """Return the bytes that the first rank of a stage sends, as a mean over the stages."""
+        """Return the number of bytes that the first rank of a stage sends, as a mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]

@@ -159,7 +159,7 @@ class ComputeCosts:
         return there / faster, back / faster, weight / faster
 
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
-        """Return the bytes moved to cast layer inputs and output gradients to 8 bits.
+        """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
         The cast of weights, once per step, is neglected.
         """
@@ -268,7 +268,7 @@ class ComputeCosts:
         return (2 if self._model.gated else 1) * middle
 
     def _count_moved(self, middle: int) -> int:
-        """Return the bytes per token that an activation function reads and writes, in 16-bit precision."""
+        """Return the number of bytes per token that an activation function reads and writes in 16-bit precision."""
         return 2 * (self._count_entry(middle) + middle)
 
     def _apply_factors(self, work: ComputeTime) -> ComputeTime:

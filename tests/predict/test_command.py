@@ -273,7 +273,8 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
 
 
 def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
-    """The effect of variables on the MPI library is unknown. The command refuses; a submission keeps other schemes."""
+    """The effect of variables on the MPI library is unknown. The command refuses, whereas a submission keeps the other
+    schemes."""
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")

@@ -1,4 +1,4 @@
-"""Profile of a model's layers on a machine, as input of the partitioner."""
+"""Profile of a model's layers on a machine, for the partitioner."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ _BOUNDARIES = (("PP", "FORWARD", "ACT"), ("PP", "BACKWARD", "GRAD"))
 
 
 def profile_layers(workload: Workload, machine: Machine) -> LayerChain:
-    """Profile the model's layers. The first one includes the embedding, and the last one the head."""
+    """Profile the model's layers. The first layer includes the embedding, and the last layer includes the head."""
     model, train, layout = workload.model, workload.train, workload.layout
     costs = ComputeCosts(machine, model, train, layout, workload.program)
     width, sent = WIDTHS[train.precision], WIDTHS[train.message_formats["gradients"]]
