@@ -1,12 +1,12 @@
 """Time of core attention: fused kernels from a table, unfused kernels from matrix products and memory traffic."""
 
-import csv
 import math
 from functools import lru_cache
 
 from hpcbench.predict import constants
 from hpcbench.predict.devices import DeviceSpec
-from hpcbench.predict.products import TABLES, Products
+from hpcbench.predict.products import Products
+from hpcbench.predict.tables import read_table
 
 
 def time_fused_attention(
@@ -60,12 +60,11 @@ def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float]
 
 def _read_rates(family: str, kernel: str, head_dim: str) -> dict[tuple[str, str, int], float]:
     """Return the TFLOP/s of a kernel, keyed by pass, mask and length."""
-    with (TABLES / "attention.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
-            for row in csv.DictReader(stream)
-            if (row["gpu"], row["kernel"], row["head_dim"]) == (family, kernel, head_dim)
-        }
+    return {
+        (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
+        for row in read_table("attention.csv")
+        if (row["gpu"], row["kernel"], row["head_dim"]) == (family, kernel, head_dim)
+    }
 
 
 def time_unfused_product(

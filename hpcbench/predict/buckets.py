@@ -227,11 +227,6 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     )
 
 
-def list_parameters(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
-    """List a rank's parameters of part `number` of the pipeline, in the model's order."""
-    return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
-
-
 def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
     model, h, first, last = part.model, part.model.hidden, part.first, part.last
     norm = first + len(part.experts)

@@ -14,7 +14,7 @@ from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
-from hpcbench.predict.activations import count_alive, count_layer_bytes
+from hpcbench.predict.activations import count_alive
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
@@ -245,36 +245,26 @@ def _count_row_buffers(workload: Workload) -> float:
 def count_activation_bytes(workload: Workload, recompute: str | int | None = None) -> float:
     """Return the number of bytes that one layer keeps per micro-batch.
 
-    Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine uses neither. It keeps the
-    inputs and outputs of two norms, queries, keys and values, two copies of the attention output, and the input and
-    output of the activation function: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A
-    gated MLP also keeps the activated gate. Selective recomputation drops one attention output, but keeps the inputs of
-    core attention. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which are not counted here.
+    The engine keeps the inputs and outputs of two norms, queries, keys and values, two copies of the attention output,
+    and the input and output of the activation function: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with
+    rotary positions. A gated MLP also keeps the activated gate. Selective recomputation drops one attention output, but
+    keeps the inputs of core attention. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which are not
+    counted here. Other recomputation keeps only the input of every n-th layer.
     """
     model, train, t = workload.model, workload.train, workload.layout.tp
     how = train.recompute if recompute is None else recompute
     wide = WIDTHS[train.precision] / 2
-    if workload.program.dropout or how not in ("none", "selective"):
-        published = count_layer_bytes(
-            seq_len=train.seq_len // workload.layout.cp,
-            micro_batch=train.micro_batch,
-            hidden=model.hidden,
-            heads=model.heads,
-            inside=model.qkv_width + model.hidden + count_mlp_elements(model, model.middle),
-            tp=t,
-            sequence_parallel=train.sequence_parallel or workload.layout.tensor != "1d",
-            recompute=how,
-        )
-        return published * wide
+    spread = t if train.sequence_parallel or workload.layout.tensor != "1d" else 1
+    tokens = train.seq_len // workload.layout.cp * train.micro_batch
+    if how not in ("none", "selective"):
+        return 2 * wide * tokens * model.hidden / spread / (1 if how == "full" else int(how))
     if workload.layout.tensor != "1d":
         return _count_grid_activation_bytes(workload, how) + _count_score_bytes(workload, how)
-    spread = t if train.sequence_parallel else 1
     # Norms hold only the rank's positions. Inputs of tensor-parallel regions are gathered.
     norms, entered = 4 / spread, 4.0
     h, qkv, rotated = model.hidden, model.qkv_width, _count_rotated(model)
     attention = qkv + rotated + 2 * h - (h if how == "selective" else 0)
     inside = 2.0 * (attention + count_mlp_elements(model, model.middle)) / t
-    tokens = train.seq_len // workload.layout.cp * train.micro_batch
     return tokens * (h * (norms + entered) + inside) * wide + _count_score_bytes(workload, how)
 
 

@@ -115,11 +115,6 @@ def read_table() -> dict[str, dict[str, Any]]:
     return table
 
 
-def list_programs() -> list[str]:
-    """Return the names of all programs."""
-    return list(read_table())
-
-
 def load_program(text: str) -> TrainingProgram:
     """Return a program of `programs.yaml`.
 

@@ -10,11 +10,11 @@ import pytest
 from exported import READ
 from planted_results import Planted, write
 from report_tables import entries
+from schedule_oracle import simulate
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
 from hpcbench.parallel.schedule import SCHEDULES
-from hpcbench.predict import schedule as simulated
 from hpcbench.present.document import Entry, Table
 from hpcbench.present.rich_text import write as as_text
 from hpcbench.report.build import build
@@ -34,7 +34,7 @@ def stages(
 ) -> list[dict[str, Any]]:
     """Return measurements of a schedule with instant messages. Finished stages wait for the others in the reduction."""
     parts = p * v
-    line = simulated.simulate(
+    line = simulate(
         SCHEDULES[name], microbatches=m, forward_s=[forward] * parts, backward_s=[backward] * parts, stages=p
     )
     rows = []
