@@ -87,17 +87,17 @@ class Recipe:
 def in_spack(versions: dict[str, str]) -> dict[str, str]:
     """Return dependencies as Spack names them. A version ``1.5`` includes 1.5.4, as ``>=1.5,<1.6`` does."""
     assert versions.get("submitit", "<1.6,>=1.5") == "<1.6,>=1.5"
-    rest = {f"py-{name.replace('.', '-')}": version for name, version in versions.items() if name != "submitit"}
-    assert all(version.startswith(">=") and "," not in version for version in rest.values())
-    ours = {name: f"{version[2:].removesuffix('.0')}:" for name, version in rest.items()}
+    plain = {f"py-{name.replace('.', '-')}": version for name, version in versions.items() if name != "submitit"}
+    assert all(version.startswith(">=") and "," not in version for version in plain.values())
+    ours = {name: f"{version[2:].removesuffix('.0')}:" for name, version in plain.items()}
     return ours | ({"py-submitit": "1.5"} if "submitit" in versions else {})
 
 
 def in_conda(versions: dict[str, str]) -> set[str]:
     """Return dependencies as conda-forge names them."""
-    found = {name: ",".join(sorted(version.split(","), reverse=True)) for name, version in versions.items()}
+    ordered = {name: ",".join(sorted(version.split(","), reverse=True)) for name, version in versions.items()}
     return {
-        f"{CONDA.get(name, name.replace('ruamel-yaml', 'ruamel.yaml'))} {version}" for name, version in found.items()
+        f"{CONDA.get(name, name.replace('ruamel-yaml', 'ruamel.yaml'))} {version}" for name, version in ordered.items()
     }
 
 

@@ -122,7 +122,7 @@ def pip(environment, *arguments):
     indirect=["environment"],
 )
 def test_an_installed_package_checks_and_trains(environment, dist, revision, kind, tmp_path):
-    """hpcbench is imported only from its new environment, in a directory that knows no checkout."""
+    """hpcbench is imported only from its new environment, in a directory outside of every checkout."""
     trains = (environment / "links").exists()
     (package,) = dist.glob(f"hpcbench-*{kind}")
     pip(environment, "--force-reinstall", "--no-deps", package)
