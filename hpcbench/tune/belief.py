@@ -155,11 +155,11 @@ class _Rounds:
     def __init__(self, rounds: Sequence[Mapping[str, float]], order: Mapping[str, int]) -> None:
         values, self.columns, blocks = list[float](), list[int](), list[int]()
         for each in rounds:
-            known = {name: value for name, value in each.items() if name in order}
-            if len(known) > 1:
-                values += known.values()
-                self.columns += [order[name] for name in known]
-                blocks.append(len(known))
+            measured = {name: value for name, value in each.items() if name in order}
+            if len(measured) > 1:
+                values += measured.values()
+                self.columns += [order[name] for name in measured]
+                blocks.append(len(measured))
         self._values = np.array(values)
         self._center = np.eye(len(values))
         start = 0

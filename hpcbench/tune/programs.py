@@ -35,7 +35,9 @@ def list_names(program: Program, matrix: Sequence[str], defined: Sequence[str], 
     systems = [
         name
         for name, preset in read_systems().items()
-        if preset.framework == program.log and not preset.asks and all(word in program.command for word in preset.words)
+        if preset.framework == program.log
+        and not preset.asks
+        and all(word in program.command for word in preset.command_words)
     ]
     return list(dict.fromkeys(name for name in (*matrix, *defined, *CONTROLS, *systems) if name != baseline))
 
