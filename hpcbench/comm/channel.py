@@ -78,16 +78,17 @@ class Channel:
         return (*traffic, self.axis) if self.axis else traffic
 
     def __post_init__(self) -> None:
-        if refusal := self._treatment.refusal:
+        if refusal := self.treatment.refusal:
             raise ValueError(f"channel {self.dimension.value}: {refusal}")
 
     @property
-    def _treatment(self) -> Treatment:
+    def treatment(self) -> Treatment:
+        """The treatment of the next message."""
         return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
         """Return why a message is not encoded, or None if it is encoded."""
-        return self._treatment.plain_because(nbytes, one_node=one_node)
+        return self.treatment.plain_because(nbytes, one_node=one_node)
 
     def describe(self, tensors: MessageTensors) -> "Channel":
         """Return a channel for a message that contains these tensors.
@@ -111,15 +112,19 @@ class Channel:
         return dtype if self.dtype is None else self.dtype
 
 
-def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None) -> Channel:
+def resolve_channel(
+    scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None, *, step: int | None = None
+) -> Channel:
     """Create a channel for one kind of traffic of a scheme.
 
     Parameters
     ----------
     dtype
         Dtype that values are rounded to before encoding. If None, the dtype is unchanged.
+    step
+        Number of the step, from 1. None stands for a step after all changes of the scheme.
     """
-    treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype))
+    treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype), step=step)
     dimension, phase, kind, *axis = traffic
     return Channel(
         Dimension(dimension),
@@ -133,3 +138,10 @@ def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | Non
         between_nodes=treatment.between_nodes,
         axis="".join(axis),
     )
+
+
+def change_treatment(channel: Channel, treatment: Treatment) -> None:
+    """Treat the further messages of a channel in another way. Counters, recorder and sampler are kept."""
+    channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
+    channel.feedback = treatment.feedback
+    channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes

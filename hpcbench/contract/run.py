@@ -111,8 +111,10 @@ def _run_misfit(run: Run) -> Misfit | None:
             ("scheme", "optimizer"),
             f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}",
         )
-    unequal = rules.explain_wrong_gradients(run.scheme, run.setting) or rules.explain_drifting_copies(
-        run.scheme, run.setting
+    unequal = (
+        rules.find_schedule_misfit(run.scheme, run.train)
+        or rules.explain_wrong_gradients(run.scheme, run.setting)
+        or rules.explain_drifting_copies(run.scheme, run.setting)
     )
     return Misfit(("scheme", "rules"), unequal) if unequal else None
 

@@ -68,6 +68,19 @@ class Rule(Section):
         description="Encode only traffic between nodes: collectives use algorithm hierarchical, and traffic within a "
         "node is not encoded.",
     )
+    from_step: int = Field(
+        1,
+        ge=1,
+        le=2**40,
+        description="First step to which the rule applies. Outside its steps, earlier rules apply, and the default.",
+    )
+    until_step: int | None = Field(
+        None,
+        ge=1,
+        le=2**40,
+        description="Last step to which the rule applies. Leave it out for all further steps. A last rule with codec "
+        "none and until_step 100 is an uncompressed warm-up of 100 steps.",
+    )
 
     _codec = field_validator("codec")(check_codec)
 
@@ -94,6 +107,21 @@ class Rule(Section):
         if self.feedback and self.dimension != "DP":
             raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
         return self
+
+    @model_validator(mode="after")
+    def _has_steps(self) -> "Rule":
+        if self.until_step is not None and self.until_step < self.from_step:
+            raise ValueError(
+                f"until_step {self.until_step} is before from_step {self.from_step}, so the rule applies to no step: "
+                "raise until_step, or remove the rule"
+            )
+        return self
+
+    def covers(self, step: int | None) -> bool:
+        """Return whether the rule applies to messages of a step. None stands for a step after all changes."""
+        if step is None:
+            return self.until_step is None
+        return self.from_step <= step and (self.until_step is None or step <= self.until_step)
 
     def matches(self, traffic: Traffic) -> bool:
         """Return whether the rule applies to the traffic. A field that is left out matches everything."""
@@ -262,21 +290,44 @@ class Scheme(Section):
         terms = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
         return f"rule {k} ({terms})" if k else f"the default ({terms})"
 
-    def treatment(self, traffic: Traffic, *, half: bool = False) -> Treatment:
-        """Resolve the treatment of a kind of traffic, from the last matching rule.
+    @property
+    def change_steps(self) -> list[int]:
+        """The first step, and later steps in which a rule begins or no longer applies, in ascending order."""
+        return _list_change_steps(self.rules)
+
+    def treatment(self, traffic: Traffic, *, half: bool = False, step: int | None = None) -> Treatment:
+        """Resolve the treatment of a kind of traffic, from the last rule that matches and covers the step.
 
         Parameters
         ----------
         half
             Whether values are rounded to 16 bits before the codec, so that even a lossless codec leaves an error.
+        step
+            Number of the step, from 1. None stands for a step after all changes.
         """
-        return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half)
+        return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half, step=step)
+
+    def schedule(self, traffic: Traffic, *, half: bool = False) -> dict[int, Treatment]:
+        """Return the treatments of a kind of traffic, keyed by the first step of each."""
+        changes: dict[int, Treatment] = {}
+        for step in self.change_steps:
+            treatment = self.treatment(traffic, half=half, step=step)
+            if not changes or treatment != changes[max(changes)]:
+                changes[step] = treatment
+        return changes
 
 
-def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, half: bool) -> Treatment:
+def _list_change_steps(rules: Sequence[Rule]) -> list[int]:
+    begins = {rule.from_step for rule in rules}
+    return sorted({1} | begins | {rule.until_step + 1 for rule in rules if rule.until_step is not None})
+
+
+def _resolve(
+    algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, half: bool, step: int | None
+) -> Treatment:
     if traffic[0] == "EXACT":
         return Treatment("none", Algorithm.NATIVE)
-    k, rule = [(k, rule) for k, rule in enumerate(rules) if rule.matches(traffic)][-1]
+    k, rule = [(k, rule) for k, rule in enumerate(rules) if rule.matches(traffic) and rule.covers(step)][-1]
     if rule.between_nodes and algorithm is not Algorithm.AUTO:
         algorithm = Algorithm.HIERARCHICAL
     elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
@@ -288,7 +339,11 @@ def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, h
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
     """Return the first treatment that the algorithm does not support; None if it supports all."""
-    treatments = (_resolve(algorithm, rules, traffic, half=True) for traffic in list_possible_traffic())
+    treatments = (
+        _resolve(algorithm, rules, traffic, half=True, step=step)
+        for step in _list_change_steps(rules)
+        for traffic in list_possible_traffic()
+    )
     return next((treatment for treatment in treatments if treatment.refusal), None)
 
 

@@ -97,6 +97,13 @@ class RuleSettings(LogObject):
     kind: str | None = None
     codec: str | None = None
     feedback: bool | None = None
+    from_step: int | None = None
+    until_step: int | None = None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rule applies to some steps only."""
+        return (self.from_step or 1) > 1 or self.until_step is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,8 @@ class DataParallel:
         self._exact = policy.exact
         overlap = overlap and mesh.dp.size > 1
         self.link: HostLink | None = None
-        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).feedback
+        self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+        feedback = any(treatment.feedback for treatment in policy.treatments(self._channel))
         self.pieces: list[Piece] = []
         for bucket in buckets:  # frees the values that are not owned before the next bucket is created
             if offload and self.link is None:
@@ -141,6 +142,14 @@ class DataParallel:
             touched=touched,
             always=always_by_rows,
         )
+
+    def follow_changes(self, policy: Policy) -> None:
+        """Discard the residuals if gradients are treated differently in this step than in the previous step.
+
+        Otherwise, the errors of one codec would be added many steps later, or to the messages of another codec.
+        """
+        if policy.has_changed(self._channel):
+            self.forget_residuals()
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Set all gradients to zero.

@@ -99,7 +99,7 @@ class Gradients:
             exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
             self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
         self._loss_scale = 1.0
-        self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
+        self._scaled_messages = False
         self.averaged = True
         """Whether gradients are averaged over replicas. If not, the pieces contain this replica's own gradients."""
         self._under_way: list[Piece] = []
@@ -115,6 +115,7 @@ class Gradients:
         The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
         self._loss_scale = loss_scale
+        self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
         if self.by_rows:
             self.by_rows.begin()
         for piece in self._pieces:

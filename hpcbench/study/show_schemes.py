@@ -73,6 +73,10 @@ def _summarize(fields: dict[str, Any]) -> str:
     parts = []
     for rule in reversed(fields["rules"]):  # the last rule that matches applies
         traffic = " ".join(rule[key] for key in ("dimension", "phase", "kind", "axis") if key in rule)
-        parts.append(f"{traffic or 'all'} {rule['codec']}{' with feedback' if rule.get('feedback') else ''}")
+        feedback = " with feedback" if rule.get("feedback") else ""
+        steps = [
+            f"{word} step {rule[key]}" for word, key in (("from", "from_step"), ("until", "until_step")) if key in rule
+        ]
+        parts.append(" ".join([f"{traffic or 'all'} {rule['codec']}{feedback}", *steps]))
     parts.append(f"{'all else' if parts else 'all traffic'} {fields['default']}")
     return f"algorithm {fields['algorithm']}: {', '.join(parts)}"

@@ -158,6 +158,8 @@ class Trainer:
         values that are summed in every step.
         """
         scale = self._scale.value
+        self.policy.begin_step(step + 1)
+        self.data_parallel.follow_changes(self.policy)
         timed = self._timed(step)
         accepted = self.experts.take_kept()
         summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]

@@ -78,6 +78,8 @@ SITE: dict[str, Any] = {
                     "feedback": False,
                     "min_bytes": 0,
                     "between_nodes": False,
+                    "from_step": 1,
+                    "until_step": None,
                 },
             ],
             "environment": {"SCHEME_VARIABLE": "w"},

@@ -61,6 +61,8 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
             Scheme(algorithm="encoded", default="none", rules=[Rule(dimension="PP", phase="FORWARD", codec="bf16")]),
             "treat forward and backward pass differently",
         ),
+        (Scheme(rules=[Rule(codec="bf16", from_step=2)]), "rule 1 (bf16) has from_step or until_step, but a program"),
+        (Scheme(rules=[Rule(codec="bf16", until_step=2)]), "leave them out"),
         (Scheme(algorithm="homomorphic", default="int8:256"), "homomorphic"),
         (Scheme(algorithm="encoded", default="none", optimizer="onebit-adam"), "optimizer"),
     ],

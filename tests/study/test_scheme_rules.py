@@ -80,12 +80,18 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"codec": "none", "between_nodes": True}, "leave them out"),
         ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
+        ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
+        ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        (
+            {"from_step": 5, "until_step": 4},
+            "until_step 4 is before from_step 5, so the rule applies to no step: raise",
+        ),
     ],
 )
 def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert expected in message and "schemes.mine.rules.0" in message
-    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1')
+    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1', '"from_step": 0', '"until_step": 0')
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
@@ -224,3 +230,36 @@ def test_an_algorithm_that_cannot_carry_out_a_rule_is_refused_at_its_scheme(tmp_
         "schemes.mine: rule 1 (DP zfp:8): homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, "
         "not zfp:8, or algorithm encoded"
     )
+
+
+def test_a_rule_that_begins_after_the_last_step_is_noted(tmp_path: Path) -> None:
+    (note,) = idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=21)))
+    assert "applies to no message: its first step is 21, and the run has 20 steps" in note
+    assert not idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=20)))
+
+
+@pytest.mark.parametrize(
+    ("train", "layout", "message"),
+    [
+        (
+            {"sync": "bsp", "zero": 1, "clip": 0},
+            {"dp": 2},
+            "rules with steps need workers in the same step, but sync is bsp: use all-reduce",
+        ),
+        (
+            {"schedule": "pipedream", "clip": 0},
+            {"pp": 2},
+            "schedule pipedream sends messages of several steps at once",
+        ),
+    ],
+)
+def test_rules_with_steps_want_ranks_in_the_same_step(tmp_path: Path, train: Any, layout: Any, message: str) -> None:
+    _, refused = refusal(tmp_path, rule(until_step=4), layout=layout, **train)
+    assert message in refused and refused.endswith("leave from_step and until_step out")
+
+
+def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
+    """The default is correct, and the rule for later steps is not."""
+    both = {"rules": [{"codec": "int8:256:stochastic", "dimension": "TP", "from_step": 3, "until_step": 5}]}
+    _, message = refusal(tmp_path, both, recompute="full")
+    assert "recomputed activations differ from those of the forward pass" in message
