@@ -61,6 +61,8 @@ class Channel:
     """Minimum size in bytes of encoded messages. For a collective, this is the size of the whole vector."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
+    low_rank: int = 0
+    """Rank of the approximation that gradients are sent as; 0 for whole gradients."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -84,7 +86,9 @@ class Channel:
     @property
     def treatment(self) -> Treatment:
         """The treatment of the next message."""
-        return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
+        return Treatment(
+            self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank
+        )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
         """Return why a message is not encoded, or None if it is encoded."""
@@ -136,6 +140,7 @@ def resolve_channel(
         dtype=dtype,
         min_bytes=treatment.min_bytes,
         between_nodes=treatment.between_nodes,
+        low_rank=treatment.low_rank,
         axis="".join(axis),
     )
 
@@ -143,5 +148,5 @@ def resolve_channel(
 def change_treatment(channel: Channel, treatment: Treatment) -> None:
     """Treat the further messages of a channel in another way. Counters, recorder and sampler are kept."""
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
-    channel.feedback = treatment.feedback
+    channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
     channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes

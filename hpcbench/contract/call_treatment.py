@@ -85,6 +85,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} has from_step or until_step, but a program's calls do not show their step: "
                 "leave them out"
             )
+        if rule.low_rank:
+            return (
+                f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave it out, or "
+                "use PyTorch's PowerSGD hook (scheme torch-powersgd)"
+            )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:
             treatments = {scheme.treatment(traffic, half=True) for traffic in list_traffic(dimension, call)}

@@ -97,8 +97,11 @@ def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, s
         remedy = "set train.comm_precision to fp32" if find_content(traffic) else "train with another precision"
         if spec.parse(treatment.codec).takes_fp64 is False:
             return treatment.rule, f"cannot encode: {remedy}, or use a lossless codec (none, mpc, xpk)"
-        if treatment.feedback:
-            return treatment.rule, f"cannot correct, because errors are kept in fp32: {remedy}, or leave feedback out"
+        if treatment.keeps_errors:
+            return (
+                treatment.rule,
+                f"cannot correct, because errors are kept in fp32: {remedy}, or leave feedback and low_rank out",
+            )
     return None
 
 

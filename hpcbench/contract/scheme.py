@@ -55,7 +55,13 @@ class Rule(Section):
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
         "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
     )
-
+    low_rank: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
+        "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
+    )
     min_bytes: int = Field(
         0,
         ge=0,
@@ -123,6 +129,14 @@ class Rule(Section):
             return self.until_step is None
         return self.from_step <= step and (self.until_step is None or step <= self.until_step)
 
+    @model_validator(mode="after")
+    def _rank_needs_gradients(self) -> "Rule":
+        if self.low_rank and (self.dimension != "DP" or self.kind == "OPTIM"):
+            raise ValueError("low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+        if self.low_rank and self.feedback:
+            raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
+        return self
+
     def matches(self, traffic: Traffic) -> bool:
         """Return whether the rule applies to the traffic. A field that is left out matches everything."""
         dimension, phase, kind, *axis = traffic
@@ -144,6 +158,8 @@ class Treatment:
     """Whether the error of each message is added to the next message. False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
+    low_rank: int = 0
+    """Rank of the approximation of gradient matrices; 0 for whole gradients."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 
@@ -151,6 +167,11 @@ class Treatment:
     def is_random(self) -> bool:
         """Whether the codec uses stochastic rounding."""
         return self.codec.endswith(":stochastic")
+
+    @property
+    def keeps_errors(self) -> bool:
+        """Whether ranks keep the errors of messages, which are added to the next messages."""
+        return self.feedback or self.low_rank > 0
 
     @property
     def is_lossless(self) -> bool:
@@ -333,7 +354,8 @@ def _resolve(
     elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
         algorithm = Algorithm.ENCODED
     feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
-    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, k)
+    rank = rule.low_rank if traffic[2] == "GRAD" else 0
+    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, k)
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes

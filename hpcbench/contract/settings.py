@@ -97,6 +97,7 @@ class RuleSettings(LogObject):
     kind: str | None = None
     codec: str | None = None
     feedback: bool | None = None
+    low_rank: int | None = None
     from_step: int | None = None
     until_step: int | None = None
 
@@ -144,7 +145,8 @@ class SchemeSettings(LogObject):
     @property
     def is_uncompressed(self) -> bool:
         """Whether nothing compresses the traffic. It is False if the scheme is unknown or changes processes."""
-        return self.codecs == {"none"} and not self.process_changes
+        plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
+        return plain and not self.process_changes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ class DataParallel:
         overlap = overlap and mesh.dp.size > 1
         self.link: HostLink | None = None
         self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
-        feedback = any(treatment.feedback for treatment in policy.treatments(self._channel))
+        feedback = any(treatment.keeps_errors for treatment in policy.treatments(self._channel))
         self.pieces: list[Piece] = []
         for bucket in buckets:  # frees the values that are not owned before the next bucket is created
             if offload and self.link is None:
@@ -317,8 +317,17 @@ class DataParallel:
         """Load saved `residuals` (see `pieces.load_residuals`)."""
         states.load_residuals(self.pieces, saved)
 
+    def factors(self) -> dict[str, Tensor]:
+        """Return the factors of low-rank gradients for a checkpoint, keyed by parameter name."""
+        return self._gradients.low_rank.save()
+
+    def load_factors(self, saved: dict[str, Tensor]) -> None:
+        """Load saved `factors` (see `LowRank.load`)."""
+        self._gradients.low_rank.load(saved)
+
     def forget_residuals(self) -> None:
         """Set the residuals to zero after a step whose gradients are discarded."""
+        self._gradients.low_rank.forget()
         for piece in self.pieces:
             if piece.feedback:
                 piece.feedback.forget()

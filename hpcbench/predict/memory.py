@@ -351,7 +351,7 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
     for triple, treatment in list_treatments(workload.scheme, setting):
-        if treatment.feedback:
+        if treatment.keeps_errors:
             residuals = 8.0 * parameters
         if treatment.codec == "none":
             continue

@@ -296,6 +296,7 @@ class Trainer:
             "optimizer": self.data_parallel.optimizer(),
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
+            "factors": self.data_parallel.factors(),
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
@@ -320,6 +321,7 @@ class Trainer:
         self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
+        self.data_parallel.load_factors(state["factors"])
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]

@@ -78,6 +78,7 @@ SITE: dict[str, Any] = {
                     "feedback": False,
                     "min_bytes": 0,
                     "between_nodes": False,
+                    "low_rank": 0,
                     "from_step": 1,
                     "until_step": None,
                 },

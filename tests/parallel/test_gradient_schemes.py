@@ -1,11 +1,11 @@
-"""Tests of schemes that change gradients: rules with steps."""
+"""Tests of schemes that change gradients: rules with steps, and sums of a low rank."""
 
 from pathlib import Path
 
 import pytest
 
 WORKER = Path(__file__).with_name("gradient_schemes_worker.py")
-PARTS = ("steps", "forgotten")
+PARTS = ("steps", "forgotten", "low_rank", "low_rank_sums")
 GRADIENTS, GATHERS = "DP BACKWARD GRAD", "ZERO STEP PARAM"
 
 
@@ -50,3 +50,60 @@ def test_residuals_end_with_the_steps_of_their_rule(reports):
     for result in reports["forgotten"]:
         first, second, third = result["sizes"]
         assert first > 0 and second > 0 and third == 0
+
+
+# ---------------------------------------------------------------- low rank
+
+
+def test_low_rank_gradients_have_the_bytes_of_their_factors_from_the_first_step_of_their_rule(reports):
+    assert len(reports["low_rank"]) == 4
+    for result in reports["low_rank"]:
+        for sent, predicted in zip(result["sent"], result["predicted"], strict=True):
+            assert {name: message for name, (message, _) in sent.items()} == predicted
+            assert all(message == wire for message, wire in sent.values())
+        whole, factors = (result["sent"][step][GRADIENTS][0] for step in (0, 1))
+        assert factors < whole / 2
+        held, expected = result["residuals"]
+        assert held == expected, "the memory model counts the residuals"
+        assert result["factors"] > 0
+
+
+def assert_sums_as_pytorch(results):
+    for result in results:
+        assert max(result["errors"]) < 1e-4, "PyTorch's hook has the same sums"
+        assert result["telescoped"] < 1e-5, "sums and errors add up to the gradients"
+        assert min(result["sizes"]) > 0
+    assert results[0]["digests"] == results[1]["digests"], "replicas have the same sums, bit for bit"
+
+
+def test_low_rank_sums_equal_those_of_pytorch_and_lose_no_gradient(reports):
+    assert_sums_as_pytorch([result for result in reports["low_rank_sums"] if result["fault"] is None])
+
+
+def test_the_error_of_a_codec_for_the_factors_is_fed_back(reports):
+    first, second = reports["low_rank_coded"]
+    assert first["digests"] == second["digests"]
+    for result in (first, second):
+        message, wire = result["wire"]
+        assert wire < message / 2 and max(result["errors"]) > 1e-4
+        assert result["telescoped"] < 0.05, "only the vectors have errors that no step corrects"
+
+
+@pytest.mark.parametrize("fault", ["error_of_the_sum", "error_not_added", "cold_start", "first_factor_not_summed"])
+def test_planted_fault_is_detected(reports, fault):
+    results = [result for result in reports["low_rank_sums"] if result["fault"] == fault]
+    assert len(results) == 2
+    with pytest.raises(AssertionError):
+        assert_sums_as_pytorch(results)
+
+
+def test_an_overflow_of_one_replica_reaches_all(reports):
+    for result in reports["overflow"]:
+        assert result["finite"] is False and result["factors"] == 0
+
+
+def test_the_iteration_recovers_from_a_step_without_gradients(reports):
+    """PyTorch's hook returns NaN after such a step."""
+    assert len(reports["low_rank_after_zeros"]) == 2
+    for result in reports["low_rank_after_zeros"]:
+        assert result["telescoped"] < 1e-5 and min(result["sizes"]) > 1

@@ -82,6 +82,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
         ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
         ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
+        ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
+        ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
+        ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"from_step": 5, "until_step": 4},
             "until_step 4 is before from_step 5, so the rule applies to no step: raise",
@@ -91,7 +95,7 @@ def rule(**fields: Any) -> dict[str, Any]:
 def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert expected in message and "schemes.mine.rules.0" in message
-    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1', '"from_step": 0', '"until_step": 0')
+    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1', '"from_step": 0', '"until_step": 0', '"low_rank": -1')
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
@@ -263,3 +267,19 @@ def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
     both = {"rules": [{"codec": "int8:256:stochastic", "dimension": "TP", "from_step": 3, "until_step": 5}]}
     _, message = refusal(tmp_path, both, recompute="full")
     assert "recomputed activations differ from those of the forward pass" in message
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"zero": 2}, "train.zero 2 sums pieces in each micro-batch: set it to 0 or 1"),
+        ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
+        ({"prune": {"pattern": "2:4"}}, "train.prune removes values"),
+        ({"precision": "fp64"}, "errors are kept in fp32"),
+    ],
+)
+def test_low_rank_gradients_want_whole_sums(tmp_path: Path, train: Any, message: str) -> None:
+    low_rank = {"rules": [{"dimension": "DP", "codec": "none", "low_rank": 2}]}
+    assert runs_of(tmp_path, low_rank)
+    _, refused = refusal(tmp_path, low_rank, **train)
+    assert message in refused

@@ -46,6 +46,7 @@ STEPWISE = SIGNS.changed(
         Rule(codec="bf16", until_step=1),
     ]
 )
+LOW_RANK = SIGNS.changed(rules=[Rule(dimension="DP", codec="none", low_rank=2)])
 SETTINGS = TRAIN.changed(
     steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
 )
@@ -61,6 +62,7 @@ CASES = {
     "dp2-fp32-zero0-feedback": run_of(Layout(dp=2), SIGNS, zero=0),
     "dp2-fp32-zero1-feedback": run_of(Layout(dp=2), SIGNS),
     "dp2-fp32-zero1-feedback-steps": run_of(Layout(dp=2), STEPWISE),
+    "dp2-tp2-fp32-zero1-feedback-low-rank": run_of(Layout(dp=2, tp=2), LOW_RANK),
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
     "dp2-tp2-fp32-zero0-onebit": run_of(
@@ -232,6 +234,11 @@ def steps_counted_from_the_restart() -> object:
     return patch.object(Policy, "begin_step", faulty)
 
 
+def factors_lost() -> object:
+    """The power iterations of low-rank gradients start again from random factors."""
+    return patch.object(DataParallel, "load_factors", lambda self, saved: None)
+
+
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "residuals_lost": (residuals_lost, "dp2-fp32-zero1-feedback"),
     "moments_lost": (moments_lost, "dp2-fp64-zero0"),
@@ -240,6 +247,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "seeds_lost": (seeds_lost, "dp2-tp2-fp32-zero1-stochastic"),
     "masters_rounded": (masters_rounded, "dp2-tp2-bf16-zero1-feedback"),
     "padding_kept": (padding_kept, "dp2-fp32-zero1-feedback"),
+    "factors_lost": (factors_lost, "dp2-tp2-fp32-zero1-feedback-low-rank"),
     "steps_counted_from_the_restart": (steps_counted_from_the_restart, "dp2-fp32-zero1-feedback-steps"),
 }
 

@@ -11,6 +11,7 @@ CASES = [
     "dp2-fp32-zero0-feedback",
     "dp2-fp32-zero1-feedback",
     "dp2-fp32-zero1-feedback-steps",
+    "dp2-tp2-fp32-zero1-feedback-low-rank",
     "dp2-tp2-fp32-zero1-stochastic",
     "dp2-tp2-bf16-zero1-feedback",
     "dp2-tp2-fp32-zero0-onebit",
@@ -56,6 +57,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         "seeds_lost",
         "masters_rounded",
         "padding_kept",
+        "factors_lost",
         "steps_counted_from_the_restart",
     ],
 )
