@@ -88,7 +88,7 @@ def explain_undecidable(scheme: Scheme) -> str | None:
         if rule.low_rank:
             return (
                 f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave it out, or "
-                "use PyTorch's PowerSGD hook (scheme torch-powersgd)"
+                "use PyTorch's PowerSGD hook (scheme ddp-hook)"
             )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:

@@ -139,7 +139,8 @@ def orthonormalize(columns: Tensor) -> Tensor:
     """
     if not bool(torch.isfinite(columns).all()):
         return torch.full_like(columns, torch.nan)
-    return torch.linalg.qr(columns)[0]
+    orthonormal: Tensor = torch.linalg.qr(columns)[0]
+    return orthonormal
 
 
 def _join(parts: Iterable[Tensor], like: Tensor) -> Tensor:
