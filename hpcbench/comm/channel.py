@@ -63,6 +63,10 @@ class Channel:
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     low_rank: int = 0
     """Rank of the approximation that gradients are sent as; 0 for whole gradients."""
+    feedback_average: float = 0.0
+    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    feedback_reset: int = 0
+    """Number of updates after which residuals become zero; 0 for never."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -87,7 +91,8 @@ class Channel:
     def treatment(self) -> Treatment:
         """The treatment of the next message."""
         return Treatment(
-            self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank
+            *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
+            *(self.feedback_average, self.feedback_reset),
         )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
@@ -141,6 +146,8 @@ def resolve_channel(
         min_bytes=treatment.min_bytes,
         between_nodes=treatment.between_nodes,
         low_rank=treatment.low_rank,
+        feedback_average=treatment.feedback_average,
+        feedback_reset=treatment.feedback_reset,
         axis="".join(axis),
     )
 
@@ -149,4 +156,5 @@ def change_treatment(channel: Channel, treatment: Treatment) -> None:
     """Treat the further messages of a channel in another way. Counters, recorder and sampler are kept."""
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
     channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
+    channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset
     channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes

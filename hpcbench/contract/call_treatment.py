@@ -85,6 +85,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} has from_step or until_step, but a program's calls do not show their step: "
                 "leave them out"
             )
+        if rule.feedback_average or rule.feedback_reset:
+            return (
+                f"{scheme.name_rule(k)} averages or resets errors, for which a program's calls lack their step: leave "
+                "feedback_average and feedback_reset out"
+            )
         if rule.low_rank:
             return (
                 f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave it out, or "

@@ -55,6 +55,15 @@ class Rule(Section):
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
         "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
     )
+    feedback_average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Weight of the previous residual in a moving average of errors (LoCo: 0.8); 0 for plain feedback.",
+    )
+    feedback_reset: int = Field(
+        0, ge=0, le=2**40, description="Updates after which residuals become zero (LoCo: 1024); 0 for never."
+    )
     low_rank: int = Field(
         0,
         ge=0,
@@ -112,6 +121,11 @@ class Rule(Section):
     def _feedback_needs_a_sum(self) -> "Rule":
         if self.feedback and self.dimension != "DP":
             raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
+        field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
+        if field and not self.feedback:
+            raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
+        if field and self.kind == "OPTIM":
+            raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave it out")
         return self
 
     @model_validator(mode="after")
@@ -160,6 +174,10 @@ class Treatment:
     between_nodes: bool = False
     low_rank: int = 0
     """Rank of the approximation of gradient matrices; 0 for whole gradients."""
+    feedback_average: float = 0.0
+    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    feedback_reset: int = 0
+    """Number of updates after which residuals become zero; 0 for never."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 
@@ -354,8 +372,10 @@ def _resolve(
     elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
         algorithm = Algorithm.ENCODED
     feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
-    rank = rule.low_rank if traffic[2] == "GRAD" else 0
-    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, k)
+    of_gradients = traffic[2] == "GRAD"
+    averaging = (rule.feedback_average, rule.feedback_reset) if feedback and of_gradients else (0.0, 0)
+    rank = rule.low_rank if of_gradients else 0
+    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging, k)
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes

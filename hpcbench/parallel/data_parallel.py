@@ -156,6 +156,8 @@ class DataParallel:
 
         The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
+        if self._gradients.averaged_errors.is_due(self.updates):
+            self.forget_residuals()
         self._gradients.begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def reduce_gradients(self) -> None:

@@ -15,6 +15,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel.averaged_errors import AveragedErrors
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
 from hpcbench.parallel.low_rank import LowRank
 from hpcbench.parallel.mesh import Mesh
@@ -66,6 +67,8 @@ class Gradients:
         Reducer of the table whose gradient may be sent by rows; None without such a table.
     low_rank : LowRank
         Reducer of gradients that are approximated by a low rank.
+    averaged_errors : AveragedErrors
+        Moving average of the residuals of error feedback.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Gradients:
             exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
             self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
         self.low_rank = LowRank(self._channel)
+        self.averaged_errors = AveragedErrors(self._channel)
         self._loss_scale = 1.0
         self._scaled_messages = False
         self.averaged = True
@@ -203,6 +207,8 @@ class Gradients:
                 clear((sums,), piece.packing.kept)
             piece.reduction = Reduction(sums, Work.nothing(channel))
             return
+        if feedback:
+            self.averaged_errors.keep(piece)
         if self.by_rows and piece.bucket.by_rows:
             piece.reduction = self.by_rows.start(piece, gradients, divisor)
             if piece.reduction:
@@ -238,6 +244,7 @@ class Gradients:
             reduced = piece.packing.unpack_own(reduced)
             if reduction.residuals and piece.feedback:
                 piece.packing.unpack_residuals(reduction.residuals, piece.feedback)
+        self.averaged_errors.average(piece)
         if self._link:
             reduced = self._link.down(reduced).wait()
         if self._freed:

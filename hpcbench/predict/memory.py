@@ -352,7 +352,7 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
     for triple, treatment in list_treatments(workload.scheme, setting):
         if treatment.keeps_errors:
-            residuals = 8.0 * parameters
+            residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream

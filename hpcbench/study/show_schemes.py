@@ -74,6 +74,7 @@ def _summarize(fields: dict[str, Any]) -> str:
     for rule in reversed(fields["rules"]):  # the last rule that matches applies
         traffic = " ".join(rule[key] for key in ("dimension", "phase", "kind", "axis") if key in rule)
         feedback = " with feedback" if rule.get("feedback") else ""
+        feedback += f" averaged by {rule['feedback_average']}" if rule.get("feedback_average") else ""
         feedback += f" with rank {rule['low_rank']}" if rule.get("low_rank") else ""
         steps = [
             f"{word} step {rule[key]}" for word, key in (("from", "from_step"), ("until", "until_step")) if key in rule

@@ -78,6 +78,8 @@ SITE: dict[str, Any] = {
                     "feedback": False,
                     "min_bytes": 0,
                     "between_nodes": False,
+                    "feedback_average": 0.0,
+                    "feedback_reset": 0,
                     "low_rank": 0,
                     "from_step": 1,
                     "until_step": None,

@@ -29,6 +29,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule, Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.adamw import AdamW
+from hpcbench.parallel.averaged_errors import AveragedErrors
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.exact import digest
 from hpcbench.parallel.low_rank import LowRank
@@ -266,7 +267,78 @@ def overflow(group: Group) -> None:
     tell(test="overflow", finite=finite, factors=len(reducer.factors))
 
 
+# ---------------------------------------------------------------- averaged errors
+
+
+AVERAGE = 0.8
+
+
+def averaged() -> None:
+    """Print the residuals of training with plain feedback, with averaged errors, and with a reset."""
+    feedback: dict[str, Any] = {"dimension": "DP", "codec": "int4:32", "feedback": True}
+    for zero in (0, 1):
+        sizes = []
+        for more in ({}, {"feedback_average": AVERAGE}, {"feedback_average": AVERAGE, "feedback_reset": 2}):
+            trainer = make_trainer(run_with(Rule(**feedback, **more), zero=zero))
+            sizes.append([])
+            for step in range(3):
+                trainer.step(step)
+                kept = trainer.data_parallel.residuals().values()
+                squares = (float(values.square().sum()) for each in kept for values in each.values())
+                sizes[-1].append(math.sqrt(sum(squares)))
+        tell(test="averaged", zero=zero, sizes=sizes)
+
+
+def averaged_sums() -> None:
+    """Sum gradients with averaged errors: with feedback, the errors of all sums stay bounded."""
+    group = Mesh(WORLD.Dup(), Layout(dp=2), Progress(Wait.GIVE_WAY)).dp
+    tell(test="averaged_sums", fault=None, telescoped=sum_averaged(group))
+    for name, fault in FAULTS_OF_AVERAGE.items():
+        with fault():
+            tell(test="averaged_sums", fault=name, telescoped=sum_averaged(group))
+
+
+def sum_averaged(group: Group) -> float:
+    """Return the relative difference between all gradients and all sums plus the residuals / (1 - average)."""
+    rule = Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=AVERAGE)
+    scheme = Scheme(algorithm="two-shot", rules=[rule])
+    channel = Policy(scheme).channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+    piece, averaged = make_bucket_piece(), AveragedErrors(channel)
+    assert piece.feedback is not None
+    total, exact = torch.zeros(piece.bucket.values.numel()), torch.zeros(piece.bucket.values.numel())
+    for step in range(1, 6):
+        gradient = own_gradient(step, piece).numpy()
+        exact += torch.from_numpy(WORLD.allreduce(gradient))
+        averaged.keep(piece)
+        group.all_reduce(gradient, channel=channel, feedback=piece.feedback).wait()
+        averaged.average(piece)
+        total += torch.from_numpy(gradient)
+    left = WORLD.allreduce(piece.feedback.sent) + WORLD.allreduce(piece.feedback.summed)
+    return float((total + torch.from_numpy(left) / (1 - AVERAGE) - exact).norm() / exact.norm())
+
+
 # ---------------------------------------------------------------- planted faults
+
+
+def errors_not_averaged() -> Patch:
+    """The residual of a message is its own error, not the average with earlier errors."""
+    return patch.object(AveragedErrors, "average", lambda self, piece: None)
+
+
+def weights_exchanged() -> Patch:
+    """The new error has the weight of the earlier residual, and the earlier residual that of the new error."""
+    average = AveragedErrors.average
+
+    def faulty(self: AveragedErrors, piece: Piece) -> None:
+        weight = self._channel.feedback_average
+        self._channel.feedback_average = 1 - weight
+        average(self, piece)
+        self._channel.feedback_average = weight
+
+    return patch.object(AveragedErrors, "average", faulty)
+
+
+FAULTS_OF_AVERAGE = list_faults(errors_not_averaged, weights_exchanged)
 
 
 def error_of_the_sum() -> Patch:

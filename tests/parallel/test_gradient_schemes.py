@@ -1,11 +1,11 @@
-"""Tests of schemes that change gradients: rules with steps, and sums of a low rank."""
+"""Tests of schemes that change gradients: rules with steps, sums of a low rank, and averaged errors."""
 
 from pathlib import Path
 
 import pytest
 
 WORKER = Path(__file__).with_name("gradient_schemes_worker.py")
-PARTS = ("steps", "forgotten", "low_rank", "low_rank_sums")
+PARTS = ("steps", "forgotten", "low_rank", "low_rank_sums", "averaged", "averaged_sums")
 GRADIENTS, GATHERS = "DP BACKWARD GRAD", "ZERO STEP PARAM"
 
 
@@ -107,3 +107,33 @@ def test_the_iteration_recovers_from_a_step_without_gradients(reports):
     assert len(reports["low_rank_after_zeros"]) == 2
     for result in reports["low_rank_after_zeros"]:
         assert result["telescoped"] < 1e-5 and min(result["sizes"]) > 1
+
+
+# ---------------------------------------------------------------- averaged errors
+
+
+def test_the_engine_averages_errors_and_sets_them_to_zero(reports):
+    """The first residuals are the plain ones times 0.2. A reset after two updates changes those of step 3."""
+    assert len(reports["averaged"]) == 4
+    for result in reports["averaged"]:
+        plain, averaged, reset = result["sizes"]
+        assert averaged[0] == pytest.approx(0.2 * plain[0], rel=1e-5)
+        assert averaged[1] != pytest.approx(0.2 * plain[1], rel=1e-2)
+        assert reset[:2] == averaged[:2] and reset[2] < averaged[2]
+
+
+def assert_telescopes(results):
+    assert len(results) == 2
+    for result in results:
+        assert result["telescoped"] < 1e-5
+
+
+def test_sums_with_averaged_errors_lose_no_gradient(reports):
+    """Sums telescope: all sums and the last residuals / (1 - average) add up to all gradients."""
+    assert_telescopes([result for result in reports["averaged_sums"] if result["fault"] is None])
+
+
+@pytest.mark.parametrize("fault", ["errors_not_averaged", "weights_exchanged"])
+def test_planted_fault_of_averages_is_detected(reports, fault):
+    with pytest.raises(AssertionError):
+        assert_telescopes([result for result in reports["averaged_sums"] if result["fault"] == fault])

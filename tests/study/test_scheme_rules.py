@@ -85,6 +85,13 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
+        ({"dimension": "DP", "feedback_average": 0.8}, "feedback_average changes error feedback, which is off: add"),
+        ({"dimension": "DP", "feedback_reset": 9}, "feedback_reset changes error feedback, which is off: add"),
+        (
+            {"dimension": "DP", "kind": "OPTIM", "feedback": True, "feedback_reset": 9},
+            "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave it out",
+        ),
+        ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1, not 1"),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"from_step": 5, "until_step": 4},
@@ -95,7 +102,15 @@ def rule(**fields: Any) -> dict[str, Any]:
 def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert expected in message and "schemes.mine.rules.0" in message
-    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1', '"from_step": 0', '"until_step": 0', '"low_rank": -1')
+    assert line in (
+        "{",
+        '"min_bytes": -1',
+        '"between_nodes": 1',
+        '"from_step": 0',
+        '"until_step": 0',
+        '"low_rank": -1',
+        '"feedback_average": 1',
+    )
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
@@ -283,3 +298,10 @@ def test_low_rank_gradients_want_whole_sums(tmp_path: Path, train: Any, message:
     assert runs_of(tmp_path, low_rank)
     _, refused = refusal(tmp_path, low_rank, **train)
     assert message in refused
+
+
+def test_servers_do_not_average_errors(tmp_path: Path) -> None:
+    averaged = rule(dimension="DP", feedback=True, feedback_average=0.8, feedback_reset=9)
+    assert runs_of(tmp_path, averaged)
+    _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
+    assert "sync bsp sends gradients to servers, whose errors are neither averaged nor reset" in refused

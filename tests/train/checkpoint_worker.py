@@ -46,6 +46,9 @@ STEPWISE = SIGNS.changed(
         Rule(codec="bf16", until_step=1),
     ]
 )
+AVERAGED = SIGNS.changed(
+    rules=[Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=0.8, feedback_reset=3)]
+)
 LOW_RANK = SIGNS.changed(rules=[Rule(dimension="DP", codec="none", low_rank=2)])
 SETTINGS = TRAIN.changed(
     steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
@@ -62,6 +65,7 @@ CASES = {
     "dp2-fp32-zero0-feedback": run_of(Layout(dp=2), SIGNS, zero=0),
     "dp2-fp32-zero1-feedback": run_of(Layout(dp=2), SIGNS),
     "dp2-fp32-zero1-feedback-steps": run_of(Layout(dp=2), STEPWISE),
+    "dp2-fp32-zero1-feedback-averaged": run_of(Layout(dp=2), AVERAGED),
     "dp2-tp2-fp32-zero1-feedback-low-rank": run_of(Layout(dp=2, tp=2), LOW_RANK),
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),

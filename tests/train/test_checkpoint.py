@@ -11,6 +11,7 @@ CASES = [
     "dp2-fp32-zero0-feedback",
     "dp2-fp32-zero1-feedback",
     "dp2-fp32-zero1-feedback-steps",
+    "dp2-fp32-zero1-feedback-averaged",
     "dp2-tp2-fp32-zero1-feedback-low-rank",
     "dp2-tp2-fp32-zero1-stochastic",
     "dp2-tp2-bf16-zero1-feedback",

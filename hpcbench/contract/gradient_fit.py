@@ -1,4 +1,4 @@
-"""Rules of low-rank gradients: the matrices that are approximated, and the runs that support the approximation."""
+"""Rules of schemes that change gradients: matrices of low-rank sums, and the runs that support each mechanism."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -31,6 +31,16 @@ def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int]
             continue
         left, right = left + matrix[0] * rank, right + matrix[1] * rank
     return (left + others, right) if left else None
+
+
+def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why errors of a run cannot be averaged or reset; None if they can."""
+    if train.sync == "all-reduce" or not any(rule.feedback_average or rule.feedback_reset for rule in scheme.rules):
+        return None
+    return (
+        f"sync {train.sync} sends gradients to servers, whose errors are neither averaged nor reset: use all-reduce, "
+        "or leave feedback_average and feedback_reset out"
+    )
 
 
 def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
