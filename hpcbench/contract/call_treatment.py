@@ -71,7 +71,7 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
 
 
 def explain_undecidable(scheme: Scheme) -> str | None:
-    """Return why a scheme cannot be applied to a program; None if it can.
+    """Return why a scheme cannot be applied to a program, or None if it can.
 
     The pass and the step of a program's calls are unknown.
     """

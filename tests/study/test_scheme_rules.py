@@ -91,7 +91,7 @@ def rule(**fields: Any) -> dict[str, Any]:
             {"dimension": "DP", "kind": "OPTIM", "feedback": True, "feedback_reset": 9},
             "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave it out",
         ),
-        ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1, not 1"),
+        ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"from_step": 5, "until_step": 4},
@@ -102,15 +102,7 @@ def rule(**fields: Any) -> dict[str, Any]:
 def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert expected in message and "schemes.mine.rules.0" in message
-    assert line in (
-        "{",
-        '"min_bytes": -1',
-        '"between_nodes": 1',
-        '"from_step": 0',
-        '"until_step": 0',
-        '"low_rank": -1',
-        '"feedback_average": 1',
-    )
+    assert line == "{" or line.partition(":")[0].strip('"') in fields
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
