@@ -7,7 +7,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import UNFLUSHED, Train
 
 LEAST_RATE = 2
-"""Minimum factor by which the factors of a matrix must be smaller than the matrix."""
+"""Minimum quotient of the elements of a matrix and of its factors."""
 
 
 def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:

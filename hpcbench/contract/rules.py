@@ -53,8 +53,8 @@ def find_schedule_misfit(scheme: Scheme, train: Train) -> str | None:
         return f"rules with steps need workers in the same step, but sync is {train.sync}: use all-reduce, or {remedy}"
     if train.schedule in UNFLUSHED:
         return (
-            f"schedule {train.schedule} sends messages of several steps at once, which rules with steps cannot tell "
-            f"apart: use schedule 1f1b, or {remedy}"
+            f"schedule {train.schedule} sends messages of several steps at once, which rules with steps cannot "
+            f"distinguish: use schedule 1f1b, or {remedy}"
         )
     return None
 

@@ -223,8 +223,13 @@ LAYOUTS = [{"dp": dp, "tp": tp, "pp": pp} for dp in (1, 2) for tp in (1, 2) for 
 
 
 def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> None:
-    names = [pattern.format(rate=8, dp=8, mp=16, share=0.01) for pattern in presets.schemes() if pattern != "baseline"]
+    names = [
+        pattern.format(rate=8, dp=8, mp=16, share=0.01, rank=4)
+        for pattern in presets.schemes()
+        if pattern != "baseline"
+    ]
     for name in names:
+        assert presets.is_scheme(name), name
         stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0, "clip": 0}}.get(name, {})
         zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
         runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
