@@ -32,8 +32,8 @@ rules = st.builds(
 
 
 @given(st.lists(rules, max_size=5))
-def test_a_schedule_agrees_with_the_treatment_of_each_step(own: list[Rule]) -> None:
-    scheme = Scheme(algorithm="two-shot", rules=own)
+def test_a_schedule_agrees_with_the_treatment_of_each_step(drawn: list[Rule]) -> None:
+    scheme = Scheme(algorithm="two-shot", rules=drawn)
     changes = scheme.schedule(GRADIENTS)
     for step in range(1, 25):
         applies = [rule for rule in scheme.all_rules if rule.matches(GRADIENTS) and rule.covers(step)]

@@ -128,8 +128,8 @@ def forgotten() -> None:
     sizes = []
     for step in range(3):
         trainer.step(step)
-        kept = trainer.data_parallel.residuals().values()
-        sizes.append(sum(float(values.abs().sum()) for each in kept for values in each.values()))
+        residuals = trainer.data_parallel.residuals().values()
+        sizes.append(sum(float(values.abs().sum()) for each in residuals for values in each.values()))
     tell(test="forgotten", sizes=sizes)
 
 
@@ -147,13 +147,13 @@ def low_rank() -> None:
         trainer, sent, _ = train(run)
         predicted = [predict(run, step, RANK if step else 0) for step in range(STEPS)]
         held, sizes = trainer.data_parallel.held_bytes(), trainer.data_parallel.factors()
-        whole = sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces)
+        elements = sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces)
         tell(
             test="low_rank",
             zero=zero,
             sent=sent,
             predicted=predicted,
-            residuals=[held["host residuals"], 8 * whole],
+            residuals=[held["host residuals"], 8 * elements],
             factors=len(sizes),
         )
 
@@ -283,8 +283,8 @@ def averaged() -> None:
             sizes.append([])
             for step in range(3):
                 trainer.step(step)
-                kept = trainer.data_parallel.residuals().values()
-                squares = (float(values.square().sum()) for each in kept for values in each.values())
+                residuals = trainer.data_parallel.residuals().values()
+                squares = (float(values.square().sum()) for each in residuals for values in each.values())
                 sizes[-1].append(math.sqrt(sum(squares)))
         tell(test="averaged", zero=zero, sizes=sizes)
 

@@ -61,8 +61,8 @@ def test_low_rank_gradients_have_the_bytes_of_their_factors_from_the_first_step_
         for sent, predicted in zip(result["sent"], result["predicted"], strict=True):
             assert {name: message for name, (message, _) in sent.items()} == predicted
             assert all(message == wire for message, wire in sent.values())
-        whole, factors = (result["sent"][step][GRADIENTS][0] for step in (0, 1))
-        assert factors < whole / 2
+        uncompressed, factors = (result["sent"][step][GRADIENTS][0] for step in (0, 1))
+        assert factors < uncompressed / 2
         held, expected = result["residuals"]
         assert held == expected, "the memory model counts the residuals"
         assert result["factors"] > 0
