@@ -34,14 +34,15 @@ class AveragedErrors:
     def keep(self, piece: Piece) -> None:
         """Copy the residuals of a bucket before they are changed by its reduction."""
         if self._channel.feedback_average and piece.feedback:
-            self._before[id(piece)] = [to_tensor(values).clone() for values in _residuals(piece)]
+            self._before[id(piece)] = [values.clone() for values in _residuals(piece)]
 
     def average(self, piece: Piece) -> None:
         """Average the residuals before and after a reduction. Without a copy, the residuals remain unchanged."""
         weight = self._channel.feedback_average
         for before, values in zip(self._before.pop(id(piece), ()), _residuals(piece), strict=False):
-            to_tensor(values).mul_(1 - weight).add_(before, alpha=weight)
+            values.mul_(1 - weight).add_(before, alpha=weight)
 
 
 def _residuals(piece: Piece) -> tuple[Tensor, ...]:
-    return (piece.feedback.sent, piece.feedback.summed) if piece.feedback else ()
+    errors = (piece.feedback.sent, piece.feedback.summed) if piece.feedback else ()
+    return tuple(map(to_tensor, errors))
