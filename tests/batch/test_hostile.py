@@ -1,4 +1,5 @@
-"""Tests of hostile text in each string of study and site. It is refused in one line, or passed on and not executed."""
+"""Tests of hostile text in each string of study and site. The text is refused in one line, or passed on and not
+executed."""
 
 import json
 import os
@@ -116,6 +117,7 @@ STUDY: dict[str, Any] = {
     "stop_ahead": "1m",
     "after": None,
     "requeue": 1,
+    "notify": "me@site.example",
     "model": {
         "name": "m",
         "layers": 2,
@@ -148,9 +150,18 @@ STUDY: dict[str, Any] = {
     "repeats": 1,
     "pairing": "allocation",
     "baseline": {"scheme": "baseline"},
-    "thresholds": [{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}}],
+    "thresholds": [
+        {
+            "quantity": "loss",
+            "max": 9.0,
+            "scheme": "mine",
+            "cell": {"model.positions": "rotary"},
+            "reference": 2.0,
+            "confidence": 0.95,
+        }
+    ],
 }
-HEADS = 14
+HEADS = 16
 """Directives of the scripts, for all values of the fields."""
 SHELL = {("setup", 0), ("teardown", 0)}
 """Lines of the site file that are executed as shell code."""

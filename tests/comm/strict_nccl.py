@@ -1,7 +1,7 @@
 """A strict model of NCCL and of CUDA streams for the engine's executor, with all ranks in one thread.
 
-The model is that of tests/programs/stream_model.py, for arrays that do not belong to PyTorch. Work is queued per stream
-and runs later, in an order constrained only by events and NCCL. `StreamError` names both conflicting calls if
+The model corresponds to tests/programs/stream_model.py, for arrays that do not belong to PyTorch. Work is queued per
+stream and runs later, in an order constrained only by events and NCCL. `StreamError` names both conflicting calls if
 
 - two streams access the same memory, one of them writes, and no event orders the accesses;
 - two operations of a communicator are enqueued on streams that no event orders;
