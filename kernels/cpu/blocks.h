@@ -13,7 +13,7 @@ template <int S, class L = lanes> HB_FN hb_v join(hb_v a, hb_v b) {
   hb_v own = other ? b : a, far = other ? a : b;
   return L::max(own, L::template swap<S>(far));
 }
-// the largest magnitudes of N blocks, one a lane if N is the number of lanes
+// the largest magnitudes of N blocks, one per lane if N is the number of lanes
 template <int N> HB_FN hb_v block_tops(const float *x, uint64_t block) {
   if constexpr (N == 1) {
     hb_v m = load(x) & HB_MAGNITUDE;
