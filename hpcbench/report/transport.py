@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Environment
+from hpcbench.contract.text import make_printable
 from hpcbench.contract.values import get_text
 from hpcbench.report.measures import Measures
 
@@ -29,6 +30,16 @@ def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
         if transport := find_transport(measures.run):
             found.setdefault(_cell(measures), set()).add(transport)
     return [_name_transport(measures) if len(found.get(_cell(measures), ())) > 1 else measures for measures in runs]
+
+
+def note_links(runs: Sequence[Measures]) -> list[str]:
+    """Note the runs over NCCL whose plans were chosen by links that were measured over another transport."""
+    notes = []
+    for run in (measures.run for measures in runs):
+        environment = run.log.event(Environment) if run.log else None
+        if environment and environment.links_note and find_transport(run) == "nccl":
+            notes.append(make_printable(f"links {environment.links}: {environment.links_note}"))
+    return list(dict.fromkeys(notes))
 
 
 def _cell(measures: Measures) -> str:

@@ -79,7 +79,7 @@ class Trainer:
     ) -> None:
         self.run = run
         self.corpus = corpus
-        speeds = links.load(Path(run.links)) if run.links else links.DEFAULT
+        speeds = links.load(Path(run.links)).over(run.train.transport or "mpi") if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, speeds, places)
         check_nodes(run, self.mesh)
         self.policy = Policy(run.scheme, message_dtypes(run.train))

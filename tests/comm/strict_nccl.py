@@ -27,8 +27,6 @@ from hpcbench.comm.nccl import Communicator
 from hpcbench.comm.rounding import is_half, narrow, widen
 
 CALLER = 0
-ORDER = -1
-"""Address that represents the order of a communicator's operations."""
 
 
 class Model(Streams):
@@ -104,6 +102,7 @@ class StrictAccelerator(Accelerator):
         self.model, self.rank = model, rank
         self._streams: list[Stream] = []
         self._uses = Uses()
+        self._orders = 0
         self._memory: list[np.ndarray] = []  # keeps addresses unique
         self.codecs = StrictDevice(self)
         assert self.new_stream() == CALLER
@@ -127,6 +126,11 @@ class StrictAccelerator(Accelerator):
 
     def use(self) -> None:
         pass
+
+    def new_order(self) -> int:
+        """Return an address that represents the order of a communicator's operations."""
+        self._orders += 1
+        return -self._orders
 
     def new_stream(self) -> int:
         self._streams.append(Stream(self.model, f"stream {len(self._streams)} of rank {self.rank}"))
@@ -249,6 +253,7 @@ class StrictCommunicator(Communicator):
     def __init__(self, world: World, rank: int, accelerator: StrictAccelerator) -> None:
         self.rank, self.size = rank, world.ranks
         self._world, self._accelerator = world, accelerator
+        self._order = accelerator.new_order()
         self._open: list[tuple[Part, Callable[[], bool]]] | None = None
         self._stream = CALLER
         self._counts: dict[tuple[int, int, int], int] = defaultdict(int)
@@ -273,7 +278,7 @@ class StrictCommunicator(Communicator):
         stream.put(place, run)
         reads = [part.src for part, _ in parts if part.src.size]
         writes = [part.dst for part, _ in parts if part.dst.size]
-        self._accelerator.use_memory(self._stream, "NCCL", reads, [*writes, ORDER])
+        self._accelerator.use_memory(self._stream, "NCCL", reads, [*writes, self._order])
 
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
         self._message(self.rank, peer, 0, content, stream)

@@ -44,6 +44,8 @@ from hpcbench.comm.native import Library
 from hpcbench.comm.nccl import OPERATIONS
 from hpcbench.parallel import buffers, flat
 
+Launch = tuple[str, frozenset[int]]
+"""A communicator and the world ranks that take part in an operation."""
 STALLED_S = 60
 """Seconds after which operations that cannot run are an error."""
 
@@ -110,6 +112,7 @@ class TrainingDevice(StrictAccelerator):
         self.caller = self._streams[CALLER]
         self.communicators: list[MpiNccl] = []
         self.errors: list[str] = []
+        self.launches: list[Launch] = []
 
     array = Accelerator.array
 
@@ -157,6 +160,10 @@ class TrainingDevice(StrictAccelerator):
         self.model.run_until(lambda: not self.model.pending)
         for communicator in self.communicators:
             self.errors += communicator.list_differences()
+        everyone = MPI.COMM_WORLD.allgather(self.launches)
+        for rank, others in enumerate(everyone):
+            if rank != self.rank and _shared(self.launches, rank) != _shared(others, self.rank):
+                self.errors.append(f"ranks {self.rank} and {rank} launched operations in another order")
 
     @contextmanager
     def _collecting(self) -> Iterator[None]:
@@ -169,6 +176,11 @@ class TrainingDevice(StrictAccelerator):
         self.model.run_until(lambda: not self.caller.todo)
 
 
+def _shared(launches: list[Launch], rank: int) -> list[str]:
+    """Return the communicators of the launches that another rank takes part in."""
+    return [communicator for communicator, ranks in launches if rank in ranks]
+
+
 class MpiNccl(StrictCommunicator):
     """NCCL's communicator on MPI requests. Its sums are those of the MPI library."""
 
@@ -176,8 +188,19 @@ class MpiNccl(StrictCommunicator):
         super().__init__(World(comm.size), comm.rank, accelerator)
         self._comm = comm.Dup()
         self._library = Library(self._comm)
+        self._ranks = tuple(comm.allgather(MPI.COMM_WORLD.rank))
+        self._peers: set[int] = set()
+        self._name = f"{self._ranks} {sum(other._ranks == self._ranks for other in accelerator.communicators)}"
+        self._device = accelerator
         self.operations: list[tuple[Any, ...]] = []
         """The kinds of all collectives, which have to be the same on all ranks."""
+
+    def end(self) -> None:
+        """End the group, and record its launch."""
+        if self._open:
+            self._device.launches.append((self._name, frozenset(self._peers)))
+        self._peers.clear()
+        super().end()
 
     def list_differences(self) -> list[str]:
         """Name the ranks that have made other collectives (a collective call)."""
@@ -185,6 +208,8 @@ class MpiNccl(StrictCommunicator):
         return [f"rank {rank} made other collectives" for rank, others in everyone if others != self.operations]
 
     def _message(self, source: int, target: int, side: int, array: DeviceArray, stream: int) -> None:
+        self._peers.add(self._ranks[source if side else target])
+
         def begin() -> Slice:
             memory = [seen(array), MPI.BYTE]
             yield [self._comm.Irecv(memory, source) if side else self._comm.Isend(memory, target)]
@@ -196,6 +221,7 @@ class MpiNccl(StrictCommunicator):
 
     def _collective(self, kind: tuple[Any, ...], src: DeviceArray, dst: DeviceArray, stream: int) -> None:
         library, name = self._library, kind[0]
+        self._peers.update(self._ranks)
         self.operations.append((name, kind[1], str(kind[2]), *kind[3:]))
 
         def begin() -> Slice:

@@ -72,3 +72,9 @@ def test_a_comparison_with_an_earlier_submission_names_the_change(
     earlier, now = (submitted(tmp_path / name, dict.fromkeys(BOTH, name)) for name in ("mpi", "nccl 2.27.5"))
     report([now], "md", against=earlier)
     assert "transport nccl 2.27.5, was mpi" in capsys.readouterr().out
+
+
+def test_links_of_another_transport_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note = '2.27.5", "links": "links.json", "links_note": "measured over mpi, but the run uses nccl'
+    report([submitted(tmp_path / "001", dict.fromkeys(BOTH, f"nccl {note}"))], "md")
+    assert capsys.readouterr().out.count("links links.json: measured over mpi, but the run uses nccl") == 1
