@@ -3,8 +3,9 @@
     python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
-Errors are relative RMS errors of one coding, medians over messages. `*` marks the codecs of the Pareto front: no other
-codec in the table needs fewer bits with at most the same error. Needs hpcbench[bench], and hpcbench[report] for plots.
+Errors are relative RMS errors of one encoding, as medians over messages. `*` marks the codecs of the Pareto front: no
+other codec in the table needs fewer bits with at most the same error. Requires hpcbench[bench], and hpcbench[report]
+for plots.
 """
 
 import argparse

@@ -26,7 +26,7 @@ and a format:
     [results/reference/engine.json]
     engine/ratio = measured/0/ratio .2f
 
-With --check no file is changed: the script prints a line for each difference and ends with status 1. The status is 2
+With --check no file is changed: the script prints a line for each difference and exits with status 1. The status is 2
 if a marker names something that does not exist.
 """
 
@@ -123,7 +123,7 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first one after another line.
+    """Return the group of the only matching line, or of the first match after another line.
 
     Raise ValueError if there is none.
     """
@@ -150,7 +150,7 @@ def _number(content: str, key: str) -> str:
 
 
 def main() -> int:
-    """Fill or check the documents; return the exit status."""
+    """Fill or check the documents, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("documents", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")

@@ -206,7 +206,7 @@ def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
 
 def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes]) -> Make:
-    """Return a compressor of bytes that allocates new ones at each call."""
+    """Return a compressor of bytes that allocates new memory at each call."""
 
     def make(x: Array, out: Array, threads: int) -> Coder:
         data: Any = x.view(np.uint8).data

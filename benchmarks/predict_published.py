@@ -3,11 +3,11 @@
     python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
 The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
-are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the targets,
-which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's
-H100 table. However, the properties of their programs (overlap, blocking messages) were set with knowledge of these
-rows. Assumptions about unpublished settings are printed below each table. `--every N` takes each N-th run, `--rows`
-prints all.
+are marked "chosen" were set by hand on one half and are tested on the other half. No constant was fitted to the
+targets, which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of
+Megatron-Core's H100 table. However, the properties of their programs (overlap, blocking messages) were set with
+knowledge of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every
+N-th run, and `--rows` prints all runs.
 """
 
 import argparse
@@ -149,7 +149,7 @@ def workload(
 
 
 def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | None:
-    """Parse a row of the table; None if it is incomplete or inconsistent."""
+    """Parse a row of the table, or None if it is incomplete or inconsistent."""
     if not all(row[key] for key in ("seconds_per_iter", "tp", "micro", "layers", "heads", "vocab")):
         return None
     vocab = 250880 if row["vocab"] == "about 250k" else int(row["vocab"])

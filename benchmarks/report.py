@@ -49,7 +49,7 @@ class Cost:
 
 
 def runs(logs: int) -> list[Planted]:
-    """Make the runs. Their step times vary like those of real runs."""
+    """Make the runs. Their step times vary as in real runs."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [

@@ -106,7 +106,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
     """Return the stored comparison of a scheme at equal time: its interval, without a conclusion.
 
-    Its pairs are not stored, so the comparison takes no part in the multiplicity correction.
+    Its pairs are not stored, so the comparison is excluded from the multiplicity correction.
     """
     interval = stored[f"{AT_EQUAL_TIME}_difference"]
     if interval is None:
@@ -209,7 +209,7 @@ def round_figures(value: Any) -> Any:
 
 
 def main() -> int:
-    """Recompute the reports that the command line names; return the exit status."""
+    """Recompute the reports that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT.json")
     for path in parser.parse_args().reports or [ROOT / "results/reference" / name for name in STORED]:

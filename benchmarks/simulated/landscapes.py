@@ -1,7 +1,7 @@
 """Synthetic landscapes for the tuner: schemes with true times and losses, predictions of them, and noisy runs.
 
 A landscape has 1 to 4 dimensions with exposed traffic, and six codecs for each. The true times and losses of the
-dimensions add up; each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
+dimensions add up. Each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
-"""Wire bytes per byte, and mean squared error relative to that of Gaussian values."""
+"""Wire bytes per byte, and mean squared error relative to Gaussian values."""
 BASELINE = "none"
 
 

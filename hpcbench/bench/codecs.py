@@ -36,7 +36,7 @@ DEFAULT = (
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
 """Timed operations. The last operation is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
-"""Number of values in the NaN and infinity test, which places them in different chunks of 1024."""
+"""Number of values in the test of NaN and infinity, which are placed in different chunks of 1024."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class CodecRow:
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """Guaranteed bound for `max_error`; None without a guarantee."""
+    """Guaranteed bound for `max_error`, or None without a guarantee."""
     non_finite: str
     """Treatment of NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 

@@ -98,7 +98,7 @@ class Channel:
         return self if self.sampler is None else replace(self, tensors=tensors)
 
     def sample(self, operation: str, place: Place, values: Sequence[Any]) -> None:
-        """Pass a message that is about to be sent to the sampler, if there is one."""
+        """Pass a message to the sampler, if any, immediately before sending."""
         if self.sampler is not None:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 

@@ -71,7 +71,10 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
 
 
 def explain_undecidable(scheme: Scheme) -> str | None:
-    """Return why a scheme cannot be applied to a program; None if it can. The pass of a program's calls is unknown."""
+    """Return why a scheme cannot be applied to a program, or None if it can.
+
+    The pass of a program's calls is unknown.
+    """
     if scheme.optimizer is not None:
         return "it sets an optimizer, and the program has its own: use another scheme"
     if scheme.algorithm == "homomorphic":

@@ -164,13 +164,13 @@ def _list_choices(context: dict[str, Any]) -> list[str]:
 
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the field names of the section at `path`; empty if there is none."""
+    """Return the field names of the section at `path`. Empty if there is none."""
     section = find_section(schema, path)
     return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """Return the section at `path`; None if the value there is not a section."""
+    """Return the section at `path`, or None if the value there is not a section."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):

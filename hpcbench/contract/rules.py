@@ -50,7 +50,7 @@ def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
 
 
 def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
-    """Return the first rule that cannot encode fp64 messages of the run; None if all can.
+    """Return the first rule that cannot encode fp64 messages of the run, or None if all can.
 
     The result is the index of the rule, and the problem with the remedy.
     """
@@ -72,7 +72,7 @@ def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage does not use; None if a rule matches its gathers."""
+    """Return the index of a rule for gathers that this ZeRO stage does not use. None if a rule matches its gathers."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -86,7 +86,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass; None if the values are identical.
+    """Return why the backward pass would use different values than the forward pass. None if they are identical.
 
     Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
     the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -132,7 +132,7 @@ def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | N
 
 
 def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass of attention would use different keys and values; None if they are identical.
+    """Return why the backward pass of attention would use different keys and values, or None if they are identical.
 
     A ring sends keys and values again in the backward pass. Ulysses stores them, unless attention is recomputed.
     """
@@ -154,7 +154,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
 
 
 def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
-    """Return the part of a scheme that cannot run on a GPU; None if all parts can.
+    """Return the part of a scheme that cannot run on a GPU, or None if all parts can.
 
     The result is the index of the rule (None for the algorithm), and the problem with the remedy.
     """
@@ -167,7 +167,7 @@ def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
 
 
 def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why homomorphic sums may overflow in a group of the run; None if they cannot overflow."""
+    """Return why homomorphic sums may overflow in a group of the run, or None if they cannot overflow."""
     for traffic, treatment in resolve_treatments(scheme, setting).items():
         ranks = {"DP": setting.layout.replicas, "TP": setting.layout.depth if traffic[3:] else setting.layout.tp}
         scattered = traffic[0] == "DP" and setting.train.zero > 0
@@ -181,7 +181,7 @@ def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None
 
 
 def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the copies of a tied weight on the first and last stage would diverge; None if they remain equal.
+    """Return why the copies of a tied weight on the first and last stage would diverge, or None if they remain equal.
 
     Each call of a codec draws new random numbers, and the two stages make different calls.
     """

@@ -57,13 +57,13 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with the measured times of the machine's links and codecs; None for the defaults."""
+    """File with the measured times of the machine's links and codecs, or None for the defaults."""
     shape: RankShape | None = None
-    """The intended placement; None if there is none to check."""
+    """The intended placement, or None if placement is not checked."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Dense peak of a GPU in TFLOP/s by precision, if the site sets it. Only the report uses it."""
     gpu_aware_mpi: bool | None = None
-    """Whether device pointers are passed to the MPI library; None if the ranks test this."""
+    """Whether device pointers are passed to the MPI library, or None if the ranks test this."""
 
     @property
     def setting(self) -> TrafficSettings:
@@ -96,7 +96,7 @@ def check(run: Run, where: str) -> None:
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """Return the first value that contradicts other settings of the run; None if there is none."""
+    """Return the first value that contradicts other settings of the run, or None if the settings are consistent."""
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")

@@ -26,13 +26,13 @@ def check_codec(name: str) -> str:
     Raises
     ------
     ValueError
-        There is no such codec.
+        The codec does not exist.
     """
     return spec.parse(name).name
 
 
 class Rule(Section):
-    """A codec for the traffic that matches. A field that is left out matches everything."""
+    """A codec for matching traffic. An omitted field matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
@@ -96,7 +96,7 @@ class Rule(Section):
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Return whether the rule applies to the traffic. A field that is left out matches everything."""
+        """Return whether the rule applies to the traffic. Omitted fields match everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
@@ -126,12 +126,12 @@ class Treatment:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless. It is False for a codec from another package."""
+        """Whether the codec is lossless. False for codecs from other packages."""
         return spec.parse(self.codec).lossless is True
 
     @property
     def refusal(self) -> str | None:
-        """Why the algorithm does not support this treatment, and the remedy; None if it does."""
+        """Why the algorithm does not support this treatment, and the remedy, or None if it does."""
         if self.algorithm is Algorithm.NATIVE and self.codec != "none":
             return f"algorithm native runs no codec, and this is {self.codec}: use algorithm encoded, or codec none"
         if self.algorithm is Algorithm.NATIVE and self.feedback:
@@ -146,7 +146,7 @@ class Treatment:
         return None
 
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
-        """Return why a message is not encoded; None if it is.
+        """Return why a message is not encoded, or None if it is.
 
         The decision depends only on the unencoded size and on the nodes, so all ranks make the same decision.
         """
@@ -287,7 +287,7 @@ def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, h
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm does not support; None if it supports all."""
+    """Return the first treatment that the algorithm does not support, or None if it supports all."""
     treatments = (_resolve(algorithm, rules, traffic, half=True) for traffic in list_possible_traffic())
     return next((treatment for treatment in treatments if treatment.refusal), None)
 

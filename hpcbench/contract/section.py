@@ -22,9 +22,9 @@ Label = Annotated[str, Field(pattern=LABEL)]
 Line = Annotated[str, Field(pattern=LINE, max_length=4096)]
 """Text that fits on one line of a job script."""
 File = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH), AfterValidator(os.path.expanduser)]
-"""Path of a file or directory; `~` is expanded, as a shell does."""
+"""Path of a file or directory. `~` is expanded as in a shell."""
 PathLine = Annotated[Line, AfterValidator(os.path.expanduser)]
-"""Path that fits on one line of a job script; `~` is expanded, as a shell does."""
+"""Path that fits on one line of a job script. `~` is expanded as in a shell."""
 Variable = Annotated[str, Field(pattern=VARIABLE, max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
@@ -45,7 +45,7 @@ class Section(BaseModel):
         Raises
         ------
         ValidationError
-            A value is wrong, or there is no such field.
+            A value is invalid, or the field does not exist.
         """
         return type(self).model_validate({**vars(self), **values})
 
@@ -54,12 +54,12 @@ class Feature(Section):
     """The settings of a feature in `Train`."""
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return why the settings are invalid for a run of this length; None if they are valid."""
+        """Return why the settings are invalid for a run of this length, or None if they are valid."""
         return None
 
 
 class Misfit(NamedTuple):
-    """A setting that contradicts the others."""
+    """A setting that contradicts other settings."""
 
     field: tuple[str, ...]
     """Section and field of the setting, such as ``("layout", "tp")``."""

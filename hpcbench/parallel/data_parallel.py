@@ -60,7 +60,7 @@ class DataParallel:
     node_copy
         Whether stage 3 gathers weights for the backward pass from a second copy within each node (hpZ of ZeRO++).
     masks
-        Function that creates the masks of sparse weights for the pieces; None if weights are dense.
+        Function that creates the masks of sparse weights for the pieces, or None if weights are dense.
     offload
         Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
@@ -73,7 +73,7 @@ class DataParallel:
     pieces : list of Piece
         Pieces that this rank owns.
     link : HostLink or None
-        Link to the host memory; None without offloading.
+        Link to the host memory, or None without offloading.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class DataParallel:
 
     @property
     def by_rows(self) -> ByRows | None:
-        """Reduction of an embedding gradient by rows; None without such a gradient or without other replicas."""
+        """Reduction of an embedding gradient by rows, or None without such a gradient or without other replicas."""
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
@@ -315,7 +315,7 @@ class DataParallel:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that persist between steps, by purpose, for the device and the host.
+        """Return the size in bytes of the tensors that persist between steps, by purpose, for the device and the host.
 
         Residuals of error feedback are in host memory, where messages are encoded. They are listed only if they exist.
         Masks of sparse weights count as parameters.

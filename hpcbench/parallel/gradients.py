@@ -50,12 +50,12 @@ class Gradients:
     overlap
         Whether to reduce during the backward pass instead of after it.
     link
-        Link to host memory; None if the gradients of the pieces are on the device.
+        Link to host memory, or None if the gradients of the pieces are on the device.
     whole
         Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
         weights of the bucket are no longer needed.
     touched
-        Record of the touched rows of the table whose gradient may be sent by rows; None without such a table.
+        Record of the touched rows of the table whose gradient may be sent by rows, or None without such a table.
     always
         Whether this gradient is sent by rows even if rows take more bytes.
 

@@ -80,9 +80,9 @@ class PredictedBucket:
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Number of elements in a gradient message, or in a weight message before the update; 0 for all."""
+    """Number of elements in a gradient message, or in a weight message before the update, or 0 for all."""
     given: int = 0
-    """Number of elements in a message with updated weights; 0 for all."""
+    """Number of elements in a message with updated weights, or 0 for all."""
 
 
 class BucketLayout(NamedTuple):
@@ -105,7 +105,7 @@ class BucketLayout(NamedTuple):
 
 
 def get_itemsize(train: Train) -> int:
-    """Return the bytes per value in the accumulation precision: 8 for fp64, else 4."""
+    """Return the number of bytes per value in the accumulation precision: 8 for fp64, else 4."""
     return 8 if train.precision == "fp64" else 4
 
 
@@ -225,11 +225,6 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     return BucketLayout(
         tuple((item_bucket, order.count(k)) for item_bucket, k in kinds.items()), order, max(present.values())
     )
-
-
-def list_parameters(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
-    """List a rank's parameters of part `number` of the pipeline, in the model's order."""
-    return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
 
 
 def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:

@@ -33,7 +33,7 @@ class StepCalls:
     updates
         Number of updates before this step. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
-        Number of neighboring data-parallel ranks on a node, for `node_copy`; None for the whole group.
+        Number of neighboring data-parallel ranks on a node, for `node_copy`, or None for the whole group.
     routed
         Rows sent to experts without token dropping. None assumes that every expert gets the same number.
     rows
@@ -128,8 +128,8 @@ class StepCalls:
         tensor-parallel region twice per layer and after the embedding, and enters one twice per layer and before the
         head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
         parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
-        the statistics of the softmax over a sharded vocabulary. The largest logits come first; sums of exponentials and
-        target logits are reduced together.
+        the statistics of the softmax over a sharded vocabulary. The largest logits come first. Sums of exponentials and
+        target logits are then reduced together.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
@@ -244,11 +244,11 @@ class StepCalls:
         ]
 
     def activations(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the next one; None for the last part."""
+        """Return the message that a part sends to the next one, or None for the last part."""
         return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
 
     def gradients_back(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the previous one; None for the first part."""
+        """Return the message that a part sends to the previous one, or None for the first part."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:
@@ -273,7 +273,7 @@ class StepCalls:
         return grid.count(grid.stream.rows) * grid.count(grid.stream.columns)
 
     def gathered_forward(self, bucket: PredictedBucket) -> RepeatedCall | None:
-        """Return the ZeRO-3 gathers of a bucket in the forward pass of one micro-batch; None below stage 3."""
+        """Return the ZeRO-3 gathers of a bucket in the forward pass of one micro-batch, or None below stage 3."""
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "FORWARD", "PARAM"), _holders(bucket)
@@ -281,7 +281,7 @@ class StepCalls:
         return PredictedCall(channel, "all-gather", elements, self._widths["parameters"], group), bucket.gathers
 
     def gathered_backward(self, bucket: PredictedBucket) -> RepeatedCall | None:
-        """Return the ZeRO-3 gather of a bucket in the backward pass of one micro-batch; None below stage 3.
+        """Return the ZeRO-3 gather of a bucket in the backward pass of one micro-batch, or None below stage 3.
 
         With a copy of the weights on each node, ranks gather within the node.
         """

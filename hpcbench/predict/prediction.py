@@ -28,7 +28,7 @@ class Prediction:
     time: StepTime
     memory: PredictedMemory
     against: BreakEven | None = None
-    """Comparison with the baseline; None for the baseline itself, or without a predicted baseline."""
+    """Comparison with the baseline, or None for the baseline itself, or without a predicted baseline."""
 
     @property
     def samples_per_s(self) -> PredictedValue:
@@ -87,7 +87,7 @@ def predict(
     Parameters
     ----------
     refused
-        List to which the error of each unpredictable scheme is appended; None to raise the error.
+        List to which the error of each unpredictable scheme is appended, or None to raise the error.
     """
     predictions = []
     for name, workload in workloads:

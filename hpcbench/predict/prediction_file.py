@@ -29,7 +29,7 @@ class StoredStep:
 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
-    """Return a submission's predictions, keyed by (cell, scheme); empty if the file is missing or unusable."""
+    """Return a submission's predictions, keyed by (cell, scheme). Empty if the file is missing or unusable."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     predictions = {}

@@ -47,7 +47,7 @@ class TrainingProgram:
     wide_gradients
         Whether products accumulate weight gradients directly.
     gradients
-        Number format of gradients in messages; None for the setting of the study.
+        Number format of gradients in messages, or None for the setting of the study.
     layer_buckets
         Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies.
     nccl
@@ -55,17 +55,17 @@ class TrainingProgram:
     slowdown
         Computing time divided by the computing time from the tables, fitted on published runs.
     states
-        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``; empty for the engine's rules.
+        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules.
     keeps
         Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
         parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
         activations if they do not fit.
     again
-        Fraction of a layer's products that selective recomputation repeats; None if it repeats core attention.
+        Fraction of a layer's products that selective recomputation repeats, or None if it repeats core attention.
     fp8
         Whether the layers' matrix products use 8-bit operands.
     shard
-        Number of neighboring replicas over which states are sharded; None for all.
+        Number of neighboring replicas over which states are sharded, or None for all.
     """
 
     name: str
@@ -113,11 +113,6 @@ def read_table() -> dict[str, dict[str, Any]]:
     """Return the content of `programs.yaml`."""
     table: dict[str, dict[str, Any]] = yaml12.read(Path(__file__).with_name("programs.yaml")).data
     return table
-
-
-def list_programs() -> list[str]:
-    """Return the names of all programs."""
-    return list(read_table())
 
 
 def load_program(text: str) -> TrainingProgram:

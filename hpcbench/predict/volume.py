@@ -48,11 +48,11 @@ def count_step_bytes(
         Number of neighboring data-parallel ranks on a node, for `node_copy`. It must divide the group size. None means
         the whole group.
     routed
-        Counted rows for experts without token dropping; None if all experts get the same number.
+        Counted rows for experts without token dropping, or None if all experts get the same number.
     rows
         Counted rows of the embedding gradient, if touched rows may be sent alone.
     zeros
-        Counted zeros in the masks of sparse weights; None for evenly distributed zeros, such as 2:4.
+        Counted zeros in the masks of sparse weights, or None for evenly distributed zeros, such as 2:4.
     """
     calls = StepCalls(
         *(model, train, layout, rank),

@@ -19,7 +19,7 @@ MOST_BYTES = 16 << 20
 """Maximum trial size in bytes. The result also applies to larger vectors."""
 _PAIRS = 15
 _ENOUGH_S = 0.5
-"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first one does not
+"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first pair does not
 count.
 """
 _GAIN = 0.9

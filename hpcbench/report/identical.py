@@ -43,7 +43,7 @@ def describe_identical(cell: Cell) -> list[str]:
 
 
 def _describe_treatment(run: Measures) -> Hashable:
-    """Return all scheme settings that can affect the run; None if unknown."""
+    """Return all scheme settings that can affect the run, or None if unknown."""
     channels = [channel for channel in run.channels if channel.dimension != "EXACT"]
     try:
         scheme = NamedScheme.model_validate(run.run.settings.scheme.raw)

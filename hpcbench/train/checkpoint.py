@@ -228,7 +228,7 @@ class Checkpoints:
         return {**content, "calls": state["calls"]}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
-        """Return the first fault in the checkpoint files, in rank order; None if all files are valid."""
+        """Return the first fault in the checkpoint files, in rank order, or None if all files are valid."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
                 f"{path}: written by another version of hpcbench: continue with that version, or remove "

@@ -34,7 +34,7 @@ class Traffic:
     mesh
         Mesh of the ranks.
     link
-        Link to host memory; None without offloading.
+        Link to host memory, or None without offloading.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Traffic:
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Return the bytes copied to host memory and back, summed over all ranks; None without offloading.
+        """Return the number of bytes copied to host memory and back, summed over all ranks, or None without offloading.
 
         These copies are not messages and are never encoded.
         """
@@ -154,5 +154,5 @@ def _read(channel: Channel) -> dict[str, float]:
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Return the relative error of the sampled values in the 2-norm; None without samples."""
+    """Return the relative error of the sampled values in the 2-norm, or None without samples."""
     return math.sqrt(error_square / square) if square else None

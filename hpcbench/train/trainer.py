@@ -147,7 +147,7 @@ class Trainer:
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
-        """Attach a trace recorder; `None` detaches it."""
+        """Attach a trace recorder. `None` detaches the recorder."""
         self.policy.record(recorder)
         self.phases.recorder = recorder
 
@@ -271,11 +271,11 @@ class Trainer:
         return total / count, round(count)
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that persist between steps, by location and purpose."""
+        """Return the size in bytes of the tensors that persist between steps, by location and purpose."""
         return self.data_parallel.held_bytes()
 
     def staleness(self) -> Staleness | None:
-        """Return the staleness of the gradients (a collective call); None if it is always zero."""
+        """Return the staleness of the gradients (a collective call), or None if it is always zero."""
         return None
 
     def state(self) -> dict[str, Any]:

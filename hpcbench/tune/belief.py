@@ -113,7 +113,7 @@ class Belief:
         return dict(zip(self.names, map(float, within), strict=True))
 
     def choose(self, probability: float, among: Callable[[str], bool] = lambda name: True) -> str:
-        """Return the fastest scheme that stays within the budget with at least this probability; else the baseline."""
+        """Return the fastest scheme that stays within the budget with at least this probability, or the baseline."""
         times, within = self.expected_log_times(), self.probability_within()
         allowed = [name for name in self.names if within[name] >= probability and among(name)]
         return min(allowed, key=lambda name: times[name], default=self.names[0])

@@ -134,7 +134,7 @@ def make_plan(
 
 
 def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
-    """Return a combination's scheme; None for a preset or a scheme of the study."""
+    """Return a combination's scheme, or None for a preset or a scheme of the study."""
     codecs = plan.combinations[name].codecs
     if name in CONTROLS or "scheme" in codecs:
         return None

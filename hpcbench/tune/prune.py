@@ -50,7 +50,7 @@ class SearchPlan:
     controls: Sequence[str]
     lossless: frozenset[str]
     best_gain: float | None
-    """Largest predicted gain over the baseline; None if nothing was predicted."""
+    """Largest predicted gain over the baseline, or None if nothing was predicted."""
     notes: Sequence[str]
 
     @property

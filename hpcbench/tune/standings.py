@@ -12,9 +12,9 @@ class RunOutcome:
     """Result of one run."""
 
     seconds: float | None
-    """Seconds per step, or another time per unit of work; None if the run failed."""
+    """Seconds per step, or another time per unit of work, or None if the run failed."""
     loss: float | None
-    """Loss at the end; None if the run failed, NaN or infinite if it diverged."""
+    """Loss at the end, or None if the run failed, NaN or infinite if it diverged."""
 
     @property
     def is_complete(self) -> bool:
@@ -45,7 +45,7 @@ class Standing:
 
     scheme: str
     gain: Difference | None
-    """Log of baseline time divided by scheme time; None without a common round."""
+    """Log of baseline time divided by scheme time, or None without a common round."""
     loss: Difference | None
     """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool
@@ -154,7 +154,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds; None without such rounds.
+        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None without such rounds.
 
         Parameters
         ----------

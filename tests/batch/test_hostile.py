@@ -1,4 +1,5 @@
-"""Tests of hostile text in each string of study and site. It is refused in one line, or passed on and not executed."""
+"""Tests of hostile text in each string of study and site. The text is refused in one line, or passed on and not
+executed."""
 
 import json
 import os
@@ -148,7 +149,16 @@ STUDY: dict[str, Any] = {
     "repeats": 1,
     "pairing": "allocation",
     "baseline": {"scheme": "baseline"},
-    "thresholds": [{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}}],
+    "thresholds": [
+        {
+            "quantity": "loss",
+            "max": 9.0,
+            "scheme": "mine",
+            "cell": {"model.positions": "rotary"},
+            "reference": 2.0,
+            "confidence": 0.95,
+        }
+    ],
 }
 HEADS = 14
 """Directives of the scripts, for all values of the fields."""

@@ -48,7 +48,7 @@ def test_bits_and_errors(rows: list[CodecRow]) -> None:
 
 
 def test_bounds(rows: list[CodecRow]) -> None:
-    """A stated fraction of the largest value agrees with the codec's bound to 2 %."""
+    """A stated fraction of the largest value agrees with the codec's bound to within 2 %."""
     largest = float(np.abs(make_values("gradient", 1 << 22, np.dtype(np.float32))).max())
     seen = 0
     for cells, row in zip(LINES, rows, strict=True):

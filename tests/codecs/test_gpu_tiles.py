@@ -190,7 +190,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dt
 )
 @pytest.mark.parametrize("ones", [1, 3])
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
-    """No encoder produces these streams: random bits, and sparse ones, in which coefficients stay insignificant."""
+    """No encoder produces these streams: random bits, and sparse bits, in which coefficients stay insignificant."""
     codec, n = compiled(f"zfp:{rate}"), 8192
     bits = random_words(n * rate // 64, 11)
     for k in range(1, ones):

@@ -88,7 +88,7 @@ def simulate(
     feedback
         Residuals of each rank.
     order
-        Order in which ranks advance; rank by rank by default.
+        Order in which ranks advance. By default, rank by rank.
 
     Raises
     ------

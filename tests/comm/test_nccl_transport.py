@@ -22,11 +22,12 @@ WORKER = Path(__file__).with_name("gpu_worker.py")
 
 
 ROUNDING = {None: 1e-6, "float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}
-"""Largest relative difference of a sum of four values in another order, by the type of the messages."""
+"""Largest relative difference of a sum of four values in a different order, keyed by message dtype."""
 
 
 def sums_in_its_own_order(result: dict[str, Any]) -> bool:
-    """Return whether each piece has a reduction of its own, whose order of more than two values is the library's."""
+    """Return whether each piece has a separate reduction, in which the library determines the order of more than two
+    values."""
     return result["operation"] == "reduce_scatter" and result["algorithm"] == "native"
 
 

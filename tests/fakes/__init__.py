@@ -56,7 +56,7 @@ class Called:
 class Fake:
     """A fake scheduler, used as a context manager. All its jobs are killed on exit.
 
-    Parameters ---------- directory State directory, which must not exist yet; by default a temporary directory. options
+    Parameters ---------- directory State directory, which must not exist yet. By default a temporary directory. options
     Fields of `fakes.state.Config`.
 
     Attributes ---------- environment Environment of this process, with the fake programs first on PATH.
@@ -105,7 +105,7 @@ class Fake:
 
         Parameters ---------- kind One of `FAULTS`, which persist, or a single event of a job: ``host_failure``,
         ``preempt``, ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``. program, job The affected calls of a
-        program, or job (``12``, ``12[3]``, or ``*`` for all). times Number of times that the fault happens; by default
+        program, or job (``12``, ``12[3]``, or ``*`` for all). times Number of times that the fault happens. By default
         until it is cleared. what Further arguments of the kind.
         """
         if kind in _KILLS or kind in _STEPS:

@@ -69,7 +69,7 @@ class Fault:
     seen_in
         Quantity in which the test detects the fault.
     settings
-        Settings of a run that exposes the fault; None if the test creates its own runs.
+        Settings of a run that exposes the fault, or None if the test creates its own runs.
     """
 
     plant: Callable[[], Patch]

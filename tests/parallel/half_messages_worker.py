@@ -1,4 +1,5 @@
-"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. Prints JSON lines."""
+"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. The worker prints JSON
+lines."""
 
 import json
 import sys

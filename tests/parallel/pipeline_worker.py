@@ -1,4 +1,5 @@
-"""Worker that trains with every schedule and recomputation, and compares with no pipeline. Prints JSON lines."""
+"""Worker that trains with every schedule and recomputation, and compares results with training without a pipeline. The
+worker prints JSON lines."""
 
 import json
 from contextlib import nullcontext

@@ -1,4 +1,5 @@
-"""Worker that compares the ZeRO stages with each other and with one process. Prints one JSON line per case."""
+"""Worker that compares the ZeRO stages with each other and with one process. The worker prints one JSON line per
+case."""
 
 import json
 import sys
@@ -321,7 +322,7 @@ def freed_too_early() -> object:
 
 
 def copy_not_refreshed() -> object:
-    """The secondary copies on each node are those of the first step."""
+    """The secondary copies on each node come from the first step."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:

@@ -41,7 +41,7 @@ SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
 
 
 def beyond_dense(shape, recompute="none"):
-    """Return the needed and executed operations of a sample's forward pass, beyond those of a dense model."""
+    """Return the needed and executed operations of a sample's forward pass, minus the operations of a dense model."""
     executed = {**SIZES, "recompute": recompute}
     return (
         (flops.count_model_flops(**SIZES, experts=shape) - flops.count_model_flops(**SIZES)) / 3,

@@ -164,7 +164,7 @@ class Model(TorchDispatchMode, Streams):
         return written, reads
 
     def _submit(self, what: str, reads: list[torch.Tensor], writes: list[torch.Tensor], run: Callable[[], Any]) -> None:
-        """Queue an operation on the current stream, and check its memory accesses against earlier ones."""
+        """Queue an operation on the current stream, and check its memory accesses against earlier accesses."""
 
         def work() -> bool:
             run()

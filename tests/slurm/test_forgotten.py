@@ -1,6 +1,6 @@
 """Tests of jobs that Slurm without accounting has forgotten.
 
-Ends come from status files; without them, no job succeeds.
+Ends come from status files. Without a status file, no job succeeds.
 """
 
 from pathlib import Path

@@ -124,8 +124,8 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         """Run a client, or a program that calls one.
 
-        Parameters ---------- environment Variables in addition to this process's own and those of the cluster. check
-        Whether an exit status other than 0 is an error.
+        Parameters ---------- environment Variables in addition to the variables of this process and of the cluster.
+        check Whether an exit status other than 0 is an error.
 
         Raises ------ UserError The command failed, if `check`. The message contains its output.
         subprocess.TimeoutExpired The command took too long. A client that reaches no daemon tries for minutes.

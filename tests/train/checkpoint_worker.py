@@ -1,4 +1,4 @@
-"""Worker that stops runs and resumes them from a checkpoint, on real ranks. Prints JSON lines."""
+"""Worker that stops runs and resumes them from a checkpoint, on real ranks. The worker prints JSON lines."""
 
 import io
 import json

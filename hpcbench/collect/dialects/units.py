@@ -32,7 +32,7 @@ def _plain(printed: str) -> float:
 
 
 def _rank_loss(printed: str) -> float | None:
-    """Return the loss of the rank; None for -1, which is not a possible cross entropy."""
+    """Return the loss of the rank, or None for -1, which is not a possible cross entropy."""
     value = _plain(printed)
     return None if value == -1 else value
 

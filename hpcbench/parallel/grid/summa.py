@@ -40,7 +40,7 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     left, right
         The operands.
     into
-        Line along which results are reduced; None if the results of all pieces are added locally.
+        Line along which results are reduced, or None if the results of all pieces are added locally.
     compute
         Function that multiplies two blocks and returns a new tensor.
     """

@@ -1,6 +1,6 @@
 """Submission directives of a Flux batch script, ``#flux: -N4``.
 
-Facts: Flux RFC 36. All directives have the same sentinel, which is the tag and the text before it. No directive may
+Sources: Flux RFC 36. All directives have the same sentinel, which is the tag and the text before it. No directive may
 follow a line without the sentinel.
 """
 

@@ -1,6 +1,6 @@
 """Options of `flux batch`, `flux alloc` and `flux run`, and Flux's durations.
 
-Facts: flux-core, flux-batch(1), flux-run(1); Flux RFC 23.
+Sources: flux-core, flux-batch(1), flux-run(1); Flux RFC 23.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Parser and evaluation of LSF dependency conditions, ``done(12) && ended(13[2])``.
 
-Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
+Sources: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
 
 import re

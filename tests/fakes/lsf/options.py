@@ -1,6 +1,6 @@
 """Options of LSF's bsub: a single dash before multi-letter names, and #BSUB lines in a script.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bsub.
 """
 
 import shlex

@@ -44,7 +44,7 @@ def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Cal
     assert points(axes) == [(fast.estimate, 1), (even.estimate, 2)]
     assert bars(axes) == [((fast.low, fast.high), (1, 1)), ((even.low, even.high), (2, 2))]
     fills = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"]
-    assert [fast.shown, even.shown] == ["faster", "not shown"] and fills == ["#0072b2", "none"]
+    assert [fast.shown, even.shown] == ["faster", "inconclusive"] and fills == ["#0072b2", "none"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["baseline", "fast", "even"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1], "the baseline stands at the top"
     left, right = axes.get_xlim()
