@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH, SHARE, VARIABLE
+from hpcbench.contract.section import DIRECTORY, LABEL, LINE, MAIL, NAME, OPTION, PATH, SHARE, VARIABLE
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -45,6 +45,7 @@ _MEANT = {
 """Scheduler terms, and the corresponding keys in hpcbench's files."""
 PATTERN_REMEDIES = {
     NAME: "is not a name: use at most 64 letters, digits and . _ -, and start with a letter or digit",
+    MAIL: "is not a mail address or user name: use one address of letters, digits and . _ + - @",
     LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, and start with a letter or digit",
     LINE: "has a control character: write plain text on one line",
     PATH: "has a NUL character: write a path",

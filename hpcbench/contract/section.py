@@ -9,6 +9,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 """Names of accounts and queues, which site administrators choose."""
+MAIL = r"^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$"
+"""Mail addresses, and names of users of the machine, that need no quoting in any shell or scheduler."""
 LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -19,6 +21,7 @@ DIRECTORY = r"^/[^:,\x00-\x1f\x7f]*$"
 
 Name = Annotated[str, Field(pattern=NAME)]
 Label = Annotated[str, Field(pattern=LABEL)]
+MailAddress = Annotated[str, Field(pattern=MAIL, max_length=200)]
 Line = Annotated[str, Field(pattern=LINE, max_length=4096)]
 """Text that fits on one line of a job script."""
 File = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH), AfterValidator(os.path.expanduser)]

@@ -146,6 +146,7 @@ def predict_runs(
         "plans": plans,
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},
         "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
+        "node_bytes_per_s": machine.fabric.node_bytes_per_s,
     }
     return predictions, about, machine
 

@@ -57,6 +57,7 @@ class Prediction:
             "ranks": self.workload.layout.ranks,
             "step_seconds": asdict(self.time.seconds),
             "parts": self.time.parts,
+            "network_seconds": self.time.network_seconds,
             "samples_per_s": asdict(self.samples_per_s),
             "model_tflops": self.tflops,
             "mfu": self.tflops * 1e12 / peak,

@@ -117,6 +117,7 @@ STUDY: dict[str, Any] = {
     "stop_ahead": "1m",
     "after": None,
     "requeue": 1,
+    "notify": "me@site.example",
     "model": {
         "name": "m",
         "layers": 2,
@@ -160,7 +161,7 @@ STUDY: dict[str, Any] = {
         }
     ],
 }
-HEADS = 14
+HEADS = 16
 """Directives of the scripts, for all values of the fields."""
 SHELL = {("setup", 0), ("teardown", 0)}
 """Lines of the site file that are executed as shell code."""

@@ -50,5 +50,7 @@ class Job:
     """Whether the launcher starts one process per node, which then starts the node's ranks."""
     prepared: Collection[str] = ()
     """Engine runs whose scheme requires setup lines or a preloaded library."""
+    notify: str | None = None
+    """Mail address to which the scheduler writes when the job ends."""
     driver: str = sys.executable
     """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""

@@ -56,8 +56,9 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
 
     caption = (
         "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"
-        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front, which no"
-        " other scheme significantly beats. Filled circle: faster and no worse. Diamond: warning, see the verdict."
+        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front of"
+        " the schemes that no other one significantly beats. Filled circle: faster and no worse. Diamond: warning, see"
+        " the verdict."
     )
     if margin and _measure_reach(rows) > _WIDE * margin:
         caption += " Outside of the margin the axis of the loss is logarithmic."
@@ -77,12 +78,25 @@ def _get_place(row: SchemeRow) -> tuple[float, float]:
 
 
 def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
-    """Connect the schemes on the Pareto front, in the order of their speeds."""
+    """Connect the schemes on the Pareto front, in the order of their speeds.
+
+    If the scatter is large, a scheme may be slower and worse than others in the figure although none significantly
+    beats it. Such schemes are not connected, so that speed and loss both increase along the line.
+    """
     unbeaten = compute_front(cell).unbeaten
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
     places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
-    xs, ys = [x for x, _ in sorted(places)], [y for _, y in sorted(places)]
+    xs, ys = zip(*find_optimal(places), strict=True) if places else ((), ())
     axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1)
+
+
+def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs of speed and loss to which no other pair is superior, slowest first."""
+    optimal: list[tuple[float, float]] = []
+    for speed, loss in sorted(places, key=lambda place: (-place[0], place[1])):
+        if not optimal or loss < optimal[-1][1]:
+            optimal.append((speed, loss))
+    return optimal[::-1]
 
 
 def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:

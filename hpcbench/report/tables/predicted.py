@@ -1,5 +1,6 @@
 """Tables that compare predictions at submission time with measurements."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,14 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
             lambda line: quantity(line.measured, unit.show),
         ),
         (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _show_error),
+        (
+            Column(
+                "break_even_gbit_per_s",
+                "pays below (Gbit/s)",
+                help="Bandwidth of a node's network below which it pays.",
+            ),
+            _show_break_even,
+        ),
         (
             Column("prediction_basis", "rests on", text=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
@@ -132,6 +141,14 @@ def _show_error(line: _Line) -> Entry:
         return Entry()
     tone: Tone = "" if line.predicted.low <= line.measured <= line.predicted.high else "warning"
     return Entry(f"{100 * line.error:+.1f} %", line.error, tone)
+
+
+def _show_break_even(line: _Line) -> Entry:
+    at = line.predicted.break_even if line.predicted else None
+    if at is None:
+        return Entry()
+    gbit = 8e-9 * at
+    return Entry(f"{gbit:.3g}" if 0 < at < math.inf else "any" if at else "none", gbit)
 
 
 def _count(errors: Sequence[tuple[float, str]]) -> Entry:

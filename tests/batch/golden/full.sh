@@ -9,6 +9,8 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --partition=boost
 #SBATCH --account=x
+#SBATCH --mail-user=me@site.example
+#SBATCH --mail-type=END,FAIL
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001

@@ -8,6 +8,8 @@
 #BSUB -wa URG
 #BSUB -q normal
 #BSUB -P my-bank
+#BSUB -u me@site.example
+#BSUB -N
 #BSUB -r
 #BSUB -cwd /scratch/me/results/neox-hybrid/001
 #BSUB -o /scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
