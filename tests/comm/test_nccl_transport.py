@@ -57,7 +57,8 @@ def run(transport: str = "nccl", device: str = "cuda", **changes: Any) -> Any:
     ("changes", "message"),
     [
         ({"device": "cpu"}, "the device is cpu: use mpi, or a site with device cuda"),
-        ({"pp": 2}, "between the 2 stages of a pipeline: use mpi, or set layout.pp to 1"),
+        ({"pp": 2, "train": {"schedule": "pipedream"}}, "schedule pipedream sends headers"),
+        ({"dp": 2, "train": {"sync": "ssp"}}, "the parameter server of sync ssp receives from any rank"),
         ({"train": {"offload": True}}, "set offload to false"),
         ({"scheme": {"algorithm": "auto"}}, "algorithm auto of scheme mine"),
         ({"scheme": {"default": "mpc"}}, "codec mpc in scheme mine vary in size: use mpi, or another codec"),

@@ -50,17 +50,22 @@ def settings() -> Iterator[tuple[str, Run, int]]:
     }
     if WORLD.size > 2:
         layouts["gradients sharded"] = (Layout(dp=WORLD.size), {"zero": 2})
+        layouts["interleaved pipeline"] = (Layout(dp=2, pp=2, chunks=2), {"zero": 1, "schedule": "interleaved"})
     for name, (layout, train) in layouts.items():
         for scheme in (SCHEMES["baseline"], INT8):
             yield f"{name}, {scheme.name}", make_run(layout, scheme, **train), 1
+    if WORLD.size == 2:
+        yield "pipeline, int8", make_run(Layout(pp=2), INT8, zero=0), 1
     yield "weights sharded, int8", make_run(Layout(dp=WORLD.size), INT8, zero=3), 1
     yield "residuals in slices, keeping", make_run(Layout(dp=WORLD.size), KEEPING, zero=1), 3
 
 
 def make_run(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
-    base = run_of("gpt2", layout, precision="fp32")
+    base = run_of("neox" if layout.chunks > 1 else "gpt2", layout, precision="fp32")
     train = {"steps": 2, "global_batch": 8, "micro_batch": 1, "overlap": True, **train}
-    return base.changed(model=base.model.changed(layers=2), scheme=scheme, train=base.train.changed(**train))
+    return base.changed(
+        model=base.model.changed(layers=max(2, layout.parts)), scheme=scheme, train=base.train.changed(**train)
+    )
 
 
 def train(run: Run, slices: int, places: Places | None, around: Callable[[], Any]) -> dict[str, Any]:
