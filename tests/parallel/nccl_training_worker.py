@@ -52,11 +52,12 @@ def settings() -> Iterator[tuple[str, Run, int]]:
         layouts["gradients sharded"] = (Layout(dp=WORLD.size), {"zero": 2})
         layouts["interleaved pipeline"] = (Layout(dp=2, pp=2, chunks=2), {"zero": 1, "schedule": "interleaved"})
     for name, (layout, train) in layouts.items():
-        for scheme in (SCHEMES["baseline"], INT8):
+        for scheme in (SCHEMES["baseline"], INT8) if WORLD.size > 2 or name == "replicas" else (INT8,):
             yield f"{name}, {scheme.name}", make_run(layout, scheme, **train), 1
     if WORLD.size == 2:
         yield "pipeline, int8", make_run(Layout(pp=2), INT8, zero=0), 1
-    yield "weights sharded, int8", make_run(Layout(dp=WORLD.size), INT8, zero=3), 1
+    else:
+        yield "weights sharded, int8", make_run(Layout(dp=WORLD.size), INT8, zero=3), 1
     yield "residuals in slices, keeping", make_run(Layout(dp=WORLD.size), KEEPING, zero=1), 3
 
 
