@@ -89,6 +89,7 @@ class Pipeline:
         self._loss = loss
         self._sendings: list[Work] = []
         self._ordered: OrderedMessages[Receive] | None = None
+        self._orders: dict[tuple[Action, ...], list[Message]] = {}
         self.most_alive = 0
         self._phases = Phases()
 
@@ -180,14 +181,16 @@ class Pipeline:
         self, actions_of: Callable[[int], Iterable[Action]], batches: Sequence[MicroBatch]
     ) -> OrderedMessages[Receive]:
         """Return the messages of a run in the order in which all stages start them."""
-        stages = self._stages
-        messages = order_messages([actions_of(stage) for stage in range(stages)], len(self._parts) * stages)
+        stages, own = self._stages, tuple(actions_of(self._stage))
+        if own not in self._orders:  # training and evaluation have the same actions in each step
+            actions = [actions_of(stage) for stage in range(stages)]
+            self._orders[own] = order_messages(actions, len(self._parts) * stages)
 
         def receive(message: Message) -> Receive:
             i, boundary, forward = message
             return self._start_receive(self._shape(*batches[i].inputs.shape), i, boundary, forward=forward)
 
-        return OrderedMessages(messages, self._stage, stages, receive)
+        return OrderedMessages(self._orders[own], self._stage, stages, receive)
 
     def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
         """Send a tensor asynchronously across the boundary between parts `boundary` - 1 and `boundary`."""
