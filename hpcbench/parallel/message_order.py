@@ -15,7 +15,7 @@ _SECONDS = {"forward": 1, "backward": 2}
 """Duration of a pass. Only the order matters."""
 
 
-class Message(NamedTuple):
+class StageMessage(NamedTuple):
     """An activation, or the gradient of an activation, between parts `boundary` - 1 and `boundary`."""
 
     microbatch: int
@@ -31,15 +31,17 @@ class Message(NamedTuple):
         return (self.boundary - (not self.forward)) % stages
 
 
-def find_messages(action: Action, stage: int, stages: int, parts: int) -> tuple[Message | None, Message | None]:
+def find_messages(
+    action: Action, stage: int, stages: int, parts: int
+) -> tuple[StageMessage | None, StageMessage | None]:
     """Return the message that an action needs, and the message that it creates."""
     part, i = action.chunk * stages + stage, action.microbatch
-    before = Message(i, part, action.work == "forward") if part else None
-    behind = Message(i, part + 1, action.work == "forward") if part + 1 < parts else None
+    before = StageMessage(i, part, action.work == "forward") if part else None
+    behind = StageMessage(i, part + 1, action.work == "forward") if part + 1 < parts else None
     return (before, behind) if action.work == "forward" else (behind, before)
 
 
-def order_messages(actions: Sequence[Iterable[Action]], parts: int) -> list[Message]:
+def order_messages(actions: Sequence[Iterable[Action]], parts: int) -> list[StageMessage]:
     """Return all messages in the order of their sending.
 
     Parameters
@@ -57,7 +59,7 @@ def order_messages(actions: Sequence[Iterable[Action]], parts: int) -> list[Mess
     stages = len(actions)
     todo = [list(of_stage)[::-1] for of_stage in actions]
     free = [0] * stages
-    sent: dict[Message, int] = {}
+    sent: dict[StageMessage, int] = {}
     moved = True
     while moved:
         moved = False
@@ -91,21 +93,23 @@ class OrderedMessages(Generic[T]):
         Function that starts to receive a message.
     """
 
-    def __init__(self, messages: Iterable[Message], stage: int, stages: int, receive: Callable[[Message], T]) -> None:
+    def __init__(
+        self, messages: Iterable[StageMessage], stage: int, stages: int, receive: Callable[[StageMessage], T]
+    ) -> None:
         self._stage, self._stages, self._receive = stage, stages, receive
         here = [m for m in messages if stage in (m.sender(stages), m.receiver(stages))]
         self._todo = here[::-1]
-        self._received: dict[Message, T] = {}
+        self._received: dict[StageMessage, T] = {}
         self._start_receives()
 
-    def send(self, message: Message, start: Callable[[], object]) -> None:
+    def send(self, message: StageMessage, start: Callable[[], object]) -> None:
         """Start to send a message, which must be the next one of this stage, and the receives that follow it."""
         if not self._todo or self._todo.pop() != message:
             raise RuntimeError(f"{message} is not the next message of stage {self._stage}")
         start()
         self._start_receives()
 
-    def take(self, message: Message) -> T:
+    def take(self, message: StageMessage) -> T:
         """Return a started receive."""
         return self._received.pop(message)
 

@@ -11,7 +11,7 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
-from hpcbench.parallel.message_order import Message, OrderedMessages, order_messages
+from hpcbench.parallel.message_order import OrderedMessages, StageMessage, order_messages
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.schedule import Action
 from hpcbench.parallel.start_backward import start_backward
@@ -89,7 +89,7 @@ class Pipeline:
         self._loss = loss
         self._sendings: list[Work] = []
         self._ordered: OrderedMessages[Receive] | None = None
-        self._orders: dict[tuple[Action, ...], list[Message]] = {}
+        self._orders: dict[tuple[Action, ...], list[StageMessage]] = {}
         self.most_alive = 0
         self._phases = Phases()
 
@@ -181,16 +181,16 @@ class Pipeline:
         self, actions_of: Callable[[int], Iterable[Action]], batches: Sequence[MicroBatch]
     ) -> OrderedMessages[Receive]:
         """Return the messages of a run in the order in which all stages start them."""
-        stages, own = self._stages, tuple(actions_of(self._stage))
-        if own not in self._orders:  # training and evaluation have the same actions in each step
+        stages, key = self._stages, tuple(actions_of(self._stage))
+        if key not in self._orders:  # training and evaluation have the same actions in each step
             actions = [actions_of(stage) for stage in range(stages)]
-            self._orders[own] = order_messages(actions, len(self._parts) * stages)
+            self._orders[key] = order_messages(actions, len(self._parts) * stages)
 
-        def receive(message: Message) -> Receive:
+        def receive(message: StageMessage) -> Receive:
             i, boundary, forward = message
             return self._start_receive(self._shape(*batches[i].inputs.shape), i, boundary, forward=forward)
 
-        return OrderedMessages(self._orders[own], self._stage, stages, receive)
+        return OrderedMessages(self._orders[key], self._stage, stages, receive)
 
     def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
         """Send a tensor asynchronously across the boundary between parts `boundary` - 1 and `boundary`."""
@@ -205,7 +205,7 @@ class Pipeline:
         if self._ordered is None:
             start()
         else:
-            self._ordered.send(Message(i, boundary, forward), start)
+            self._ordered.send(StageMessage(i, boundary, forward), start)
 
     def _receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
         clock = self._phases.clock
@@ -213,7 +213,7 @@ class Pipeline:
         if self._ordered is None:
             work, buffer = self._start_receive(shape, i, boundary, forward=forward)
         else:
-            work, buffer = self._ordered.take(Message(i, boundary, forward))
+            work, buffer = self._ordered.take(StageMessage(i, boundary, forward))
         work.wait()
         self._phases.count("bubble", begin, clock.mark(), out_of="forward" if forward else "backward")
         return from_buffer(buffer, self._like)

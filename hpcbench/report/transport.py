@@ -25,11 +25,13 @@ def find_transport(run: RunResult) -> str | None:
 
 def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
     """Return the runs, with the transport added to their cell if runs of the cell have different transports."""
-    found: dict[str, set[str]] = {}
+    transports: dict[str, set[str]] = {}
     for measures in runs:
         if transport := find_transport(measures.run):
-            found.setdefault(_cell(measures), set()).add(transport)
-    return [_name_transport(measures) if len(found.get(_cell(measures), ())) > 1 else measures for measures in runs]
+            transports.setdefault(_cell(measures), set()).add(transport)
+    return [
+        _name_transport(measures) if len(transports.get(_cell(measures), ())) > 1 else measures for measures in runs
+    ]
 
 
 def note_links(runs: Sequence[Measures]) -> list[str]:

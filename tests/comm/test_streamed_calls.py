@@ -421,7 +421,7 @@ def test_a_call_that_is_never_waited_for_is_reported() -> None:
 
 def test_arrays_are_kept_until_the_work_on_them_has_ended() -> None:
     ranks = Ranks(Topology.flat(2))
-    kept, works = [], []
+    holds, works = [], []
     for rank, accelerator in enumerate(ranks.accelerators):
         for _ in range(2):
             x, ch = accelerator.fill(np.zeros(8, "f4")), channel("none", Algorithm.NATIVE)
@@ -430,10 +430,10 @@ def test_arrays_are_kept_until_the_work_on_them_has_ended() -> None:
             works.append(ranks.calls[rank].by_library(call, x, x, place, ch, Tally(), how="native", plain=False))
     for early in works[::2]:
         early.wait()
-        kept.append(early._arrays is not None)  # type: ignore[attr-defined]
+        holds.append(early._arrays is not None)  # type: ignore[attr-defined]
     ranks.model.run(0)
     for late in works[1::2]:
         late.wait()
-        kept.append(late._arrays is not None)  # type: ignore[attr-defined]
+        holds.append(late._arrays is not None)  # type: ignore[attr-defined]
     ranks.finish(0)
-    assert kept == [True, True, False, False]
+    assert holds == [True, True, False, False]

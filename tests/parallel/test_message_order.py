@@ -21,7 +21,7 @@ from hpcbench.comm.steps import PeerSpan
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged
 from hpcbench.contract.shards import ElementRange
-from hpcbench.parallel.message_order import Message, OrderedMessages, find_messages, order_messages
+from hpcbench.parallel.message_order import OrderedMessages, StageMessage, find_messages, order_messages
 from hpcbench.parallel.schedule import Action, forward_only, gpipe, interleaved, one_f_one_b
 
 N = 700
@@ -76,7 +76,7 @@ class Stages:
         self.results: list[list[np.ndarray]] = []
         self.works: list[Any] = []
 
-    def move(self, stage: int, message: Message, x: Any) -> Any:
+    def move(self, stage: int, message: StageMessage, x: Any) -> Any:
         """Start the message of a stage to or from its neighbor."""
         sends = message.sender(self.stages) == stage
         peer = message.receiver(self.stages) if sends else message.sender(self.stages)
@@ -86,7 +86,7 @@ class Stages:
         calls = self.ranks.calls[stage]
         return calls.planned(call, [todo], self.channel, how="direct", plain=False, may_change=True)
 
-    def receive(self, stage: int, message: Message) -> tuple[Any, Any]:
+    def receive(self, stage: int, message: StageMessage) -> tuple[Any, Any]:
         inbox = self.ranks.accelerators[stage].memory(4 * N).view("f4")
         return self.move(stage, message, inbox), inbox
 
@@ -94,7 +94,7 @@ class Stages:
         """Run the actions of a stage."""
         accelerator = self.ranks.accelerators[stage]
         ordered = self.ordered(stage)
-        one = accelerator.fill(np.ones(N, "f4"))
+        ones = accelerator.fill(np.ones(N, "f4"))
         for action in self.actions[stage]:
             needed, created = find_messages(action, stage, self.stages, self.parts)
             if needed is None:
@@ -102,12 +102,12 @@ class Stages:
             else:
                 work, values = ordered.take(needed)
                 work.wait()
-            accelerator.add(values, one, CALLER)
+            accelerator.add(values, ones, CALLER)
             if created is None:
                 self.results.append(accelerator.read(values))
             else:
                 ordered.send(created, lambda x=values, m=created: self.works.append(self.move(stage, m, x)))
-                accelerator.add(values, one, CALLER)  # the caller may change what it has sent
+                accelerator.add(values, ones, CALLER)  # the caller may change what it has sent
 
     def ordered(self, stage: int) -> OrderedMessages[tuple[Any, Any]]:
         return OrderedMessages(self.order, stage, self.stages, lambda message: self.receive(stage, message))
@@ -128,10 +128,10 @@ class LateStages(Stages):
         stages = self
 
         class Late:
-            def take(self, message: Message) -> Any:
+            def take(self, message: StageMessage) -> Any:
                 return stages.receive(stage, message)
 
-            def send(self, message: Message, start: Callable[[], object]) -> None:
+            def send(self, message: StageMessage, start: Callable[[], object]) -> None:
                 start()
 
         return Late()
