@@ -116,7 +116,7 @@ def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecu
 
 
 def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
-    """Run all installed compressors on the same values, in turns."""
+    """Run all installed compressors alternately on the same values."""
     contenders = [entry for entry in rows if entry.make]
     out = np.empty_like(x)
     coders, differences = [], []

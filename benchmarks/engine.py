@@ -10,13 +10,13 @@ MPI library that hpcbench uses. The hook is blocking, or nonblocking with a prog
 scatters gradients, as in ZeRO-3. The losses must agree to 1e-5 (5 % for lossy schemes and hooks) before anything is
 timed, because only equal work can be compared.
 
-All contenders run in the same processes, in turns of some steps and in rotated order. The time of a turn is the time of
-the slowest rank. "gradients" is the forward and backward pass with exposed communication. "optimizer" is norm, clipping
-and update. The step of hpcbench also sums the losses of the ranks and counts its traffic. Times are medians over the
-turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval on their logarithms. The
-fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed only if the whole
-interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps are not
-meaningful.
+All contenders run alternately in the same processes, each for some steps per turn and in rotated order. The time of a
+turn is the time of the slowest rank. "gradients" is the forward and backward pass with exposed communication.
+"optimizer" is norm, clipping and update. The step of hpcbench also sums the losses of the ranks and counts its traffic.
+Times are medians over the turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval
+on their logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed
+only if the whole interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps
+are not meaningful.
 """
 
 import argparse

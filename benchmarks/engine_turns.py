@@ -1,4 +1,7 @@
-"""Ranks of engine.py. All contenders of a size run in the same processes. They are compared, then timed in turns."""
+"""Ranks of engine.py.
+
+All contenders of a size run in the same processes. They are first compared and then timed alternately.
+"""
 
 import json
 import time

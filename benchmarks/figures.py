@@ -15,8 +15,8 @@ the block as it is while there is no such file. A figure in a sentence has a nam
 
     a report takes <!-- =report/time -->3.61<!-- end --> s
 
-docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line
-that matches, or in the first one after a line that contains some text; or a value of a JSON document, by its keys
+docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line that
+matches, or in the first matching line after a line that contains some text; or a value of a JSON document, by its keys
 and a format:
 
     [results/reference/report.txt]

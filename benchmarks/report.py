@@ -4,8 +4,8 @@
                                 [--tiny]
 
 The submissions contain 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
-and grep run as separate commands in turns, with one process each. All files are in the page cache, and the minimum over
-the turns is reported. Memory is the peak resident memory that the system reports at the end.
+and grep run alternately as separate commands, with one process each. All files are in the page cache, and the minimum
+over the turns is reported. Memory is the peak resident memory that the system reports at the end.
 """
 
 import argparse

@@ -4,11 +4,11 @@
                                              [--hosts 4] [--ranks 2] [--tiny]
 
 The ranks run on virtual hosts (hpcbench.testing.hosts), by default on four hosts with two ranks each. At each link
-rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with
-the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal time
-is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers take
-4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its work.
-With one rank per core (--hosts 2 --ranks 1) only the link matters.
+rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec alternately
+with the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal
+time is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers
+take 4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its
+work. With one rank per core (--hosts 2 --ranks 1) only the link matters.
 
 Requires Linux, root or user namespaces, iproute2, a C compiler, and hpcbench[train,local]. The exit status is 2 if a
 requirement is missing.

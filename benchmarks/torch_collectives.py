@@ -1,4 +1,4 @@
-"""Compare PyTorch's collectives over gloo with hpcbench's replacements, and with DDP's hooks, in turns of one run.
+"""Compare PyTorch's collectives over gloo with hpcbench's replacements and with DDP's hooks, alternately in one run.
 
     python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
                                            [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]

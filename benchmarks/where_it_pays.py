@@ -70,7 +70,7 @@ SCHEMES = (
 
 @dataclass(frozen=True)
 class PredictedCell:
-    """The best scheme of a model on a machine."""
+    """The best scheme for a model on a machine."""
 
     model: str
     gpu: str

@@ -63,7 +63,7 @@ template <class U> HB_FN U hb_to_bfloat(U bits) {
 }
 template <class U> HB_FN U hb_from_bfloat(U x) { return x << 16; }
 
-// Adds with a single NaN, because processors give different signs and payloads, and both can reach the wire.
+// Adds, with one canonical NaN, because the sign and payload of a NaN differ between processors and may reach the wire.
 HB_FN float hb_add(float a, float b) {
   float sum = a + b;
   return sum == sum ? sum : hb_lane<hb_u32>::as_float(HB_NAN);

@@ -31,7 +31,7 @@ HB_FN void hb_zfp1_forward(typename hb_lane<U>::I x, typename hb_lane<U>::I y, t
   c[3] = ((U)u + HB_NEGABINARY) ^ HB_NEGABINARY;
 }
 
-// Coefficients back to 4 values, still to be scaled:
+// Inverse transform of the coefficients to 4 values, without the scale:
 //
 //   (x)         ( 4  6 -4 -1) (x')
 //   (y)  =  1/4 ( 4  2  4  5) (y')
@@ -41,7 +41,7 @@ template <class U>
 HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
   typedef hb_lane<U> L;
   typedef typename L::I I;
-  // unsigned, because a truncated or hostile stream overflows here
+  // unsigned, because a truncated or malicious stream overflows here
   U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
   U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
   y += (U)((I)u >> 1); u -= (U)((I)y >> 1);

@@ -18,7 +18,7 @@ BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02
 """Standard deviation between pairs, of the log speed and of the loss."""
 RUN_NOISE = 0.01, 0.004
-"""Standard deviation between runs, of the log speed and of the loss."""
+"""Standard deviation of the log speed and of the loss between runs."""
 CRITERIA = Criteria()
 MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
 Effect = tuple[float, float]

@@ -42,13 +42,13 @@ class Settings:
     """Settings of `bench collectives`, which measures all combinations of operation, codec, algorithm and slices."""
 
     operations: Sequence[str] = ()
-    """Operations. If empty, all-reduce."""
+    """Operations. An empty sequence selects all-reduce."""
     codecs: Sequence[str] = ()
-    """Codecs. If empty, a default selection."""
+    """Codecs. An empty sequence selects a default set."""
     algorithms: Sequence[str] = ()
-    """Algorithms. If empty, the best plan that encodes."""
+    """Algorithms. An empty sequence selects the best plan with a codec."""
     slices: Sequence[int] = ()
-    """Numbers of slices. If empty, the plan's number."""
+    """Numbers of slices. An empty sequence selects the plan's number."""
     least: str = "1K"
     """First size."""
     most: str = "256M"

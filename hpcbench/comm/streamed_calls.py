@@ -133,7 +133,7 @@ class StreamedCalls:
         plain: bool,
         may_change: bool = False,
     ) -> Work:
-        """Carry out this rank's steps of a plan.
+        """Execute this rank's steps of a plan.
 
         Parameters
         ----------

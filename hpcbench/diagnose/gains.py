@@ -8,8 +8,8 @@ from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, FLOATS, REDUCE_SCATT
 GPU_SPEED, CPU_SPEED = 500.0, 50.0
 """Assumed speed of a codec on a GPU and on a CPU core in GB/s, counted in uncompressed bytes.
 
-A gain is an upper bound only if no codec is faster. The speeds in results/reference/codecs-cpu.txt are at most about
-half of the assumed speed of a core.
+Gains computed with these speeds are upper bounds only if no codec is faster. The speeds in
+results/reference/codecs-cpu.txt are at most about half of the assumed speed of a core.
 """
 NOTABLE = 1.03
 """Minimum gain for which compression is worth trying."""

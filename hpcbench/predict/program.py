@@ -51,7 +51,7 @@ class TrainingProgram:
     layer_buckets
         Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies.
     nccl
-        Whether NCCL carries out the collectives.
+        Whether the collectives use NCCL.
     slowdown
         Computing time divided by the computing time from the tables, fitted on published runs.
     states

@@ -22,7 +22,7 @@ def find_lowest_precisions(run: RunResult) -> dict[str, str | None]:
 
 
 def _find_lowest_of_messages(run: RunResult) -> str | None:
-    """Return the format with the fewest bits per value on the wire; of equal ones the first by name."""
+    """Return the format with the fewest bits per value on the wire. Ties are resolved by name."""
     if run.log is None or run.settings.scheme.hides_traffic:
         return None
     channels = run.log.read_event(TrafficTotals).channels or ()

@@ -142,7 +142,10 @@ def _sync(directory: Path) -> None:
 
 
 def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
-    """Remove all checkpoints except the one of this step and the previous one. Also remove incomplete checkpoints."""
+    """Remove all checkpoints except the checkpoint of this step and the previous checkpoint.
+
+    Also remove incomplete checkpoints.
+    """
     usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
     remaining = {usable[number] for number in sorted(usable)[-_KEPT:]}
     for path in list(_children(directory)):

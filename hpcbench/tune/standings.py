@@ -95,7 +95,7 @@ class Standings:
     out : dict
         Reason why each scheme left the race.
     unfit : set
-        Schemes that left, and those whose loss is over the budget so far.
+        Schemes that left the race, and schemes whose loss is over the budget so far.
     """
 
     def __init__(self, candidates: Sequence[str], rounds: Sequence[Mapping[str, RunOutcome]], rules: RaceRules) -> None:

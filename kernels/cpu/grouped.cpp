@@ -15,7 +15,7 @@ template <int S, class L = lanes> HB_FN hb_v join(hb_v a, hb_v b) {
   hb_v own = other ? b : a, far = other ? a : b;
   return L::max(own, L::template swap<S>(far));
 }
-// the largest magnitudes of N blocks, one a lane if N is the number of lanes
+// the largest magnitudes of N blocks, one per lane if N is the number of lanes
 template <int N> HB_FN hb_v block_tops(const float *x, uint64_t block) {
   if constexpr (N == 1) {
     hb_v m = load(x) & HB_MAGNITUDE;
@@ -61,7 +61,7 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
   static constexpr uint64_t MOST = TILE / 16;  // blocks
   const uint64_t block, blocks = HB_GROUP / block;  // of a group
 
-  // A group of fewer blocks than there are lanes is followed by what the next one overwrites.
+  // If a group has fewer blocks than there are lanes, the excess values are overwritten by the next group.
   void encode(const float *x, byte *const *to, bool stochastic, noise_source noise) const {
     alignas(64) byte wide[TILE];
     alignas(64) hb_u32 tops[MOST + HB_LANES] = {}, words[TILE / 2];

@@ -1,7 +1,7 @@
 // GPU front end of the codecs, compiled on demand for each family, parameter and type:
 //   HB_CODEC, HB_TYPE   numbers of hb_names.h
-//   HB_PARAM            the family's parameter, unsigned long long; its upper bits are of a rotation (hb_rotate.h)
-//   HB_OUT              type that is decoded to, where it is not HB_TYPE
+//   HB_PARAM            parameter of the family, unsigned long long; the upper bits specify a rotation (hb_rotate.h)
+//   HB_OUT              type of the decoded values, if it is not HB_TYPE
 // The kernels run in any number of blocks of HB_THREADS threads, without contraction of multiplication and addition.
 // Pointers need no alignment. Results of fixed-size families are bitwise identical to the CPU front end.
 #include "../hb_names.h"

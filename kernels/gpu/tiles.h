@@ -1,12 +1,12 @@
 // Kernels of a fixed-size codec, built from functions for a tile in a warp's registers. A thread holds
 // 4 consecutive values of each round of 128. The codec is a class C for one parameter and one type:
-//   ROUNDS                     of a tile
-//   code                       what a thread holds of a coded tile
-//   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for
-//   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
-//   decode(tile, code, v)      its values
-//   load(tile), store(tile, code)  a code from the wire and to it
-// Codes stay in registers, so encoders with a residual and the fused kernel access memory only once.
+//   ROUNDS                     number of rounds in a tile
+//   code                       a thread's part of an encoded tile
+//   C(wire, n, encodes, decodes)   computes the start of the planes, and prepares encoding or decoding
+//   encode(tile, v)            encodes the values of the tile; values from tile.count on are 0
+//   decode(tile, code, v)      decodes the values
+//   load(tile), store(tile, code)  read a code from the wire or write it to the wire
+// Codes remain in registers, so encoders with a residual and the fused kernel access memory only once.
 #pragma once
 #include "rotate.h"
 #include "values.h"
@@ -27,7 +27,7 @@ template <int R> struct hb_tile {
       return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
     };
   }
-  // index in the tile of the thread's first value of a round
+  // index in the tile of the thread's first value in a round
   HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
 };
 
@@ -84,7 +84,7 @@ template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work)
   }
 }
 
-// ROTATION: the parameter, whose upper bits say how values are rotated before they are coded
+// ROTATION: the parameter; its upper bits specify how values are rotated before encoding
 template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
   static constexpr int R = C::ROUNDS;
   typedef hb_tile<R> tile;

@@ -25,7 +25,7 @@ SIZES = [1024, 4096, 16384]
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.long), 4])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
-    """Return ranks, file and output. `--ranks` starts two ranks, a launcher four."""
+    """Return the number of ranks, the file and the output. `--ranks` starts two ranks, and the launcher starts four."""
     ranks: int = request.param
     file = tmp_path_factory.mktemp("network") / "links.json"
     options = ("--max-mb", "0.02", "--repeats", "1", "--output", file)

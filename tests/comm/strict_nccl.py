@@ -358,7 +358,7 @@ class StrictCommunicator(Communicator):
 
 
 def carry_out(kind: tuple[Any, ...], parts: list[Part]) -> None:
-    """Carry out a collective for all ranks at once."""
+    """Perform a collective for all ranks at once."""
     name, sources = kind[0], [seen(part.src).copy() for part in parts]
     if name == "all-gather":
         joined = np.concatenate(sources)

@@ -102,7 +102,7 @@ def strict() -> Iterator[None]:
 def perform(
     plan: Plan, order: int, *, feedback: bool = False, calls: int = 1
 ) -> tuple[list[np.ndarray], list[Channel], list[Any]]:
-    """Carry out a plan on all ranks several times with new values. Return the results and the channels."""
+    """Execute a plan on all ranks several times with new values, and return the results and the channels."""
     ranks, channels, results, residuals = Ranks(plan.topology), [], [], []
     values = inputs(plan, "float32", integers=False)
     for rank, accelerator in enumerate(ranks.accelerators):

@@ -118,7 +118,8 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, the finding follows from the interval. Together with inconclusive comparisons, fewer are significant."""
+    """Alone, the finding follows from the interval. If it is part of a family with inconclusive comparisons, it is no
+    longer significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)

@@ -32,7 +32,7 @@ class Reach:
     chain
         The layers.
     setting
-        Links, codecs and memory, with a limit of memory.
+        Links, codecs and memory. The memory must be limited.
     """
 
     def __init__(self, chain: LayerChain, setting: Setting) -> None:

@@ -99,8 +99,8 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
     template
         Template that extends ``page.html.j2``, or None for ``page.html.j2`` itself.
     context
-        Additional template variables. `linked` turns file locations in sentences into links, `citations` the sources of
-        entries.
+        Additional template variables. `linked` turns file locations in sentences into links, and `citations` does the
+        same for the sources of entries.
     """
     styles = Stylesheet()
     ids = [f"chapter-{i}" for i, _ in enumerate(document.chapters, 1)]
