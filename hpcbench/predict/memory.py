@@ -7,7 +7,7 @@ all gradients. After the reduction it contains the owner's sums while the optimi
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import resolve_treatments
+from hpcbench.contract.rules import list_treatments
 from hpcbench.contract.traffic import TrafficSettings
 from hpcbench.contract.training import UNFLUSHED, Model
 from hpcbench.parallel.schedule import SCHEDULES
@@ -42,6 +42,8 @@ class PredictedMemory:
     """Offloaded bytes on the rank's host."""
     limit: float | None
     """Device memory in bytes, or None if unknown."""
+    basis: InputBasis = InputBasis.ELSEWHERE
+    """Source of the rules for states and activations."""
 
     @property
     def peak(self) -> str:
@@ -56,7 +58,7 @@ class PredictedMemory:
     @property
     def figure(self) -> PredictedValue:
         """Bytes at the largest peak, with an interval."""
-        return PredictedValue.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
+        return PredictedValue.around(self.bytes, _ERROR * self.bytes, self.basis)
 
     @property
     def fits(self) -> bool | None:
@@ -95,7 +97,9 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
     stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
-    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
+    guessed = {"states", "keeps"}.intersection(workload.program.assumed)
+    basis = InputBasis.ASSUMED if guessed else InputBasis.ELSEWHERE
+    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit, basis)
 
 
 def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
@@ -340,9 +344,9 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
     most = residuals = 0.0
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
-    for triple, treatment in resolve_treatments(workload.scheme, setting).items():
-        if treatment.feedback:
-            residuals = 8.0 * parameters
+    for triple, treatment in list_treatments(workload.scheme, setting):
+        if treatment.keeps_errors:
+            residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
