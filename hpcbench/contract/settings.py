@@ -98,6 +98,14 @@ class RuleSettings(LogObject):
     kind: str | None = None
     codec: str | None = None
     feedback: bool | None = None
+    low_rank: int | None = None
+    from_step: int | None = None
+    until_step: int | None = None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rule applies to some steps only."""
+        return (self.from_step or 1) > 1 or self.until_step is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +146,8 @@ class SchemeSettings(LogObject):
     @property
     def is_uncompressed(self) -> bool:
         """Whether the traffic is uncompressed. False if the scheme is unknown or changes processes."""
-        return self.codecs == {"none"} and not self.process_changes
+        plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
+        return plain and not self.process_changes
 
 
 @dataclass(frozen=True, kw_only=True)

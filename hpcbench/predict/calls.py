@@ -7,6 +7,7 @@ matches the engine's counters exactly. The step simulation (`step`) runs the cal
 from collections.abc import Iterator
 from functools import cached_property
 
+from hpcbench.contract.gradient_fit import count_factors
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import ElementRange
@@ -40,6 +41,8 @@ class StepCalls:
         Rows of the embedding gradient, if this gradient may be sent as touched rows. They depend on the text.
     zeros
         Zeros of sparse weights. None assumes that zeros are evenly distributed.
+    low_rank
+        Rank of the approximation of gradient matrices; 0 for whole gradients.
     """
 
     def __init__(
@@ -54,9 +57,10 @@ class StepCalls:
         routed: Routed | None = None,
         rows: SentRows | None = None,
         zeros: Zeros | None = None,
+        low_rank: int = 0,
     ) -> None:
         self._routed, self._rows = routed, rows
-        self._updates = updates
+        self._updates, self._low_rank = updates, low_rank
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self._rank = rank
@@ -116,7 +120,8 @@ class StepCalls:
                 if gathered:
                     yield gathered[0], gathered[1] * count * self.micro_batches
             times = count * (self.micro_batches if self._train.zero >= 2 else 1)
-            yield from list_reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
+            for call in self.reductions(bucket):
+                yield from list_reductions(call, times, bucket.width, self._layout.replicas, self._rows)
         if self._routed:
             yield from self._experts.list_counted(self._routed, forwards=1 + self._again)
         yield from self.end()
@@ -290,16 +295,19 @@ class StepCalls:
         channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else _holders(bucket)
         return PredictedCall(channel, "all-gather", bucket.sent or bucket.length, self._widths["parameters"], group), 1
 
-    def reduction(self, bucket: PredictedBucket) -> PredictedCall:
-        """Return the reduction of a bucket's gradients over the replicas.
+    def reductions(self, bucket: PredictedBucket) -> list[PredictedCall]:
+        """List the reductions of a bucket's gradients over the replicas.
 
-        It runs once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
+        They run once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
         frozen, momenta are reduced instead of gradients.
         """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return PredictedCall(channel, operation, bucket.sent or bucket.length, width, _holders(bucket))
+        group = _holders(bucket)
+        if self._low_rank and not bucket.width and (sizes := count_factors(bucket.shapes, self._low_rank)):
+            return [PredictedCall(channel, "all-reduce", elements, width, group) for elements in sizes]
+        return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
 
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.

@@ -36,6 +36,9 @@ SMALL_KERNEL_S = 4e-6
 OPTIMIZER_BYTES = 69
 """Bytes of memory traffic for each parameter in a mixed-precision Adam step: 90 ms for 1e9 parameters at 770 GB/s
 (bigscience V100 logs, sum of copy, unscaling, clipping, Adam and copy back)."""
+FACTOR_BYTES = 44
+"""Bytes of memory traffic for each gradient that is approximated by a low rank, in fp32: counted passes over matrix and
+error in `hpcbench/parallel/low_rank.py`."""
 LOSS_BYTES = 45
 """Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""

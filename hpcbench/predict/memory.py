@@ -7,7 +7,7 @@ all gradients. After the reduction it contains the owner's sums while the optimi
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import resolve_treatments
+from hpcbench.contract.rules import list_treatments
 from hpcbench.contract.traffic import TrafficSettings
 from hpcbench.contract.training import UNFLUSHED, Model
 from hpcbench.parallel.schedule import SCHEDULES
@@ -340,9 +340,9 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
     most = residuals = 0.0
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
-    for triple, treatment in resolve_treatments(workload.scheme, setting).items():
-        if treatment.feedback:
-            residuals = 8.0 * parameters
+    for triple, treatment in list_treatments(workload.scheme, setting):
+        if treatment.keeps_errors:
+            residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream

@@ -87,6 +87,7 @@ class Predicted(Results):
             _tabulate_traffic(predictions),
             *(predicted_plots.draw_figures(predictions, self.about, machine) if figures else ()),
             Sentences(tuple(misfits), "bad"),
+            Sentences(tuple(_describe_steps(predictions)), "warning"),
             Sentences(tuple(list_notes(self.about, machine)), "warning"),
         )
         return Document(title, (make_chapter(title, "", blocks),))
@@ -119,6 +120,16 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
             "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
         )
     return [*lines, *describe_plans(about["plans"])]
+
+
+def _describe_steps(predictions: Sequence[Prediction]) -> list[str]:
+    """Name the schemes that treat messages differently in some steps."""
+    return [
+        f"{_name(each)}: some rules have steps; the predicted step is the last one, "
+        f"{each.workload.train.steps}, and the memory that of all steps."
+        for each in predictions
+        if len(each.workload.scheme.change_steps) > 1
+    ]
 
 
 def _name(prediction: Prediction) -> str:

@@ -328,6 +328,13 @@ class ComputeCosts:
             return constants.OPTIMIZER_BYTES * owned / rate * factor
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
+    def time_factors(self, elements: int) -> float:
+        """Return the time of the three products of a low-rank approximation in seconds, limited by memory traffic.
+
+        Gradients and errors are read for their sum, for each product, and for the new error.
+        """
+        return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
+
     def time_host_update(self, owned: float, micro_batches: int) -> float:
         """Return the time of an offloaded update in seconds, including gradient and weight transfers."""
         train = self._train

@@ -158,6 +158,8 @@ class Trainer:
         values that are summed in every step.
         """
         scale = self._scale.value
+        self.policy.begin_step(step + 1)
+        self.data_parallel.follow_changes(self.policy)
         timed = self._timed(step)
         accepted = self.experts.take_kept()
         summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]
@@ -294,6 +296,7 @@ class Trainer:
             "optimizer": self.data_parallel.optimizer(),
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
+            "factors": self.data_parallel.factors(),
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
@@ -318,6 +321,7 @@ class Trainer:
         self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
+        self.data_parallel.load_factors(state["factors"])
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]

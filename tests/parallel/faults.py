@@ -427,6 +427,7 @@ ELSEWHERE = {
     "parallel/row_faults.py": "parallel/test_gradients_by_rows.py",
     "features/prune/prune_faults.py": "features/prune/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
+    "parallel/gradient_schemes_worker.py": "parallel/test_gradient_schemes.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",

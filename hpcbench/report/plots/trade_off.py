@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_labels import place_labels
+from hpcbench.plot_labels import Ends, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.present.document import Figure, Tone
 from hpcbench.report.compare import Cell, SchemeRow
@@ -52,7 +52,8 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
         axes.set_ylabel("loss - loss of the baseline (up: worse)")
         grid(axes)
         points = [(fit_name(row.scheme), *_get_place(row)) for row in rows]
-        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])])
+        bars = [bar for row in rows for bar in _list_bars(row)]
+        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], bars)
 
     caption = (
         "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"
@@ -102,10 +103,8 @@ def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, flo
 def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
     x, y = _get_place(row)
     colour, mark, filled = _LOOKS.get(row.outcome.tone if row.outcome else "", _LOOKS[""])
-    if row.speed and row.speed.low is not None and row.speed.high is not None:
-        axes.plot([row.speed.low, row.speed.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
-    if row.loss and row.loss.low is not None and row.loss.high is not None:
-        axes.plot([x, x], [row.loss.low, row.loss.high], color=colour, linewidth=1.2, solid_capstyle="butt")
+    for xs, ys in _list_bars(row):
+        axes.plot(xs, ys, color=colour, linewidth=1.2, solid_capstyle="butt")
     axes.plot(
         x,
         y,
@@ -116,6 +115,17 @@ def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
         linestyle="none",
         zorder=3,
     )
+
+
+def _list_bars(row: SchemeRow) -> list[tuple[Ends, Ends]]:
+    """Return the ends of the intervals of a scheme."""
+    x, y = _get_place(row)
+    bars: list[tuple[Ends, Ends]] = []
+    if row.speed and row.speed.low is not None and row.speed.high is not None:
+        bars.append(((row.speed.low, row.speed.high), (y, y)))
+    if row.loss and row.loss.low is not None and row.loss.high is not None:
+        bars.append(((x, x), (row.loss.low, row.loss.high)))
+    return bars
 
 
 def _measure_reach(rows: Iterable[SchemeRow]) -> float:
