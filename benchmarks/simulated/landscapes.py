@@ -60,9 +60,16 @@ def make_landscape(
 ) -> Landscape:
     """Draw a landscape.
 
-    Parameters ---------- seed Seed of the draw. time_error Relative error of the predicted time that a codec saves in a
-    dimension. loss_error Standard deviation of the logarithm of predicted over true loss. own_error Standard deviation
-    of the part of a scheme's log time that its dimensions do not explain.
+    Parameters
+    ----------
+    seed
+        Seed of the draw.
+    time_error
+        Relative error of the predicted time that a codec saves in a dimension.
+    loss_error
+        Standard deviation of the logarithm of predicted over true loss.
+    own_error
+        Standard deviation of the part of a scheme's log time that its dimensions do not explain.
     """
     draw = random.Random(seed)
     landscape = Landscape(seed)

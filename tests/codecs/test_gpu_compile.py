@@ -40,9 +40,9 @@ sm_90.
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Registers per thread for tiles of 1024 values, with 2 blocks per multiprocessor.
+"""Maximum number of registers per thread for tiles of 1024 values, with 2 blocks per multiprocessor.
 
-Other kernels use 64, with 4 blocks.
+Other kernels may use 64 registers, with 4 blocks per multiprocessor.
 """
 SHARED = {
     "gpu.cu": 12 * 1024,
