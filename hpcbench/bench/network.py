@@ -87,6 +87,7 @@ class MeasuredNetwork:
         """Return the measurements in the format of `hpcbench.comm.links.load`."""
         levels = {"within": self.within, "between": self.between}
         return {
+            "transport": "mpi",
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
             "codecs": {name: asdict(speed) for name, speed in self.codecs.items()},
             "codecs_of_a_core": {name: asdict(speed) for name, speed in self.of_a_core.items()},

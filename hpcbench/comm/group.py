@@ -90,6 +90,11 @@ class Group:
         self._own.free()
 
     @property
+    def needs_order(self) -> bool:
+        """Whether `send` and `recv` of GPU arrays need the same order on both ranks, because NCCL has no tags."""
+        return self._own.streamed is not None
+
+    @property
     def rank(self) -> int:
         """Rank of the caller in the group."""
         return self._own.rank
@@ -209,6 +214,8 @@ class Group:
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Encode `buf` and send it. The caller may change `buf` immediately.
+
+        Over NCCL, both ranks must start the messages between them in the same order (`needs_order`).
 
         Parameters
         ----------

@@ -42,6 +42,8 @@ class PredictedMemory:
     """Offloaded bytes on the rank's host."""
     limit: float | None
     """Device memory in bytes, or None if unknown."""
+    basis: InputBasis = InputBasis.ELSEWHERE
+    """Source of the rules for states and activations."""
 
     @property
     def peak(self) -> str:
@@ -56,7 +58,7 @@ class PredictedMemory:
     @property
     def figure(self) -> PredictedValue:
         """Bytes at the largest peak, with an interval."""
-        return PredictedValue.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
+        return PredictedValue.around(self.bytes, _ERROR * self.bytes, self.basis)
 
     @property
     def fits(self) -> bool | None:
@@ -95,7 +97,9 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
     stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
-    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
+    guessed = {"states", "keeps"}.intersection(workload.program.assumed)
+    basis = InputBasis.ASSUMED if guessed else InputBasis.ELSEWHERE
+    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit, basis)
 
 
 def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:

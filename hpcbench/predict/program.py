@@ -25,6 +25,8 @@ class TrainingProgram:
         Display name of the program.
     sources
         Sources of the properties.
+    assumed
+        Names of properties without a source.
     fused_attention
         Whether attention scores stay on the chip.
     attention
@@ -53,7 +55,8 @@ class TrainingProgram:
     nccl
         Whether the collectives use NCCL.
     slowdown
-        Computing time divided by the computing time from the tables, fitted on published runs.
+        Computing time divided by the computing time from the tables, fitted on published runs of this program; None if
+        it was not fitted.
     states
         Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules.
     keeps
@@ -71,6 +74,7 @@ class TrainingProgram:
     name: str
     title: str = ""
     sources: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     fused_attention: bool = True
     attention: str = "FA2"
     dropout: bool = False
@@ -83,7 +87,7 @@ class TrainingProgram:
     gradients: str | None = None
     layer_buckets: bool = False
     nccl: bool = False
-    slowdown: float = 1.0
+    slowdown: float | None = None
     states: Mapping[str, float] = field(default_factory=dict, hash=False)
     keeps: str = "fused"
     again: float | None = None
@@ -151,8 +155,10 @@ def _find_program(name: str) -> TrainingProgram:
     properties = dict(table[name])
     parent = _find_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
     names = {each.name for each in fields(TrainingProgram)}
-    assert properties.keys() <= names, f"programs.yaml: {name}: unknown fields {properties.keys() - names}"
-    return replace(parent, name=name, **{**properties, "sources": tuple(properties["sources"])})
+    unknown = {*properties, *properties.get("assumed", ())} - names
+    assert not unknown, f"programs.yaml: {name}: unknown fields {unknown}"
+    lists = {key: tuple(properties.get(key, ())) for key in ("sources", "assumed")}
+    return replace(parent, name=name, **{**properties, **lists})
 
 
 ENGINE = load_program("hpcbench")

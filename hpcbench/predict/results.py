@@ -105,8 +105,10 @@ class Predicted(Results):
 def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """List the input sources and the limitations of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
+    program = about["program"]
+    assumed = f" Assumed, without a source: {', '.join(program['assumed'])}." if program["assumed"] else ""
     lines = [
-        f"Program: {about['program']['name']}, {about['program']['title']}.",
+        f"Program: {program['name']}, {program['title']}.{assumed}",
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",

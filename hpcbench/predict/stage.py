@@ -165,7 +165,7 @@ class StageCosts:
             total += self._costs.embedding
         if part.last:
             total += self._costs.head
-        return total * (self._machine.work_factor * self._workload.program.slowdown)
+        return total * (self._machine.work_factor * (self._workload.program.slowdown or 1.0))
 
     def _forward(self, number: int, part: StagePart) -> PassCost:
         work, calls = self._sum_work(part), self.calls.forward(number)

@@ -216,7 +216,9 @@ class StepModel:
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
         shared = constants.SHARED_CORES_ERROR if machine.shared_cores or machine.oversubscribed else 0.0
-        error = combine_errors([(work, compute.error), *others, (total, shared)])
+        unfitted = compute is not InputBasis.HERE and self.workload.program.slowdown is None
+        program = constants.UNFITTED_PROGRAM_ERROR if unfitted else 0.0
+        error = combine_errors([(work, compute.error), (work, program), *others, (total, shared)])
         used = find_worst(
             of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting"
         )

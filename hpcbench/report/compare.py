@@ -1,7 +1,7 @@
 """Comparison of schemes with the baseline: pairs, differences at equal steps and equal time, verdicts.
 
-Only runs of the same pairing are compared, because they share the seed and the allocation. All compared runs must have
-completed, and no run of their scheme may have diverged.
+Only runs of the same pairing are compared, because they share the seed and the allocation, and only runs with the same
+transport. All compared runs must have completed, and no run of their scheme may have diverged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import compute_series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
+from hpcbench.report.transport import separate_transports
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, resolve_verdict
 
 
@@ -173,7 +174,7 @@ class _Draft:
 
 def _make_drafts(study: ComparedRuns) -> list[_Draft]:
     groups: dict[str, list[Measures]] = {}
-    for run in study.runs:
+    for run in separate_transports(study.runs):
         groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
     return [_make_draft(group, study.baseline, study.criteria) for group in groups.values()]
 

@@ -79,7 +79,7 @@ class Trainer:
     ) -> None:
         self.run = run
         self.corpus = corpus
-        speeds = links.load(Path(run.links)) if run.links else links.DEFAULT
+        speeds = links.load(Path(run.links)).over(run.train.transport or "mpi") if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, speeds, places)
         check_nodes(run, self.mesh)
         self.policy = Policy(run.scheme, message_dtypes(run.train))
@@ -217,9 +217,13 @@ class Trainer:
     def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
         """Run the passes of a step. On the last stage, return the mean loss of each micro-batch."""
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
-        actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         begin = time.perf_counter()
-        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        losses = self.pipeline.run(
+            lambda stage: schedule(stage, layout.pp, len(batches), layout.chunks),
+            batches,
+            loss_scale=self._scale.value,
+            phases=self.phases,
+        )
         factor = self.run.train.slow_factor
         if factor > 1 and self.run.train.slow_rank == self.mesh.rank:
             clock = self.phases.clock
@@ -261,9 +265,10 @@ class Trainer:
         if self.run.train.zero == 3:  # replicas gather weights from each other, so all need the same number of passes
             passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
         filler = (batches or self._batches.train(0))[-1:]
-        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)
+        layout, filled = self.run.layout, [*batches, *filler * (passes - len(batches))]
         with torch.no_grad():
-            losses = self.pipeline.run(actions, [*batches, *filler * (passes - len(batches))])[: len(batches)]
+            losses = self.pipeline.run(lambda stage: forward_only(stage, layout.pp, passes, layout.chunks), filled)
+        del losses[len(batches) :]
         total, tokens = 0.0, 0
         if self.mesh.last_stage and self.mesh.tp.rank == 0:
             sizes = [batch.targets.numel() for batch in batches]

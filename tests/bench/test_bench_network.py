@@ -39,7 +39,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_file_is_read_back(written: tuple[int, Path, str]) -> None:
     ranks, file, _ = written
     links = load(file)
-    assert links.ranks_per_node == (ranks,) and links.measured == ()
+    assert links.ranks_per_node == (ranks,) and links.measured == () and links.transport == "mpi"
     assert links.between == links.within, "there is one node"
     assert links.within.latency_s > 0 and links.within.bytes_per_s > 0
     assert [name for name, _ in links.codecs] == ["none", "int8:256", "zfp:8"]

@@ -1,5 +1,6 @@
 """Tests of predictions for other training programs: options, memory, many GPUs, and the table of devices."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,17 @@ def test_a_shard_of_one_node_gathers_within_it() -> None:
     assert within.seconds.value < everywhere.seconds.value
     pieces = [predict_memory(workload(name, layout), None).peaks["after backward"] for name in ("fsdp", "fsdp,shard=8")]
     assert pieces[1]["optimizer"] == pytest.approx(4 * pieces[0]["optimizer"], rel=0.01)
+
+
+def test_what_a_program_assumes_is_its_basis() -> None:
+    """MaxText's kept activations have no source, NeMo's states do. A program without a fitted slowdown is less sure."""
+    bases = [predict_memory(workload(name, Layout()), None).figure.basis.value for name in ("maxtext", "nemo")]
+    assert bases == ["assumed", "measured elsewhere"]
+    fitted, unfitted = (step(workload(name, Layout())).seconds for name in ("nemo", "megatron-core"))
+    tables = constants.ERRORS["measured elsewhere"]
+    assert fitted.high / fitted.value - 1 == pytest.approx(tables, rel=0.02)
+    both = math.hypot(tables, constants.UNFITTED_PROGRAM_ERROR)
+    assert unfitted.high / unfitted.value - 1 == pytest.approx(both, rel=0.02)
 
 
 @pytest.mark.parametrize("text", ["nemo,fp4", "nemo,shard=0", "nemo,shard=x", "nemo,"])
