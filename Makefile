@@ -45,7 +45,8 @@ types: $(VENV)/.test
 	@$(RUN)/mypy
 
 docs: $(VENV)/.docs
-	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && echo build/site/index.html
+	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && \
+	 echo "build/site/index.html; search needs a server: python3 -m http.server -d build/site"
 
 dist: | $(VENV)/bin/python
 	@$(INSTALL) 'build>=1.2'
@@ -65,8 +66,8 @@ clean:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	 { echo "hpcbench needs Python 3.10 or newer: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] > (3, 13))' || \
-	 echo "hpcbench was tested with Python 3.10 to 3.13: continuing with a newer one" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] > (3, 14))' || \
+	 echo "hpcbench was tested with Python 3.10 to 3.14: continuing with a newer one" >&2
 	@$(PYTHON) tests/tools.py build
 	@$(PYTHON) -m venv $(VENV)
 

@@ -21,6 +21,7 @@ BLOCK = 256
 FEW_BITS = (
     *("int4:32", "int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic"),
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
+    *("mxfp8:e4m3", "mxfp6:e2m3", "mxfp4:rceil", "nvfp4"),
 )
 """Codecs with fewer than 8 bits. They are compared with int8."""
 

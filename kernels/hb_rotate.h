@@ -1,4 +1,4 @@
-// Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 256, H the
+// Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 1024, H the
 // matrix of Hadamard in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier is spread over n
 // values, so it does not determine the scale of its block alone. Fewer than n values at the end are not rotated. Signs
 // are all 1, or bits of random words that sender and receiver know. The signs repeat after 1024 values. The order of

@@ -24,7 +24,9 @@ class rotation {
       case 5: blocks<5, INVERSE>(x, whole, out); break;
       case 6: blocks<6, INVERSE>(x, whole, out); break;
       case 7: blocks<7, INVERSE>(x, whole, out); break;
-      default: blocks<8, INVERSE>(x, whole, out);
+      case 8: blocks<8, INVERSE>(x, whole, out); break;
+      case 9: blocks<9, INVERSE>(x, whole, out); break;
+      default: blocks<10, INVERSE>(x, whole, out);
     }
     if (x != out) __builtin_memcpy(out + whole, x + whole, 4 * (n - whole));
   }

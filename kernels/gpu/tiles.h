@@ -84,6 +84,53 @@ template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work)
   }
 }
 
+// A codec whose tiles are TIMES tiles of C, for rotations of more values than a tile of C has.
+template <class C, int TIMES> struct hb_joined_codec {
+  static constexpr int ROUNDS = C::ROUNDS * TIMES;
+  typedef hb_tile<ROUNDS> tile;
+  typedef hb_tile<C::ROUNDS> part;
+  struct code {
+    typename C::code of[TIMES];
+  };
+  C codec;
+  HB_FN hb_joined_codec(const hb_byte *wire, hb_u64 n, bool encodes, bool decodes) : codec(wire, n, encodes, decodes) {}
+
+  HB_FN code encode(const tile &t, const float (*v)[4]) const {
+    code c;
+#pragma unroll
+    for (int k = 0; k < TIMES; k++) c.of[k] = codec.encode(part_of(t, k), v + C::ROUNDS * k);
+    return c;
+  }
+  HB_FN void decode(const tile &t, const code &c, float (*v)[4]) const {
+#pragma unroll
+    for (int k = 0; k < TIMES; k++) codec.decode(part_of(t, k), c.of[k], v + C::ROUNDS * k);
+  }
+  HB_FN code load(const tile &t) const {
+    code c = {};
+#pragma unroll
+    for (int k = 0; k < TIMES; k++)
+      if (part_of(t, k).count) c.of[k] = codec.load(part_of(t, k));
+    return c;
+  }
+  HB_FN void store(const tile &t, const code &c) const {
+#pragma unroll
+    for (int k = 0; k < TIMES; k++)
+      if (part_of(t, k).count) codec.store(part_of(t, k), c.of[k]);
+  }
+
+ private:
+  static HB_FN part part_of(const tile &t, int k) {
+    const hb_u32 before = part::VALUES * k, left = t.count > before ? t.count - before : 0u;
+    const hb_u32 count = left < part::VALUES ? left : part::VALUES;
+    return {t.me, t.seed, t.first + before, count, count == part::VALUES};
+  }
+};
+// C, or C with tiles of at least 2^K values
+template <class C, int K, bool SHORT = (128 * C::ROUNDS < 1 << K)> struct hb_wide_codec { typedef C type; };
+template <class C, int K> struct hb_wide_codec<C, K, true> {
+  typedef hb_joined_codec<C, (1 << K) / (128 * C::ROUNDS)> type;
+};
+
 // ROTATION: the parameter; its upper bits specify how values are rotated before encoding
 template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
   static constexpr int R = C::ROUNDS;

@@ -38,6 +38,8 @@ FIXED = (
         "int4:32",
         "int4:32/256",
         "rotate64+int4:32/256",
+        "mxfp4:rceil",
+        "nvfp4",
         "zfp:8",
         "zfp:16",
     ),
