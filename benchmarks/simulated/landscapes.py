@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, list_undominated, sum_options
+from hpcbench.tune.prune import LAYERS, NOTABLE
 from hpcbench.tune.race import RaceRound, SchemeChoice, decide
 from hpcbench.tune.standings import RaceRules, RunOutcome
 
@@ -19,6 +20,8 @@ CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
 """Wire bytes per byte, and mean squared error relative to Gaussian values."""
 BASELINE = "none"
+CONTROLS = ("bf16", "int8")
+"""Codecs of the schemes with one codec for all traffic that each search runs, as ``hpcbench tune`` does."""
 
 
 @dataclass(frozen=True)
@@ -143,18 +146,21 @@ def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs
     """Search a landscape as ``hpcbench tune`` does, with one run to estimate losses."""
     total = len(landscape.seconds)
     best = landscape.best_within(budget)
-    combinations = list_undominated(landscape.options, layers=3)
-    if -min(each.seconds for each in combinations) < 0.03:
+    combinations = list_undominated(landscape.options, LAYERS)
+    if -min(each.seconds for each in combinations) < NOTABLE:
         return Found(
             SchemeChoice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False
         )
     named = {name_scheme(each.codecs): each for each in combinations}
-    cast = name_scheme(dict.fromkeys(landscape.options, "bf16"))
-    named.setdefault(cast, sum_options(landscape.options, dict.fromkeys(landscape.options, "bf16")))
+    controls = []
+    for codec in CONTROLS:
+        codecs = dict.fromkeys(landscape.options, codec)
+        controls.append(name_scheme(codecs))
+        named.setdefault(controls[-1], sum_options(landscape.options, codecs))
     machine, rounds = Machine(landscape, noise), list[RaceRound]()
     rules, belief = RaceRules(BASELINE, budget), Belief(landscape.options, named, BASELINE, budget)
     while True:
-        step = decide(belief, [cast], rounds, rules, max_runs - 1 - machine.runs)
+        step = decide(belief, controls, rounds, rules, max_runs - 1 - machine.runs)
         if isinstance(step, SchemeChoice):
             break
         rounds.append(RaceRound(step.phase, machine.run(step.schemes)))

@@ -240,6 +240,10 @@ def tune(
         Path | None,
         typer.Option(metavar="DIR", help="Measured tables and earlier runs, as for `hpcbench predict`."),
     ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Traces of the program, which predict gains: `hpcbench diagnose --run`."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the search; by default results/STUDY-tune.")] = None,
     sets: Sets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and run nothing.")] = False,
@@ -251,5 +255,5 @@ def tune(
     from hpcbench.tune.command import TuneOptions
     from hpcbench.tune.command import tune as search_scheme
 
-    options = TuneOptions(loss_budget, max_runs, node_hours, site, measured, out, sets or (), dry_run, output)
+    options = TuneOptions(loss_budget, max_runs, node_hours, site, measured, traces, out, sets or (), dry_run, output)
     raise typer.Exit(search_scheme(study, options))

@@ -71,8 +71,8 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
 def compute_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> dict[str, float | None]:
     """Return mean and percentiles of the step times from step `first` on; None without times."""
     times = read_step_times(log, first, steps)
-    percentiles = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (50, 95, 99)}
-    return {"mean": _compute_mean_time(log, first, steps), **percentiles}
+    tail = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (95, 99)}
+    return {"mean": _compute_mean_time(log, first, steps), "p50": median(times) if times else None, **tail}
 
 
 def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:

@@ -60,11 +60,6 @@ class Standing:
         return (self.loss.sequence(2 * self.rules.level).low or 0.0) > self.rules.loss_budget
 
     @property
-    def is_loss_estimate_within(self) -> bool:
-        """Whether the loss estimate is within the budget."""
-        return self.lossless or (self.loss is not None and self.loss.estimate <= self.rules.loss_budget)
-
-    @property
     def is_loss_within(self) -> bool:
         """Whether the loss is significantly within the budget."""
         if self.lossless:
@@ -94,8 +89,6 @@ class Standings:
         Standing of each scheme that has run.
     out : dict
         Reason why each scheme left the race.
-    unfit : set
-        Schemes that left the race, and schemes whose loss is over the budget so far.
     """
 
     def __init__(self, candidates: Sequence[str], rounds: Sequence[Mapping[str, RunOutcome]], rules: RaceRules) -> None:
@@ -107,7 +100,11 @@ class Standings:
         self.times = [{name: math.log(out.seconds or 1.0) for name, out in each.items()} for each in complete]
         self.losses = [
             # A lossless scheme's loss equals the baseline's and would bias the scatter estimate toward zero.
-            {name: (out.loss or 0.0) / scale for name, out in each.items() if name not in rules.lossless}
+            {
+                name: (out.loss or 0.0) / scale
+                for name, out in each.items()
+                if name == base or name not in rules.lossless
+            }
             for each in complete
         ]
         self._time, self._loss = Effects(self.times, base), Effects(self.losses, base)
@@ -126,8 +123,6 @@ class Standings:
             if name in ran
         }
         self.out = self._list_out(rules)
-        over = {name for name, each in self.standings.items() if not each.is_loss_estimate_within}
-        self.unfit = {*self.out, *over}
 
     def _list_out(self, rules: RaceRules) -> dict[str, str]:
         out = {}

@@ -139,7 +139,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
     answer_text = " ".join(answer(cell(root), "local"))
     assert (
-        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise `repeats:`"
+        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise repeats:"
         in answer_text
     )
     assert "(number of pairs: 1)" in answer_text and "one pair has no interval" in answer_text
