@@ -114,7 +114,10 @@ def become_rank(arguments: list[str]) -> None:
 def call(command: list[str]) -> str:
     """Return the output of a command.
 
-    Raises ------ UserError The command failed.
+    Raises
+    ------
+    UserError
+        The command failed.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:

@@ -74,8 +74,10 @@ def read_names(root: Path) -> dict[str, tuple[str, str]]:
 def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> Iterator[Place]:
     """Yield all passages of a document, in order.
 
-    Raises ------ UserError A marker has no end, or names something that does not exist. The message begins with the
-    line.
+    Raises
+    ------
+    UserError
+        A marker has no end, or names something that does not exist. The message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):

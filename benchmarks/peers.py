@@ -81,7 +81,12 @@ def memcpy(x: Array, out: Array, threads: int) -> Coder:
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
     """List the rows of a table for values of one dtype, rivals before hpcbench, including rows of missing packages.
 
-    Parameters ---------- dtype float32 or bfloat16. build Build of hpcbench's kernels.
+    Parameters
+    ----------
+    dtype
+        float32 or bfloat16.
+    build
+        Build of hpcbench's kernels.
     """
     rows_of_peers: list[Entry] = [Entry("memcpy", memcpy)]
     for name, package in PACKAGES.items():

@@ -24,9 +24,10 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import CommPrecision, Model
 from hpcbench.predict import flops, zero
 from hpcbench.predict.machine import Machine, make_gpu_machine
-from hpcbench.predict.memory import count_activation_bytes, predict_memory
+from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.products import read_published
 from hpcbench.predict.program import TrainingProgram, load_program
+from hpcbench.predict.program_memory import count_kept_bytes
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
@@ -309,7 +310,7 @@ def states() -> None:
             precision="fp16",
             sequence_parallel=True,
         )
-        full, slim = (count_activation_bytes(built, recompute) for recompute in ("none", "selective"))
+        full, slim = (count_kept_bytes(built, recompute=recompute) for recompute in ("none", "selective"))
         error = 100 * (slim / full / (1 - saved / 100) - 1)
         print(
             f"activations of {name}, TP 8 with SP: {full / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "

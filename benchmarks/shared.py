@@ -32,8 +32,14 @@ def make_table(
 ) -> Table:
     """Make a table without a frame.
 
-    Parameters ---------- left Headings of left-aligned columns. All other columns are right-aligned. spaced Whether
-    columns are separated by two spaces instead of one. bold Whether headings are bold.
+    Parameters
+    ----------
+    left
+        Headings of left-aligned columns. All other columns are right-aligned.
+    spaced
+        Whether columns are separated by two spaces instead of one.
+    bold
+        Whether headings are bold.
     """
     more: dict[str, Any] = {"padding": (0, 2, 0, 0)} if spaced else {}
     if bold:

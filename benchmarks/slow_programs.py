@@ -37,7 +37,10 @@ TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, identity, naive
 def hpcbench(*words: str) -> str:
     """Return the output of a command.
 
-    Raises ------ UserError The command failed.
+    Raises
+    ------
+    UserError
+        The command failed.
     """
     done = subprocess.run([sys.executable, "-m", "hpcbench", *words], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -3,8 +3,8 @@
     python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 
 Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a trace,
-each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted in the
-traced steps, times the time of one check. Requires hpcbench[train,local].
+each span only checks whether a recorder exists. The cost per step is the number of these checks, counted in the traced
+steps, times the time of one check. Requires hpcbench[train,local].
 """
 
 import argparse

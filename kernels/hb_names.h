@@ -22,7 +22,7 @@
 #define HB_SIGN 9         // block length, a power of two, 32..1024
 #define HB_TOPK 10        // number of values to keep, at most n
 #define HB_THRESHOLD 11   // bits of a float32, not negative: larger magnitudes are kept
-#define HB_ROWSPARSE 12   // values a row, at least 1
+#define HB_ROWSPARSE 12   // values per row, at least 1
 #define HB_2OF4 13        // 0
 #define HB_GROUPED 14     // block length, 16 or 32; plus bits << 16, HB_UNEVEN, HB_STOCHASTIC
 #define HB_MX 15          // element HB_E..., plus scale rule << 8

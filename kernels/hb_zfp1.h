@@ -56,8 +56,8 @@ HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
 }
 
 // ------------------------------------------------------------------------------------------------ encode
-// Negabinary coefficients of 4 values a lane. e: exponent of the block as the stream holds it, 1..255; largest: the
-// largest magnitude as bits. A block that is not finite is coded as zeros.
+// Computes the negabinary coefficients of 4 values per lane. e: exponent of the block as stored in the stream, 1..255;
+// largest: bits of the largest magnitude. A block that is not finite is coded as zeros.
 template <class U>
 HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &largest) {
   typedef hb_lane<U> L;
@@ -164,7 +164,7 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w
 
 // ------------------------------------------------------------------------------------------------ decode
 // The 32 planes of a block in four words, 8 nibbles each; returns how many of the words may differ from 0.
-// in: NW + 3 words a group, of which the last 3, and all bits from mb on, are 0.
+// in: NW + 3 words per group; the last 3 words, and all bits from mb on, are 0.
 template <class U, int NW, int G>
 HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;

@@ -81,7 +81,10 @@ def measure(
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
     """Read an earlier measurement of the same runs.
 
-    Raises ------ UserError The file does not exist, or contains different runs.
+    Raises
+    ------
+    UserError
+        The file does not exist, or contains different runs.
     """
     path = directory / _RUNS
     try:

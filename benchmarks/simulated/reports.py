@@ -84,9 +84,20 @@ def draw_runs(
 ) -> list[Measures]:
     """Draw the runs of a study, pair by pair.
 
-    Parameters ---------- rng Source of randomness. pairs Number of repeats. effects Effect of each scheme, beginning
-    with the baseline. draw Noise of the speed of each run. Losses are independent. cells Number of cells with the same
-    truth. spike Probability that a run with a codec ends with a worse loss, and the size of the increase.
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    pairs
+        Number of repeats.
+    effects
+        Effect of each scheme, beginning with the baseline.
+    draw
+        Noise of the speed of each run. Losses are independent.
+    cells
+        Number of cells with the same truth.
+    spike
+        Probability that a run with a codec ends with a worse loss, and the size of the increase.
     """
     drawn = [(draw(rng, pairs), independent(rng, pairs)) for _ in range(cells)]
     runs = []

@@ -79,7 +79,10 @@ def columns(document: dict[str, Any]) -> list[Column]:
 def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
     """Return a row for each scheme, in study order.
 
-    Parameters ---------- free Runs without a limit, if measured.
+    Parameters
+    ----------
+    free
+        Runs without a limit, if measured.
     """
 
     def spent(name: str) -> Callable[[dict[str, Any]], float]:

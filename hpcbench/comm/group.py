@@ -40,7 +40,7 @@ class Group:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Supported memory. By default, host memory and GPU memory without GPU-aware MPI.
+        Supported memory. The default is host memory, and GPU memory without GPU-aware MPI.
     parent
         The group that contains this group. Its topology and its sums of 16-bit values are reused.
     """

@@ -120,7 +120,9 @@ def shape(topology: Topology) -> tuple[int, ...]:
 
 
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Interpolate the time at `nbytes` on logarithmic scales. Return None far from the measured sizes.
+    """Interpolate the time at `nbytes` on logarithmic scales.
+
+    The result is None if the size is far from the measured sizes.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
 
 
 def find_first_complaint(path: Path) -> Complaint | None:
-    """Return the first line with a complaint, or the first useful line if no line complains.
+    """Return the first line with a complaint. Without complaints, return the first useful line.
 
     Wrapped sentences are joined.
     """

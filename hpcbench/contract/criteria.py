@@ -38,8 +38,8 @@ class Criteria(Section):
 class QuantityBound(Section):
     """A bound for one quantity. It applies to the runs that `scheme` and `cell` select, by default to all runs.
 
-    Without `confidence` each run must keep the bound. With it, one test for each scheme and cell shows whether the mean
-    over the runs keeps the bound: it is met, violated or inconclusive.
+    Without `confidence`, each run must satisfy the bound. With `confidence`, the mean over the runs of each scheme and
+    cell is tested, and the bound is met, violated or inconclusive.
     """
 
     quantity: Quantity = Field(

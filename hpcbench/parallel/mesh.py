@@ -24,7 +24,7 @@ class Mesh:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Memory locations of the groups' arrays. By default host memory, and GPU memory without GPU-aware MPI.
+        Memory locations of the groups' arrays. The default is host memory, and GPU memory without GPU-aware MPI.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ class Pipeline:
 
         Returns
         -------
-        On the last stage, the mean loss of each micro-batch in nats. On other stages, an empty list.
+        On the last stage, the mean loss of each micro-batch in nats. On other stages, the list is empty.
         """
         alive: dict[tuple[int, int], Alive] = {}
         losses: list[Tensor] = []

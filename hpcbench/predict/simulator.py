@@ -46,7 +46,7 @@ class StageState:
 
 
 _CORES = -1
-"""Resource number of the cores."""
+"""Number that represents the cores as a resource."""
 
 
 class DeadlockError(ValueError):

@@ -129,7 +129,7 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     Raises
     ------
     ValueError
-        The run has a setting that the model does not cover. The message names it.
+        The run has a setting that the model does not cover. The message contains the setting.
     """
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := find_unknown_setting(section):

@@ -38,7 +38,7 @@ class Plain(Protocol):
 
 
 def tried_size(n: int, width: int, ranks: int) -> int:
-    """Return the trial size for vectors of `n` elements. It is a power of two per rank."""
+    """Return the trial size for vectors of `n` elements: a power of two, multiplied by the number of ranks."""
     part = 1 << max(0, -(-n // ranks) - 1).bit_length()
     while part > 1 and part * ranks * width > MOST_BYTES:
         part //= 2

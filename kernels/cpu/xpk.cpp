@@ -15,8 +15,8 @@ struct level {
   const hb_u32 width, base, start;
   uint64_t size(uint64_t n) const { return width * plane_bytes(n); }
 
-  // Writes the codes of the bytes as planes, and the remainders to `rest`; returns their number. Writes beyond the
-  // bytes.
+  // Writes the codes of the bytes as planes, and the remainders to `rest`. Returns the number of remainders. May write
+  // beyond the end of the bytes.
   uint64_t encode(byte *from, uint64_t n, byte *planes, byte *rest) const {
     switch (width) {
       case 1: return encode<1>(from, n, planes, rest);

@@ -54,7 +54,8 @@ template <int T, int O> struct hb_travel {
   }
 };
 
-// Returns the bits of a float32 that rounds to a shorter type like the float64. A remainder sets the last bit.
+// Returns the bits of a float32 that rounds to a shorter type like the float64. If there is a remainder, the last bit
+// is set.
 HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
   const hb_u32 sign = (hb_u32)(bits >> 32) & ~HB_MAGNITUDE;
   const hb_u32 exponent = (hb_u32)(bits >> 52) & 2047u;

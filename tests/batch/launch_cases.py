@@ -21,8 +21,10 @@ OTHERS: dict[str, dict[str, Any]] = {
 def site(name: str, **changes: Any) -> Site:
     """Return a shipped site, or one of `OTHERS`, with changed fields.
 
-    Parameters ---------- changes Dotted field names with ``__`` for the dots, and their values. The launcher's kind
-    also sets the scheduler.
+    Parameters
+    ----------
+    changes
+        Dotted field names with ``__`` for the dots, and their values. The launcher's kind also sets the scheduler.
     """
     if name in OTHERS:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}

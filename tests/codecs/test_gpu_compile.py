@@ -41,11 +41,12 @@ NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = dict.fromkeys(("int8:1024", "sign:1024", "nvfp4", "mpc", "xpk"), 128)
 REGISTERS |= {"rotate512+int4:32/256": 128, "rotate1024+int4:32/256": 255}
-"""Registers per thread for tiles of 1024 values and of 512 rotated values, with 2 blocks per multiprocessor.
+"""Maximum number of registers per thread for tiles of 1024 values and of 512 rotated values, with 2 blocks per
+multiprocessor.
 
-1024 rotated values use 255, with 1 block.
+Tiles of 1024 rotated values may use 255 registers, with 1 block per multiprocessor.
 
-Other kernels use 64, with 4 blocks.
+Other kernels may use 64 registers, with 4 blocks per multiprocessor.
 """
 SHARED = {
     "gpu.cu": 12 * 1024,

@@ -88,7 +88,7 @@ def simulate(
     feedback
         Residuals of each rank.
     order
-        Order in which ranks advance. By default, rank by rank.
+        Order in which ranks advance. By default, the steps are executed rank by rank.
 
     Raises
     ------

@@ -203,7 +203,7 @@ class MpiNccl(StrictCommunicator):
         super().end()
 
     def list_differences(self) -> list[str]:
-        """Name the ranks that have made other collectives (a collective call)."""
+        """List the ranks that have made different collectives (a collective call)."""
         everyone = enumerate(self._comm.allgather(self.operations))
         return [f"rank {rank} made other collectives" for rank, others in everyone if others != self.operations]
 

@@ -113,7 +113,8 @@ def test_the_iteration_recovers_from_a_step_without_gradients(reports):
 
 
 def test_the_engine_averages_errors_and_sets_them_to_zero(reports):
-    """The first residuals are the plain ones times 0.2. A reset after two updates changes those of step 3."""
+    """The first residuals are the plain residuals times 0.2. A reset after two updates changes the residuals of step
+    3."""
     assert len(reports["averaged"]) == 4
     for result in reports["averaged"]:
         plain, averaged, reset = result["sizes"]

@@ -111,7 +111,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Compare accumulation over several micro-batches, with global norm clipping, with one process."""
+    """Compare accumulation over several micro-batches and global norm clipping with one process."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):

@@ -89,7 +89,7 @@ SCALED_TFLOPS = PrintedUnit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(
 
 
 def compiled(form: str, name: str, unit: PrintedUnit) -> re.Pattern[str]:
-    """Return an expression that matches a field. Its group is the value.
+    """Return a regular expression that matches a field. Its group contains the value.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Hosts:
         command
             Program and arguments of each rank. The program must use the MPI library of this Python environment.
         ranks_per_host
-            Number of ranks per host. By default, as few as possible.
+            Number of ranks per host. The default is the smallest possible number.
         timeout
             Seconds after which all processes of the program are killed.
         environment

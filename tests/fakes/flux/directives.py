@@ -13,7 +13,10 @@ _LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)"
 def read_directives(script: str) -> list[str]:
     """Return the arguments of all directives.
 
-    Raises ------ ValueError The directives violate the RFC. The message begins with the line.
+    Raises
+    ------
+    ValueError
+        The directives violate the RFC. The message begins with the line.
     """
     arguments: list[str] = []
     sentinel = prefix = ""

@@ -18,7 +18,10 @@ Answer = bool | None
 def evaluate(condition: str, state: State) -> Answer:
     """Return whether the condition is met now.
 
-    Raises ------ RefusedError The condition is malformed, or names an unknown job.
+    Raises
+    ------
+    RefusedError
+        The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
     value = reader.read_disjunction()

@@ -24,7 +24,10 @@ Options = dict[str, list[str]]
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     """Return options with their values, in order, and the following command.
 
-    Raises ------ RefusedError The option does not exist, or its value is missing.
+    Raises
+    ------
+    RefusedError
+        The option does not exist, or its value is missing.
     """
     options: Options = {}
     remaining = list(arguments)
